@@ -1,0 +1,419 @@
+"""What we say: the report, as frozen data that goes to JSON and back without loss.
+
+The field names are a contract (other programs read them); additions keep ``schema_version``'s major number. All ids
+are strings; lines are 1-based as the notebook's editor counts them (the magic's own line is line 1); columns are
+0-based, in characters; times are in seconds. What is not known is ``None``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import msgspec
+
+SCHEMA_VERSION = "1.0"
+#: The mime type under which a notebook's output carries a report; its number is the schema's major version.
+MIME_TYPE = "application/vnd.graphbreak.report.v1+json"
+
+
+class Location(msgspec.Struct, frozen=True):
+    """A range of source text.
+
+    Parameters
+    ----------
+    source : str
+        The id of a :class:`Source`.
+    line, end_line : int
+        First and last line.
+    column, end_column : int or None
+        Where the expression starts on ``line`` and ends (exclusive) on ``end_line``, where Python tells.
+    function : str or None
+        The name of the function around it, without the prefix that Dynamo gives to resume functions.
+    code : str or None
+        The text of the range: the expression where the columns are known, else the line, stripped.
+    """
+
+    source: str
+    line: int
+    end_line: int
+    column: int | None = None
+    end_column: int | None = None
+    function: str | None = None
+    code: str | None = None
+
+
+class Device(msgspec.Struct, frozen=True):
+    """Where the code was asked to run and where it ran; ``note`` says why in words when the two differ."""
+
+    requested: str
+    used: str
+    name: str | None = None
+    note: str | None = None
+
+
+class RunError(msgspec.Struct, frozen=True):
+    """The exception that ended the run; ``break_`` is the id of the break that caused it."""
+
+    type: str
+    message: str
+    location: Location | None = None
+    break_: str | None = msgspec.field(default=None, name="break")
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Seconds: the whole run, the part that was compilation, and the part that our own code took."""
+
+    wall_s: float | None = None
+    compile_s: float | None = None
+    capture_s: float | None = None
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """How many of each; equal to what the lists of the report hold."""
+
+    frames: int = 0
+    graphs: int = 0
+    ops: int = 0
+    breaks: int = 0
+    events: int = 0
+    resumes: int = 0
+    skipped: int = 0
+    recompiles: int = 0
+    errors: int = 0
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Consecutive lines of a source, without a line break at the end."""
+
+    first_line: int
+    text: str
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A file or a cell. A cell is one segment, whole; of a file only the functions that took part are kept.
+
+    ``name`` is what a person calls it: "Cell In[3]", "modeling_bart.py".
+    """
+
+    id: str
+    name: str
+    kind: Literal["cell", "file", "library"]
+    path: str | None = None
+    segments: list[Segment] = []
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One compilation of one code object, under the id that PyTorch prints (``0/0``).
+
+    Parameters
+    ----------
+    id : str
+        PyTorch's compile id; ``0/0#2`` where a reset made it count anew within the run.
+    role : {"entry", "call", "resume"}
+        What was called: a function passed to ``torch.compile``, a function called by code that runs eagerly, or a
+        resume function.
+    resume : str or None
+        The id of the :class:`Resume` that this frame is.
+    caller : str or None
+        The id of the frame that called it.
+    outcome : {"compiled", "empty", "skipped", "error"}
+        ``empty`` means that there was no tensor operation to compile.
+    attempts : int
+        How often Dynamo traced it; it restarts after a break.
+    """
+
+    id: str
+    function: str
+    location: Location | None
+    role: Literal["entry", "call", "resume"]
+    outcome: Literal["compiled", "empty", "skipped", "error"]
+    attempts: int = 1
+    resume: str | None = None
+    caller: str | None = None
+    graphs: list[str] = []
+    breaks: list[str] = []
+    compile_s: float | None = None
+    recompile_of: str | None = None
+    recompile_reasons: list[str] = []
+
+
+class TensorMeta(msgspec.Struct, frozen=True):
+    """Shape (a dimension that is not fixed is its symbol), dtype and device of a tensor, as PyTorch prints them."""
+
+    shape: list[int | str]
+    dtype: str
+    device: str | None = None
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """An input of a graph; of a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol."""
+
+    name: str
+    shape: list[int | str] | None
+    dtype: str
+    device: str | None = None
+
+
+class Op(msgspec.Struct, frozen=True):
+    """One operation of a graph: the name of its result, what is called, where it stands in the source."""
+
+    name: str
+    target: str
+    location: Location | None = None
+    output: TensorMeta | None = None
+
+
+class GraphLine(msgspec.Struct, frozen=True):
+    """How many operations of a graph a source line led to, itself or through the calls it makes."""
+
+    source: str
+    line: int
+    ops: int
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """A graph that was handed to the backend.
+
+    Parameters
+    ----------
+    id : str
+        A letter: "A" for the first graph of the run, "AA" after "Z".
+    name : str
+        The function it was captured from.
+    lines : list of GraphLine
+        The lines that its operations passed through, of cells and files (library lines are left out).
+    code : str
+        The graph as readable Python.
+    ends : {"return", "break"}
+        Whether the function ended or a break cut the graph.
+    """
+
+    id: str
+    name: str
+    frame: str
+    ops: list[Op] = []
+    inputs: list[Tensor] = []
+    lines: list[GraphLine] = []
+    code: str = ""
+    ends: Literal["return", "break"] = "return"
+    break_: str | None = msgspec.field(default=None, name="break")
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """A reason by the names PyTorch gives it: its GB id in the registry of graph breaks, and its type."""
+
+    gb_id: str | None
+    gb_type: str
+
+
+class Occurrence(msgspec.Struct, frozen=True):
+    """One event of the trace: the break as one frame met it in one attempt.
+
+    ``stack`` runs from the outermost frame to the break, user and library frames only. ``error_on_graph_break`` is
+    the value that Dynamo held at that moment, where it could be read.
+    """
+
+    frame: str | None
+    attempt: int
+    stack: list[Location]
+    outcome: Literal["resumed", "skipped", "error"]
+    consequence: Reason | None = None
+    error_on_graph_break: bool | None = None
+    fullgraph: bool | None = None
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """One thing to do about a break; ``origin`` says whether PyTorch's hint or ours."""
+
+    text: str
+    origin: Literal["pytorch", "graphbreak"] = "pytorch"
+
+
+class Break(msgspec.Struct, frozen=True):
+    """One place in the source that broke a graph, for one reason, however often it was met.
+
+    Parameters
+    ----------
+    gb_id : str or None
+        The id in PyTorch's registry, e.g. "GB0170".
+    gb_type : str
+        The registry's name of the reason, or the class of the exception where it has none.
+    consequence : Reason or None
+        Why the frame could not resume after it, where it could not.
+    outcome : {"resumed", "skipped", "error"}
+        The worst that happened to a frame that met it.
+    resumes, skipped : list of str
+        Ids of the :class:`Resume` functions it made and of the :class:`Skipped` functions it left to run eagerly.
+    scope : str or None
+        The id of the :class:`Scope` that governs it.
+    """
+
+    id: str
+    gb_id: str | None
+    gb_type: str
+    location: Location | None
+    outcome: Literal["resumed", "skipped", "error"]
+    url: str | None = None
+    explanation: str | None = None
+    hints: list[str] = []
+    context: str | None = None
+    consequence: Reason | None = None
+    stack: list[Location] = []
+    occurrences: list[Occurrence] = []
+    resumes: list[str] = []
+    skipped: list[str] = []
+    scope: str | None = None
+    advice: list[Advice] = []
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """A function that Dynamo made to go on after a break.
+
+    ``location`` is the line at which it goes on; ``frames`` is empty when it never ran (the branch not taken).
+    """
+
+    id: str
+    name: str
+    function: str
+    location: Location | None
+    break_: str | None = msgspec.field(default=None, name="break")
+    frames: list[str] = []
+    graphs: list[str] = []
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A function that runs eagerly because of a break or an error; ``frame`` is ``None`` if Dynamo never began it."""
+
+    id: str
+    frame: str | None
+    function: str
+    location: Location | None
+    reason: str
+    break_: str | None = msgspec.field(default=None, name="break")
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """A region of the source in which a setting says whether a break is an error."""
+
+    id: str
+    setting: Literal["error_on_graph_break", "fullgraph"]
+    value: bool
+    form: Literal["decorator", "with", "call"]
+    location: Location | None
+    parent: str | None = None
+    breaks: list[str] = []
+    note: str | None = None
+
+
+class GuardFailure(msgspec.Struct, frozen=True):
+    """The guard that did not hold any more, and the source line that had put it there, where PyTorch tells."""
+
+    guard: str
+    location: Location | None = None
+
+
+class Recompile(msgspec.Struct, frozen=True):
+    """A further compilation of a function, or the refusal of one because the limit was reached."""
+
+    frame: str
+    of: str | None
+    function: str
+    location: Location | None
+    reasons: list[GuardFailure] = []
+    limit_hit: bool = False
+
+
+class Diagnostic(msgspec.Struct, frozen=True):
+    """Something about the run or about this report that the reader should know."""
+
+    level: Literal["info", "warning", "error"]
+    message: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What ``torch.compile`` did in one run. See the classes of its lists for the fields."""
+
+    status: Literal["ok", "error", "interrupted"]
+    device: Device
+    schema_version: str = SCHEMA_VERSION
+    torch: str | None = None
+    python: str | None = None
+    config: dict[str, Any] = {}
+    error: RunError | None = None
+    timing: Timing = Timing()
+    summary: Summary = Summary()
+    sources: list[Source] = []
+    frames: list[Frame] = []
+    graphs: list[Graph] = []
+    breaks: list[Break] = []
+    resumes: list[Resume] = []
+    skipped: list[Skipped] = []
+    scopes: list[Scope] = []
+    recompiles: list[Recompile] = []
+    diagnostics: list[Diagnostic] = []
+
+    def to_json(self) -> bytes:
+        """Return the report as JSON."""
+        return msgspec.json.encode(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain dicts, lists, strings and numbers."""
+        built: dict[str, Any] = msgspec.to_builtins(self)
+        return built
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Self:
+        """Read a report back.
+
+        Raises
+        ------
+        msgspec.ValidationError
+            If it is not a report, or one of another major version.
+        """
+        return cls._checked(msgspec.json.decode(data, type=cls))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Read a report from what :meth:`to_dict` made or a notebook's output holds; raises as :meth:`from_json`."""
+        return cls._checked(msgspec.convert(data, type=cls))
+
+    @classmethod
+    def _checked(cls, report: Self) -> Self:
+        major = report.schema_version.partition(".")[0]
+        if major != SCHEMA_VERSION.partition(".")[0]:
+            message = f"report of schema version {report.schema_version}; this release reads {SCHEMA_VERSION}"
+            raise msgspec.ValidationError(message)
+        return report
+
+    # The three methods below look upwards, at call time only, so that a saved report can show itself.
+
+    def to_text(self) -> str:
+        """Return the report as text for a terminal 100 columns wide."""
+        from jupyter_graphbreak.views.text import render_text
+
+        return render_text(self)
+
+    def to_html(self) -> str:
+        """Return the report as a snippet of HTML with its own style sheet, for the output of a cell."""
+        from jupyter_graphbreak.views.html import render_html
+
+        return render_html(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the report to a file: one self-contained page for ``.html``, JSON for ``.json``.
+
+        Raises
+        ------
+        ValueError
+            If the name ends in neither.
+        """
+        target = Path(path)
+        if target.suffix == ".html":
+            from jupyter_graphbreak.views.html import render_page
+
+            target.write_text(render_page(self), encoding="utf-8")
+        elif target.suffix == ".json":
+            target.write_bytes(self.to_json())
+        else:
+            raise ValueError(f"cannot save a report as {target.name!r}: use a name that ends in .html or .json")

@@ -11,7 +11,7 @@ import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from jupyter_graphbreak.report import Location, Report, Scope, Segment, Source
+from jupyter_graphbreak.report import Location, Report, Scope, Segment, Skipped, Source
 
 #: How many colours the views have for graphs; after the last they start anew, told apart by their letters.
 COLOURS = 8
@@ -56,8 +56,8 @@ class Line:
         Numbers of the breaks that were met further down a call on this line.
     scope : Scope or None
         The innermost scope around the line.
-    eager : bool
-        Whether it belongs to a function, or the rest of a function, that Dynamo left to Python.
+    eager : Skipped or None
+        The function, or the rest of a function, around the line that Dynamo left to Python.
     """
 
     number: int
@@ -66,7 +66,7 @@ class Line:
     breaks: tuple[BreakMark, ...] = ()
     leads_to: tuple[int, ...] = ()
     scope: Scope | None = None
-    eager: bool = False
+    eager: Skipped | None = None
 
     @property
     def marked(self) -> bool:
@@ -94,7 +94,7 @@ def listing(report: Report, source: Source) -> list[Line]:
     breaks = _marks_by_line(report, source, lines)
     leads_to = _calls_by_line(report, source)
     scopes = _scopes_by_line(report, source)
-    eager = set(_eager_lines(report, source))
+    eager = dict(_eager_lines(report, source))
     return [
         replace(
             lines[number],
@@ -102,7 +102,7 @@ def listing(report: Report, source: Source) -> list[Line]:
             breaks=tuple(sorted(breaks.get(number, ()), key=lambda mark: (mark.start, mark.number))),
             leads_to=tuple(leads_to.get(number, ())),
             scope=scopes.get(number),
-            eager=number in eager,
+            eager=eager.get(number),
         )
         for number in sorted(lines)
     ]
@@ -172,7 +172,7 @@ def _scopes_by_line(report: Report, source: Source) -> dict[int, Scope]:
     return {line: scope for _, place, scope in regions for line in range(place.line, place.end_line + 1)}
 
 
-def _eager_lines(report: Report, source: Source) -> Iterator[int]:
+def _eager_lines(report: Report, source: Source) -> Iterator[tuple[int, Skipped]]:
     resumed_at = {resume.id: resume.location for resume in report.resumes}
     frames = {frame.id: frame for frame in report.frames}
     for skipped in report.skipped:
@@ -181,7 +181,7 @@ def _eager_lines(report: Report, source: Source) -> Iterator[int]:
         if frame is not None and frame.resume is not None:
             start = resumed_at.get(frame.resume) or start
         if start is not None and start.source == source.id:
-            yield from range(start.line, _end_of_function(source, start) + 1)
+            yield from ((line, skipped) for line in range(start.line, _end_of_function(source, start) + 1))
 
 
 def _end_of_function(source: Source, place: Location) -> int:

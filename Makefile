@@ -59,8 +59,8 @@ $(BIN)/python:
 $(VENV)/%.stamp: pyproject.toml constraints.txt $(FRONT_END) | $(BIN)/python
 	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null || { \
 	  echo "node 20.19, 22.12 or newer and npm are needed to build the front end; found: node $$(node --version 2>/dev/null || echo none), npm $$(npm --version 2>/dev/null || echo none)" >&2; exit 1; }
-	@sed 's/^torch==.*/torch==$(or $(TORCH),&)/' constraints.txt > $(VENV)/constraints.txt
+	@sed '$(if $(TORCH),s/^torch==.*/torch==$(TORCH)/)' constraints.txt > $(VENV)/constraints.txt
 	@echo "setting up $(VENV) for '$*' with $$(grep '^torch==' $(VENV)/constraints.txt); the first time takes minutes (log: $(VENV)/$*.log)"
-	@$(BIN)/python -m pip --disable-pip-version-check install -c $(VENV)/constraints.txt -e '.[$*]' > $(VENV)/$*.log 2>&1 || { \
+	@$(BIN)/python -m pip --disable-pip-version-check install --progress-bar off -c $(VENV)/constraints.txt -e '.[$*]' > $(VENV)/$*.log 2>&1 || { \
 	  tail -n 30 $(VENV)/$*.log >&2; echo "setting up failed; the whole log is $(VENV)/$*.log" >&2; exit 1; }
 	@touch $@

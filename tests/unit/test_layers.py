@@ -21,23 +21,23 @@ class Layer(NamedTuple):
 
     modules: set[str]
     below: set[str]
-    heavy: set[str] = set()
+    heavy: frozenset[str] = frozenset()
 
 
 #: From the bottom to the top. Modules of one layer may import each other, but for the inert data.
 LAYERS = {
     "data": Layer({"records", "report"}, set()),
     "build": Layer({"advice", "break_message", "build", "graph_code", "scopes", "source"}, {"data"}),
-    "torch": Layer({"_torch_compat"}, {"data"}, {"torch"}),
-    "watch": Layer({"compiling", "recorder", "trace_log"}, {"data", "torch"}, {"torch"}),
+    "torch": Layer({"_torch_compat"}, {"data"}, frozenset({"torch"})),
+    "watch": Layer({"compiling", "progress", "recorder", "trace_log"}, {"data", "torch"}, frozenset({"torch"})),
     "device": Layer({"device"}, {"data"}),
-    "cell": Layer({"cell"}, {"data", "watch"}, {"IPython"}),
+    "cell": Layer({"cell"}, {"data", "watch"}, frozenset({"IPython"})),
     "views": Layer({"views", "views.course", "views.highlight", "views.html", "views.listing", "views.text"}, {"data"}),
-    "widget": Layer({"views.widget"}, {"data", "views"}, {"anywidget", "ipywidgets"}),
+    "widget": Layer({"views.widget"}, {"data", "views"}, frozenset({"anywidget", "ipywidgets"})),
     "faces": Layer(
         {"", "api", "cli", "magic", "pytest_plugin"},
         {"data", "build", "torch", "watch", "device", "cell", "views", "widget"},
-        {"IPython", "pytest"},
+        frozenset({"IPython", "pytest"}),
     ),
 }
 HEAVY = {"IPython", "anywidget", "ipywidgets", "pytest", "torch"}

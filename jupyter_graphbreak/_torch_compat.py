@@ -620,6 +620,13 @@ def cuda_devices() -> tuple[list[str], int, str]:
     return [], 0, "no CUDA device is visible to this kernel"
 
 
+def default_device_name() -> str:
+    """Return the device on which new tensors are made now."""
+    import torch
+
+    return str(torch.get_default_device())
+
+
 def library_roots() -> list[str]:
     """Return the folders whose files are nobody's own: the standard library, torch, and what pip installed."""
     import sysconfig

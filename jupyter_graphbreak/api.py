@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak import compiling, recorder
+from jupyter_graphbreak import _torch_compat, compiling, recorder
 from jupyter_graphbreak.build import build_report
-from jupyter_graphbreak.report import Report
+from jupyter_graphbreak.report import Device, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,6 +75,7 @@ def capture() -> Iterator[Run]:
     recording: recorder.Recording | None = None
     try:
         with recorder.record() as recording:
+            recording.describe_device(Device("auto", _torch_compat.default_device_name()))
             yield run
     finally:
         if recording is not None:

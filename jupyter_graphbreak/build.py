@@ -326,7 +326,8 @@ class _Writer:
     def __init__(self, ledger: _Ledger, sources: Sources) -> None:
         self._ledger = ledger
         self._sources = sources
-        self._breaks: dict[tuple[Any, ...], _BreakLedger] = {}
+        self._breaks: list[_BreakLedger] = []
+        self._by_place: dict[tuple[Any, str], list[_BreakLedger]] = {}
         self._breaks_of: dict[str, list[str]] = {}  # by frame
         self._event_break: dict[int, _BreakLedger] = {}  # by id() of the event
         self._resumes: list[Resume] = []
@@ -358,7 +359,7 @@ class _Writer:
             for resume in self._resumes
         ]
         frames = [self._write_frame(frame, started) for frame in started]
-        breaks = [self._write_break(each) for each in self._breaks.values()]
+        breaks = [self._write_break(each) for each in self._breaks]
         recompiles = self._write_recompiles()
         error = self._write_error(breaks)
         run = ledger.run
@@ -432,11 +433,13 @@ class _Writer:
 
     def _add(self, event: _Event, location: Location | None, occurrence: Occurrence, frame: str | None) -> None:
         cause = event.message.cause
-        place = (location.source, location.line, location.column, location.end_column) if location else None
-        key = (place, cause.gb_id or cause.gb_type)
-        folded = self._breaks.get(key)
+        place = (location.source, location.line) if location else None
+        same_line = self._by_place.setdefault((place, cause.gb_id or cause.gb_type), [])
+        folded = next((each for each in same_line if _overlap(each.location, location)), None)
         if folded is None:
-            folded = self._breaks[key] = _BreakLedger(f"b{len(self._breaks) + 1}", event, location)
+            folded = _BreakLedger(f"b{len(self._breaks) + 1}", event, location)
+            self._breaks.append(folded)
+            same_line.append(folded)
         self._event_break[id(event)] = folded
         if occurrence not in folded.occurrences:
             folded.occurrences.append(occurrence)
@@ -544,7 +547,7 @@ class _Writer:
     def _broken_at(self, filename: str, line: int) -> _BreakLedger | None:
         """Return the break that a resume function's name points at: the place in its function's own line."""
         at = self._sources.location(filename, line)
-        for folded in self._breaks.values():
+        for folded in self._breaks:
             for occurrence in folded.occurrences:
                 if at is not None and any(each.source == at.source and each.line == at.line for each in occurrence.stack):
                     return folded
@@ -750,6 +753,15 @@ class _Writer:
         cause = same[-1] if same else None
         location = cause.location if cause is not None else (stack[-1] if stack else None)
         return RunError(error["type"], message, location, cause.id if cause is not None else None)
+
+
+def _overlap(one: Location | None, other: Location | None) -> bool:
+    """Whether two places on one line may be one expression: events name the whole of it, a part, or just the line."""
+    if one is None or other is None or one.column is None or other.column is None:
+        return True
+    first, second = sorted([one, other], key=lambda each: each.column or 0)
+    ends_before = first.end_line == first.line and (first.end_column or 0) <= (second.column or 0)
+    return not ends_before
 
 
 def _outcome(frame: _FrameLedger, event: _Event) -> Outcome:

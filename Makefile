@@ -18,7 +18,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write build/demo.html
-	@$(BIN)/python notebooks/run_demo.py
+	@$(BIN)/python notebooks/run_demo.py build
 
 test: $(VENV)/dev.stamp $(if $(TORCH),,lint) ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
 	@$(BIN)/python tests/find_browser.py

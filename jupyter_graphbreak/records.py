@@ -2,15 +2,18 @@
 
 A record is one entry of the trace that ``TORCH_TRACE`` writes to disk and that the logger ``torch.__trace`` hands to
 a handler in process: a JSON envelope and, for some kinds, a payload of text. What the trace leaves out is added by
-:mod:`jupyter_graphbreak.capture` as further records in the same envelope, under names that start with
+:mod:`jupyter_graphbreak.recorder` as further records in the same envelope, under names that start with
 ``graphbreak_``. The envelope is documented in ``torch/_logging/_internal.py`` (``trace_structured``).
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
+
+_TRACE_ENTRY = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 #: Keys of the envelope that say where a record comes from, not what it is.
 _CONTEXT_KEYS = frozenset(
@@ -95,3 +98,8 @@ class Record(msgspec.Struct, frozen=True):
     def attempt(self) -> int:
         """The number of restarts of the frame before this entry; 0 where the entry does not say."""
         return int(self.envelope.get("attempt") or 0)
+
+
+def stack_entries(text: str) -> list[tuple[str, int, str]]:
+    """Read a traceback as Python formats it: file, line and function of each entry, outermost first."""
+    return [(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]

@@ -1,0 +1,157 @@
+"""Measure what watching costs: the same training step with and without us, in pairs, each run in its own process.
+
+Run it by hand on a quiet machine: ``python benchmarks/overhead.py --backend eager --pairs 15``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, NamedTuple
+
+#: Layers, width and length of the text. Breaks and graphs are the same in each, the share of tensor work is not.
+SIZES = {"small": (2, 64, 32), "medium": (6, 256, 64), "base": (6, 768, 128)}
+
+#: What the report of the step must say: one branch on the layer drop, one call that Dynamo does not trace.
+BREAKS = 2
+
+
+class Cost(NamedTuple):
+    """Seconds of one run: on the clock, and of processors, child processes counted in."""
+
+    wall: float
+    cpu: float
+
+
+def cpu_seconds() -> float:
+    """Return the processor time that this process and its ended children have used."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def run_step(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
+    """Compile and run one training step of BART's decoder and return what it took and what it led to."""
+    import torch
+    from transformers import BartConfig, BartForCausalLM
+
+    import jupyter_graphbreak
+
+    layers, width, length = SIZES[size]
+    torch.manual_seed(0)
+    config = BartConfig(
+        vocab_size=1000,
+        d_model=width,
+        decoder_layers=layers,
+        decoder_attention_heads=4,
+        decoder_ffn_dim=4 * width,
+        decoder_layerdrop=0.5,
+        max_position_embeddings=length,
+        use_cache=False,
+    )
+    model = BartForCausalLM(config).train()
+    ids = torch.randint(0, config.vocab_size, (2, length))
+
+    # The first compilation of a process imports the compiler and probes the C++ toolchain; that is not the work.
+    torch.compile(torch.sin, backend=backend)(torch.ones(3))
+    observer = jupyter_graphbreak.capture() if watched else contextlib.nullcontext()
+    torch.manual_seed(1)
+
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    with observer as run:
+        compiled = torch.compile(model, backend=backend)
+        loss = compiled(input_ids=ids, labels=ids, use_cache=False).loss
+        loss.backward()
+    wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
+
+    result = {"wall": wall, "cpu": cpu, "loss": loss.item()}
+    if watched:
+        report = run.report
+        if report.summary.breaks != BREAKS:
+            raise SystemExit(f"the report shows {report.summary.breaks} breaks, not {BREAKS}: nothing was measured")
+        result |= {"capture_s": report.timing.capture_s, "wall_s": report.timing.wall_s}
+    return result
+
+
+def run_process(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
+    """Run the step in a fresh process whose compiler finds nothing in a cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {
+            **os.environ,
+            "HF_HUB_OFFLINE": "1",
+            # One thread each: what the processors did is then the work, not the waiting of idle threads.
+            "OMP_NUM_THREADS": "1",
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "TORCHINDUCTOR_CACHE_DIR": cache,
+        }
+        command = [sys.executable, __file__, "--backend", backend, "--size", size]
+        command += ["--step", "watched" if watched else "plain"]
+        printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    result: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return result
+
+
+def spread(values: list[float], form: str = ".3f") -> str:
+    """Return the median of values, their quartiles and their extremes."""
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    numbers = (statistics.median(values), low, high, min(values), max(values))
+    return "{}  [{} .. {}]  ({} .. {})".format(*(format(number, form) for number in numbers))
+
+
+def compare(backend: str, size: str, pairs: int) -> None:
+    """Run pairs in turn and print their ratios."""
+    plain, watched, shares = [], [], []
+    for pair in range(pairs):
+        results = {}
+        # Which goes first changes from pair to pair, so that a drift of the machine favours neither.
+        for mode in (False, True) if pair % 2 == 0 else (True, False):
+            results[mode] = run_process(watched=mode, backend=backend, size=size)
+        if results[False]["loss"] != results[True]["loss"]:
+            raise SystemExit(f"the two runs did different work: {results}")
+        plain.append(Cost(results[False]["wall"], results[False]["cpu"]))
+        watched.append(Cost(results[True]["wall"], results[True]["cpu"]))
+        shares.append(results[True]["capture_s"] / results[True]["wall_s"])
+
+    print(f"\nbackend {backend}, size {size}, {pairs} pairs: median  [quartiles]  (least .. most)")
+    for clock in Cost._fields:
+        with_us, without = ([getattr(cost, clock) for cost in costs] for costs in (watched, plain))
+        ratios = [a / b for a, b in zip(with_us, without, strict=True)]
+        print(f"  {clock:4} without  {spread(without)} s")
+        print(f"  {clock:4} with     {spread(with_us)} s")
+        print(f"  {clock:4} ratio    {spread(ratios)}")
+    print(f"  capture_s/wall_s {spread(shares, '.2%')}", flush=True)
+
+
+def main() -> None:
+    """Parse the arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--pairs", type=int, default=15, help="how many pairs of runs (default: %(default)s, at least 2)")
+    parser.add_argument("--backend", choices=["eager", "inductor", "both"], default="both")
+    parser.add_argument("--size", choices=SIZES, default="small", help="of the model (default: %(default)s)")
+    parser.add_argument("--step", choices=["plain", "watched"], help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.step:
+        watched = arguments.step == "watched"
+        print(json.dumps(run_step(watched=watched, backend=arguments.backend, size=arguments.size)))
+        return
+    if arguments.pairs < 2:  # noqa: PLR2004  # a spread needs two
+        parser.error("--pairs must be at least 2")
+
+    import torch
+    import transformers
+
+    print(f"torch {torch.__version__}, transformers {transformers.__version__}, Python {platform.python_version()}")
+    for backend in ["eager", "inductor"] if arguments.backend == "both" else [arguments.backend]:
+        compare(backend, arguments.size, arguments.pairs)
+
+
+if __name__ == "__main__":
+    main()

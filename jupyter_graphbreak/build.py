@@ -1,0 +1,835 @@
+"""Make the report: pure functions from records to a :class:`~jupyter_graphbreak.report.Report`.
+
+The records are read once, in order, into one ledger per compiled frame (:class:`_FrameLedger`); the lists of the
+report are then written out from the ledgers. Nothing here imports torch or reads a file, so a report can be made of a
+recording from another machine.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from jupyter_graphbreak import advice, break_message, graph_code
+from jupyter_graphbreak.records import CompileKey, Record, stack_entries
+from jupyter_graphbreak.report import (
+    Break,
+    Device,
+    Diagnostic,
+    Frame,
+    Graph,
+    GraphLine,
+    GuardFailure,
+    Location,
+    Occurrence,
+    Op,
+    Reason,
+    Recompile,
+    Report,
+    Resume,
+    RunError,
+    Segment,
+    Skipped,
+    Summary,
+    Tensor,
+    TensorMeta,
+    Timing,
+)
+from jupyter_graphbreak.source import SourceText, Sources, columns_of, is_resume, plain_function, shown_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Outcome = Literal["resumed", "skipped", "error"]
+_WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
+_LIMIT = "Dynamo recompile limit exceeded"
+_DISPATCH_MODE = "torch dispatch mode"
+
+
+@dataclass
+class _Event:
+    """One break as one frame met it."""
+
+    message: break_message.BreakMessage
+    attempt: int
+    details: dict[str, Any]
+    text: str
+    failed: bool = False  # the frame was given up at this event
+    raised: bool = False  # ... and the error went up to the user
+
+
+@dataclass
+class _FrameLedger:
+    """What the records say of one compilation of one code object, or of its refusal."""
+
+    key: CompileKey
+    ident: str
+    start: dict[str, Any] | None = None
+    trace_stack: list[list[Any]] = field(default_factory=list)
+    events: list[_Event] = field(default_factory=list)
+    graphs: list[tuple[str, dict[str, Any] | None]] = field(default_factory=list)
+    resumes: list[dict[str, Any]] = field(default_factory=list)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    backward_s: float = 0.0
+    recompile_reasons: list[str] = field(default_factory=list)
+    refusal: dict[str, Any] | None = None
+    attempts: int = 1
+    pending_break: dict[str, Any] | None = None
+    pending_failure: dict[str, Any] | None = None
+    pending_graph: dict[str, Any] | None = None
+
+    @property
+    def started(self) -> bool:
+        return self.start is not None or bool(self.trace_stack)
+
+    @property
+    def code(self) -> tuple[str, str, int]:
+        """Function, file and first line of the code object."""
+        if self.start is not None:
+            return self.start["name"], self.start["filename"], self.start["firstlineno"]
+        if self.trace_stack:
+            filename, line, name = self.trace_stack[-1][:3]
+            return name, filename, line
+        if self.refusal is not None and "name" in self.refusal:
+            return self.refusal["name"], self.refusal["filename"], self.refusal["firstlineno"]
+        return "?", "?", 0
+
+    @property
+    def given_up(self) -> _Event | None:
+        return next((event for event in reversed(self.events) if event.failed), None)
+
+
+@dataclass
+class _Ledger:
+    frames: list[_FrameLedger] = field(default_factory=list)
+    skips: list[dict[str, Any]] = field(default_factory=list)
+    refusals: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
+    run: dict[str, Any] = field(default_factory=dict)
+    error: dict[str, Any] | None = None
+    device: dict[str, Any] = field(default_factory=dict)
+    texts: list[dict[str, Any]] = field(default_factory=list)
+
+
+def build_report(records: Iterable[Record]) -> Report:
+    """Make the report of a run.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        A recording of :func:`jupyter_graphbreak.recorder.record`, or entries of a ``TORCH_TRACE`` file.
+
+    Returns
+    -------
+    Report
+        What cannot be read is left out and said in ``diagnostics``; nothing is raised for it.
+    """
+    ledger = _read(records)
+    roots = ledger.run.get("library_roots", ())
+    kinds = Sources([], roots)
+    sources = Sources([_source_text(text, kinds) for text in ledger.texts], roots)
+    return _Writer(ledger, sources).report()
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _read(records: Iterable[Record]) -> _Ledger:
+    ledger = _Ledger()
+    names: dict[int, str] = {}
+    current: dict[CompileKey, _FrameLedger] = {}
+    for record in records:
+        try:
+            _read_record(record, ledger, names, current)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            ledger.notes.append(
+                Diagnostic("warning", f"A record {record.kind!r} could not be read ({type(error).__name__}: {error}).")
+            )
+    return ledger
+
+
+def _read_record(
+    record: Record, ledger: _Ledger, names: dict[int, str], current: dict[CompileKey, _FrameLedger]
+) -> None:
+    data = record.data
+    match record.kind:
+        case "str":
+            names[data[1]] = data[0]
+        case "graphbreak_run":
+            ledger.run = data
+        case "graphbreak_error":
+            ledger.error = data
+        case "graphbreak_device":
+            ledger.device = data
+        case "graphbreak_note":
+            ledger.notes.append(Diagnostic(data["level"], data["message"]))
+        case "graphbreak_fault":
+            ledger.notes.append(Diagnostic("error", f"Watching failed at {data['hook']}: {data['message']}."))
+        case "graphbreak_blind":
+            ledger.notes.append(Diagnostic("info", f"Not seen with this torch: {data['what']}."))
+        case "graphbreak_source":
+            ledger.texts.append(data)
+        case "graphbreak_skip":
+            ledger.skips.append(data)
+        case "graphbreak_refusal":
+            key = record.compile_key
+            if data.get("reason") == "recompile limit" and key is not None:
+                _frame(ledger, current, key).refusal = data
+            else:
+                ledger.refusals.append(data)
+        case _:
+            key = record.compile_key
+            if key is not None:
+                _read_frame_record(record, ledger, names, current, key)
+
+
+def _read_frame_record(
+    record: Record,
+    ledger: _Ledger,
+    names: dict[int, str],
+    current: dict[CompileKey, _FrameLedger],
+    key: CompileKey,
+) -> None:
+    data = record.data
+    if record.kind == "graphbreak_start":
+        frame = _frame(ledger, current, key, fresh=True)
+        frame.start = data
+        return
+    if record.kind == "dynamo_start":
+        known = current.get(key)
+        # Our own record of the same start came just before; without it this is the start.
+        frame = known if known is not None and not known.trace_stack else _frame(ledger, current, key, fresh=True)
+        frame.trace_stack = [[names.get(e["filename"], str(e["filename"])), e["line"], e["name"]] for e in data["stack"]]
+        return
+    frame = _frame(ledger, current, key)
+    frame.attempts = max(frame.attempts, record.attempt + 1)
+    match record.kind:
+        case "graphbreak_break":
+            frame.pending_break = data
+        case "graphbreak_failure":
+            frame.pending_failure = data
+        case "graphbreak_graph":
+            frame.pending_graph = data
+            if frame.graphs and frame.graphs[-1][1] is None:  # the trace's entry comes first in some releases
+                frame.graphs[-1] = (frame.graphs[-1][0], data)
+                frame.pending_graph = None
+        case "graphbreak_resume":
+            frame.resumes.append(data)
+        case "artifact:dynamo_graph_break_reason":
+            _add_break(frame, record)
+        case "artifact:dynamo_error":
+            _add_failure(frame, record)
+        case "artifact:recompile_reasons":
+            frame.recompile_reasons = _reasons(record.payload or "")
+        case "dynamo_output_graph":
+            frame.graphs.append((record.payload or "", frame.pending_graph))
+            frame.pending_graph = None
+        case "compilation_metrics":
+            frame.metrics = data
+            if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMIT):
+                frame.refusal = {"reason": "recompile limit", "registry": {"gb_type": _LIMIT}}
+        case "bwd_compilation_metrics":
+            frame.backward_s += data.get("entire_frame_compile_time_s") or data.get("inductor_compile_time_s") or 0.0
+        case _:
+            pass
+
+
+def _frame(
+    ledger: _Ledger, current: dict[CompileKey, _FrameLedger], key: CompileKey, *, fresh: bool = False
+) -> _FrameLedger:
+    """Return the ledger of a compile id; ``fresh`` begins a new one, as after ``torch._dynamo.reset()``."""
+    known = current.get(key)
+    if known is not None and not (fresh and known.started):
+        return known
+    again = sum(frame.key == key for frame in ledger.frames)
+    made = _FrameLedger(key, f"{key}#{again + 1}" if again else str(key))
+    current[key] = made
+    ledger.frames.append(made)
+    return made
+
+
+def _add_break(frame: _FrameLedger, record: Record) -> None:
+    details, frame.pending_break = frame.pending_break or {}, None
+    text = record.payload or ""
+    if text.startswith("Graph break: ") and frame.pending_failure is not None:
+        return  # said once more when the frame is given up, if the user's logs show graph breaks
+    message = break_message.parse_break(text, details.get("type"))
+    frame.events.append(_Event(message, record.attempt, details, text))
+
+
+def _add_failure(frame: _FrameLedger, record: Record) -> None:
+    details, frame.pending_failure = frame.pending_failure or {}, None
+    if "message" in details:
+        parsed = break_message.parse_reason(details["message"], details.get("type"))
+        stack = [(e[0], e[1], e[2]) for e in details.get("stack", ())]
+        file, line = stack[-1][:2] if stack else (None, None)
+        message = break_message.BreakMessage(parsed.cause, parsed.consequence, None, file, line, stack)
+    else:
+        message = break_message.parse_error(record.payload or "", details.get("type"))
+    raised = bool(details.get("raised"))
+    last = frame.events[-1] if frame.events else None
+    if last is not None and last.attempt == record.attempt and not raised and _same_cause(last.message, message):
+        last.failed = True  # the event was logged, then the same exception left the frame
+        if message.consequence is not None and last.message.consequence is None:
+            last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
+        return
+    frame.events.append(_Event(message, record.attempt, details, record.payload or "", failed=True, raised=raised))
+
+
+def _same_cause(one: break_message.BreakMessage, other: break_message.BreakMessage) -> bool:
+    return one.cause.gb_type == other.cause.gb_type and (other.line is None or one.line == other.line)
+
+
+def _reasons(payload: str) -> list[str]:
+    """Read the payload of ``recompile_reasons``: one reason is a bare string, several are a JSON list."""
+    try:
+        found = msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return [payload] if payload else []
+    return [str(each) for each in found] if isinstance(found, list) else [str(found)]
+
+
+def _source_text(data: dict[str, Any], kinds: Sources) -> SourceText:
+    kind = data.get("kind") or kinds.kind(data["filename"])
+    return SourceText(
+        filename=data["filename"],
+        name=data["name"],
+        kind="library" if kind == "machinery" else kind,
+        segments=[Segment(each["first_line"], each["text"]) for each in data["segments"]],
+        lines={int(number): text for number, text in data.get("lines", {}).items()},
+        line_offset=data.get("line_offset", 0),
+        indent=data.get("indent", 0),
+    )
+
+
+# ---------------------------------------------------------------- writing
+
+
+@dataclass
+class _BreakLedger:
+    """A break in the making: the key that folds its events, and what they said."""
+
+    ident: str
+    first: _Event
+    location: Location | None
+    occurrences: list[Occurrence] = field(default_factory=list)
+    consequence: Reason | None = None
+    resumes: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+class _Writer:
+    """Writes the lists of the report, in the order in which they refer to each other."""
+
+    def __init__(self, ledger: _Ledger, sources: Sources) -> None:
+        self._ledger = ledger
+        self._sources = sources
+        self._breaks: list[_BreakLedger] = []
+        self._by_place: dict[tuple[Any, str], list[_BreakLedger]] = {}
+        self._breaks_of: dict[str, list[str]] = {}  # by frame
+        self._event_break: dict[int, _BreakLedger] = {}  # by id() of the event
+        self._resumes: list[Resume] = []
+        self._resume_of_frame: dict[str, str] = {}
+        self._skipped: list[Skipped] = []
+        self._graphs: list[Graph] = []
+        self._graphs_of: dict[str, list[str]] = {}
+
+    def report(self) -> Report:
+        ledger = self._ledger
+        started = [frame for frame in ledger.frames if frame.started]
+        for frame in started:
+            self._fold(frame)
+        for refusal in ledger.refusals:
+            self._fold_refusal(refusal)
+        for frame in ledger.frames:
+            if frame.refusal is not None:
+                self._fold_limit(frame)
+        self._write_resumes(started)
+        for frame in started:
+            self._write_graphs(frame)
+        for frame in started:
+            self._write_skipped(frame)
+        self._write_other_skips()
+        self._resumes = [
+            msgspec.structs.replace(
+                resume, graphs=[graph for frame in resume.frames for graph in self._graphs_of.get(frame, [])]
+            )
+            for resume in self._resumes
+        ]
+        frames = [self._write_frame(frame, started) for frame in started]
+        breaks = [self._write_break(each) for each in self._breaks]
+        recompiles = self._write_recompiles()
+        error = self._write_error(breaks)
+        run = ledger.run
+        device = ledger.device
+        return Report(
+            status=ledger.error["status"] if ledger.error else "ok",
+            device=Device(device.get("requested", "auto"), device.get("used", "unknown"), device.get("name"), device.get("note")),
+            torch=run.get("torch"),
+            python=run.get("python"),
+            config=run.get("config", {}),
+            error=error,
+            timing=Timing(
+                wall_s=run.get("wall_s"),
+                compile_s=_sum(frame.metrics.get("entire_frame_compile_time_s") for frame in ledger.frames)
+                + sum(frame.backward_s for frame in ledger.frames),
+                capture_s=run.get("capture_s"),
+            ),
+            summary=Summary(
+                frames=len(frames),
+                graphs=len(self._graphs),
+                ops=sum(len(graph.ops) for graph in self._graphs),
+                breaks=len(breaks),
+                events=sum(len(each.occurrences) for each in breaks),
+                resumes=len(self._resumes),
+                skipped=len(self._skipped),
+                recompiles=len(recompiles),
+                errors=sum(frame.outcome == "error" for frame in frames),
+            ),
+            sources=self._sources.sources(),
+            frames=frames,
+            graphs=self._graphs,
+            breaks=breaks,
+            resumes=self._resumes,
+            skipped=self._skipped,
+            recompiles=recompiles,
+            diagnostics=ledger.notes,
+        )
+
+    # -- breaks
+
+    def _fold(self, frame: _FrameLedger) -> None:
+        for event in frame.events:
+            message = event.message
+            stack = self._stack(frame, event)
+            own = event.details.get("stack") or []
+            name, filename, line = frame.code
+            if own:
+                leaf = own[-1]
+                location = self._sources.location(leaf[0], leaf[1], leaf[2], columns_of(leaf))
+            elif message.file is not None:
+                function = message.stack[-1][2] if message.stack else name
+                location = self._sources.location(message.file, message.line, function)
+            else:
+                location = self._sources.location(filename, line, name)
+            outcome = _outcome(frame, event)
+            occurrence = Occurrence(
+                frame=frame.ident,
+                attempt=event.attempt,
+                stack=stack or ([location] if location else []),
+                outcome=outcome,
+                consequence=_reason(message.consequence),
+                error_on_graph_break=event.details.get("error_on_graph_break"),
+                fullgraph=event.details.get("fullgraph"),
+            )
+            self._add(event, location, occurrence, frame.ident)
+
+    def _stack(self, frame: _FrameLedger, event: _Event) -> list[Location]:
+        if event.details.get("stack") or event.details.get("above"):
+            return shown_stack(self._sources, [*event.details.get("above", ()), *event.details.get("stack", ())])
+        return shown_stack(self._sources, [list(entry) for entry in event.message.stack])
+
+    def _add(self, event: _Event, location: Location | None, occurrence: Occurrence, frame: str | None) -> None:
+        cause = event.message.cause
+        place = (location.source, location.line) if location else None
+        same_line = self._by_place.setdefault((place, cause.gb_id or cause.gb_type), [])
+        folded = next((each for each in same_line if _overlap(each.location, location)), None)
+        if folded is None:
+            folded = _BreakLedger(f"b{len(self._breaks) + 1}", event, location)
+            self._breaks.append(folded)
+            same_line.append(folded)
+        self._event_break[id(event)] = folded
+        if occurrence not in folded.occurrences:
+            folded.occurrences.append(occurrence)
+        if folded.consequence is None:
+            folded.consequence = occurrence.consequence
+        if frame is not None and folded.ident not in (known := self._breaks_of.setdefault(frame, [])):
+            known.append(folded.ident)
+
+    def _fold_refusal(self, refusal: dict[str, Any]) -> None:
+        """A function that Dynamo refused before it began, such as a generator: a break at its first line."""
+        registry = refusal.get("registry") or {}
+        gb_id = registry.get("gb_id")
+        cause = break_message.Cause(
+            gb_type=registry.get("gb_type") or refusal["reason"],
+            gb_id=gb_id,
+            url=_url(gb_id),
+            explanation=registry.get("explanation"),
+            hints=registry.get("hints") or [],
+        )
+        raised = bool(refusal.get("raised"))
+        event = _Event(break_message.BreakMessage(cause), 0, refusal, "", failed=True, raised=raised)
+        location = self._sources.location(refusal["filename"], refusal["firstlineno"], refusal["name"])
+        stack = shown_stack(self._sources, refusal.get("above", []))
+        outcome: Outcome = "error" if raised else "skipped"
+        self._add(
+            event,
+            location,
+            Occurrence(
+                frame=None,
+                attempt=0,
+                stack=[*stack, *([location] if location else [])],
+                outcome=outcome,
+                error_on_graph_break=refusal.get("error_on_graph_break"),
+                fullgraph=refusal.get("fullgraph"),
+            ),
+            None,
+        )
+        if not raised:
+            folded = self._event_break[id(event)]
+            known = {(each.location, each.break_) for each in self._skipped}
+            if (location, folded.ident) not in known:
+                self._skip(None, refusal["name"], location, cause.gb_type, folded)
+
+    def _fold_limit(self, frame: _FrameLedger) -> None:
+        refusal = frame.refusal or {}
+        name, filename, line = self._limited(frame)
+        location = self._sources.location(filename, line, name) if line else None
+        if refusal.get("raised"):
+            return  # the run's error says it
+        limit, value = refusal.get("limit"), refusal.get("limit_value")
+        reason = f"recompile limit reached ({limit} = {value})" if limit else "recompile limit reached"
+        self._skip(None, name, location, reason, None)
+
+    def _limited(self, frame: _FrameLedger) -> tuple[str, str, int]:
+        """Return the code of a frame that was not begun any more: the refusal's, or that of its first compilation."""
+        if frame.refusal is not None and "name" in frame.refusal:
+            return frame.refusal["name"], frame.refusal["filename"], frame.refusal["firstlineno"]
+        earlier = (f for f in self._ledger.frames if f.started and f.key.frame == frame.key.frame)
+        first = next(earlier, None)
+        return first.code if first is not None else frame.code
+
+    # -- resume functions
+
+    def _write_resumes(self, started: list[_FrameLedger]) -> None:
+        by_code: dict[Any, int] = {}
+        for frame in started:
+            last = next((e for e in reversed(frame.events) if not e.failed), None)
+            folded = self._event_break.get(id(last)) if last is not None else None
+            for made in frame.resumes:
+                if made["id"] in by_code:
+                    continue
+                by_code[made["id"]] = len(self._resumes)
+                self._resumes.append(self._resume(made, folded))
+        for frame in started:
+            name, filename, line = frame.code
+            if not is_resume(name):
+                continue
+            index = by_code.get(frame.start["id"]) if frame.start is not None else None
+            if index is None:  # no record of its making: it is known by its name
+                index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
+            if index is None:
+                index = len(self._resumes)
+                broken = self._broken_at(filename, line)
+                self._resumes.append(
+                    self._resume({"name": name, "filename": filename, "line": line}, broken)
+                )
+            resume = self._resumes[index]
+            self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident])
+            self._resume_of_frame[frame.ident] = resume.id
+
+    def _resume(self, made: dict[str, Any], folded: _BreakLedger | None) -> Resume:
+        name = made["name"]
+        line = made.get("line") or made.get("firstlineno")
+        ident = f"r{len(self._resumes) + 1}"
+        if folded is not None:
+            folded.resumes.append(ident)
+        return Resume(
+            id=ident,
+            name=name,
+            function=plain_function(name),
+            location=self._sources.location(made["filename"], line, name),
+            break_=folded.ident if folded is not None else None,
+        )
+
+    def _broken_at(self, filename: str, line: int) -> _BreakLedger | None:
+        """Return the break that a resume function's name points at: the place in its function's own line."""
+        at = self._sources.location(filename, line)
+        for folded in self._breaks:
+            for occurrence in folded.occurrences:
+                if at is not None and any(each.source == at.source and each.line == at.line for each in occurrence.stack):
+                    return folded
+        return None
+
+    # -- graphs
+
+    def _write_graphs(self, frame: _FrameLedger) -> None:
+        last = next((e for e in reversed(frame.events) if not e.failed), None)
+        folded = self._event_break.get(id(last)) if last is not None else None
+        for code, stacks in frame.graphs:
+            ident = _letter(len(self._graphs))
+            parsed = graph_code.parse_graph(code)
+            if parsed.unread:
+                self._ledger.notes.append(
+                    Diagnostic("warning", f"{parsed.unread} lines of graph {ident} could not be read.")
+                )
+            traces = [stack_entries(each) for each in stacks["stacks"]] if stacks else []
+            ops = [self._op(each, traces, stacks) for each in parsed.ops]
+            self._graphs.append(
+                Graph(
+                    id=ident,
+                    name=plain_function(frame.code[0]),
+                    frame=frame.ident,
+                    ops=ops,
+                    inputs=[
+                        Tensor(each.name, each.tensor.shape, each.tensor.dtype, each.tensor.device)
+                        if each.tensor
+                        else Tensor(each.name, None, "unknown")
+                        for each in parsed.inputs
+                    ],
+                    lines=self._lines(parsed.ops, traces, stacks),
+                    code=self._readable(code),
+                    ends="break" if folded is not None else "return",
+                    break_=folded.ident if folded is not None else None,
+                )
+            )
+            self._graphs_of.setdefault(frame.ident, []).append(ident)
+
+    def _readable(self, code: str) -> str:
+        """Return a graph's code with each place named as everywhere else, not by a path of this machine."""
+
+        def renamed(match: re.Match[str]) -> str:
+            location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
+            if location is None:
+                return match[0]
+            return f"# {self._sources.name(match['file'])}:{location.line} in {location.function}, code:"
+
+        return re.sub(r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<name>[^,\n]+), code:", renamed, code)
+
+    def _op(
+        self, op: graph_code.CodeOp, traces: list[list[tuple[str, int, str]]], stacks: dict[str, Any] | None
+    ) -> Op:
+        trace = _trace(op, traces, stacks)
+        shown = [entry for entry in trace if self._sources.kind(entry[0], entry[2]) != "machinery"]
+        inner = next((e for e in reversed(shown) if "/torch/" not in e[0].replace("\\", "/")), None)
+        entry = inner or (shown[-1] if shown else (trace[-1] if trace else None))
+        tensor = op.tensor
+        return Op(
+            name=op.name,
+            target=op.target,
+            location=self._sources.location(*entry) if entry else None,
+            output=TensorMeta(tensor.shape, tensor.dtype, tensor.device) if tensor and tensor.shape is not None else None,
+        )
+
+    def _lines(
+        self,
+        ops: list[graph_code.CodeOp],
+        traces: list[list[tuple[str, int, str]]],
+        stacks: dict[str, Any] | None,
+    ) -> list[GraphLine]:
+        counted: dict[tuple[str, int], int] = {}
+        for op in ops:
+            places = {
+                (location.source, location.line)
+                for filename, line, name in _trace(op, traces, stacks)
+                if self._sources.kind(filename, name) in {"cell", "file"}
+                and (location := self._sources.location(filename, line, name)) is not None
+            }
+            for place in places:
+                counted[place] = counted.get(place, 0) + 1
+        return [GraphLine(source, line, number) for (source, line), number in sorted(counted.items())]
+
+    # -- frames that run eagerly
+
+    def _skip(
+        self, frame: str | None, function: str, location: Location | None, reason: str, folded: _BreakLedger | None
+    ) -> None:
+        ident = f"k{len(self._skipped) + 1}"
+        if folded is not None:
+            folded.skipped.append(ident)
+        self._skipped.append(
+            Skipped(ident, frame, plain_function(function), location, reason, folded.ident if folded else None)
+        )
+
+    def _write_skipped(self, frame: _FrameLedger) -> None:
+        event = frame.given_up
+        if event is None or event.raised:
+            return
+        name, filename, line = frame.code
+        folded = self._event_break[id(event)]
+        why = event.message.consequence or event.message.cause
+        self._skip(frame.ident, name, self._sources.location(filename, line, name), why.gb_type, folded)
+
+    def _write_other_skips(self) -> None:
+        """Frames that Dynamo never began for a reason that is no break: the trace has nothing of them."""
+        for skip in self._ledger.skips:
+            reason = skip["reason"]
+            own = self._sources.kind(skip["filename"], skip["name"]) in {"cell", "file"}
+            if _DISPATCH_MODE in reason or (own and "skipfiles" in reason):
+                location = self._sources.location(skip["filename"], skip["firstlineno"], skip["name"])
+                self._skip(None, skip["name"], location, reason, None)
+
+    # -- frames
+
+    def _write_frame(self, frame: _FrameLedger, started: list[_FrameLedger]) -> Frame:
+        name, filename, line = frame.code
+        graphs = self._graphs_of.get(frame.ident, [])
+        given_up = frame.given_up
+        outcome: Literal["compiled", "empty", "skipped", "error"]
+        if given_up is not None:
+            outcome = "error" if given_up.raised else "skipped"
+        elif frame.metrics.get("fail_type") or not frame.metrics:
+            outcome = "error"
+        elif frame.metrics.get("has_guarded_code") or graphs:
+            outcome = "compiled"
+        else:
+            outcome = "empty"
+        resume = self._resume_of_frame.get(frame.ident)
+        return Frame(
+            id=frame.ident,
+            function=plain_function(name),
+            location=self._sources.location(filename, line, name),
+            role="resume" if is_resume(name) else self._role(frame),
+            outcome=outcome,
+            attempts=frame.attempts,
+            resume=resume,
+            caller=_caller(frame, started),
+            graphs=graphs,
+            breaks=self._breaks_of.get(frame.ident, []),
+            compile_s=frame.metrics.get("entire_frame_compile_time_s"),
+            recompile_of=self._first_id(frame) if frame.key.compile > 0 else None,
+            recompile_reasons=[_guard(reason) for reason in frame.recompile_reasons],
+        )
+
+    @staticmethod
+    def _role(frame: _FrameLedger) -> Literal["entry", "call"]:
+        stack = frame.start["stack"] if frame.start is not None else frame.trace_stack[:-1]
+        # torch/_dynamo/eval_frame.py holds the wrapper that torch.compile returns
+        return "entry" if not stack or stack[-1][0].endswith("eval_frame.py") else "call"
+
+    def _first_id(self, frame: _FrameLedger) -> str | None:
+        first = next(
+            (f for f in self._ledger.frames if f.key.frame == frame.key.frame and f.started and f is not frame), None
+        )
+        return first.ident if first is not None else None
+
+    # -- the rest
+
+    def _write_break(self, folded: _BreakLedger) -> Break:
+        cause = folded.first.message.cause
+        outcome = max((each.outcome for each in folded.occurrences), key=_WORST.__getitem__)
+        return Break(
+            id=folded.ident,
+            gb_id=cause.gb_id,
+            gb_type=cause.gb_type,
+            url=cause.url,
+            explanation=cause.explanation,
+            hints=cause.hints,
+            context=cause.context,
+            consequence=folded.consequence,
+            location=folded.location,
+            stack=folded.occurrences[0].stack,
+            occurrences=folded.occurrences,
+            outcome=outcome,
+            resumes=folded.resumes,
+            skipped=folded.skipped,
+            advice=advice.advise(cause, folded.consequence),
+        )
+
+    def _write_recompiles(self) -> list[Recompile]:
+        made = []
+        for frame in self._ledger.frames:
+            limit = frame.refusal is not None
+            if frame.key.compile == 0 and not limit:
+                continue
+            name, filename, line = self._limited(frame) if limit else frame.code
+            made.append(
+                Recompile(
+                    frame=frame.ident,
+                    of=self._first_id(frame),
+                    function=plain_function(name),
+                    location=self._sources.location(filename, line, name) if line else None,
+                    reasons=[self._guard_failure(reason) for reason in frame.recompile_reasons],
+                    limit_hit=limit,
+                )
+            )
+        return made
+
+    def _guard_failure(self, reason: str) -> GuardFailure:
+        stack = stack_entries(reason.partition("User stack trace:")[2])
+        location = self._sources.location(*stack[-1]) if stack else None
+        return GuardFailure(_guard(reason), location)
+
+    def _write_error(self, breaks: list[Break]) -> RunError | None:
+        error = self._ledger.error
+        if error is None:
+            return None
+        stack = shown_stack(self._sources, error.get("stack", []))
+        message = error["message"].partition("\n\nfrom user code:")[0]
+        parsed = break_message.parse_reason(message, error["type"])
+        failed = [each for each in breaks if each.outcome == "error"]
+        same = [each for each in failed if each.gb_type == parsed.cause.gb_type or error["type"] == each.gb_type]
+        cause = same[-1] if same else None
+        location = cause.location if cause is not None else (stack[-1] if stack else None)
+        return RunError(error["type"], message, location, cause.id if cause is not None else None)
+
+
+def _overlap(one: Location | None, other: Location | None) -> bool:
+    """Whether two places on one line may be one expression: events name the whole of it, a part, or just the line."""
+    if one is None or other is None or one.column is None or other.column is None:
+        return True
+    first, second = sorted([one, other], key=lambda each: each.column or 0)
+    ends_before = first.end_line == first.line and (first.end_column or 0) <= (second.column or 0)
+    return not ends_before
+
+
+def _outcome(frame: _FrameLedger, event: _Event) -> Outcome:
+    if event.raised:
+        return "error"
+    if event.failed or event.message.continuation in {"skip", "rest eager"}:
+        return "skipped"
+    return "resumed"
+
+
+def _caller(frame: _FrameLedger, started: list[_FrameLedger]) -> str | None:
+    """Return the innermost frame on the stack that was compiled before this one."""
+    if frame.start is None:
+        return None
+    earlier = {each.code: each.ident for each in started[: started.index(frame)]}
+    for filename, _, name, firstlineno in reversed(frame.start["stack"]):
+        found = earlier.get((name, filename, firstlineno))
+        if found is not None:
+            return found
+    return None
+
+
+def _trace(
+    op: graph_code.CodeOp, traces: list[list[tuple[str, int, str]]], stacks: dict[str, Any] | None
+) -> list[tuple[str, int, str]]:
+    index = stacks["ops"].get(op.name) if stacks else None
+    if index is not None:
+        return traces[index]
+    return [op.place[:3]] if op.place else []
+
+
+def _reason(cause: break_message.Cause | None) -> Reason | None:
+    return Reason(cause.gb_id, cause.gb_type) if cause is not None else None
+
+
+def _guard(reason: str) -> str:
+    """Return the guard of a recompile reason: ``0/0: tensor 'x' size mismatch ...  # line`` without id, line, stack."""
+    text = reason.partition("User stack trace:")[0].partition("  # ")[0].strip()
+    head, colon, rest = text.partition(": ")
+    return rest.strip() if colon and "/" in head and head.replace("/", "").isdigit() else text
+
+
+def _letter(index: int) -> str:
+    letters = string.ascii_uppercase
+    text = ""
+    index += 1
+    while index:
+        index, rest = divmod(index - 1, len(letters))
+        text = letters[rest] + text
+    return text
+
+
+def _sum(values: Iterable[float | None]) -> float:
+    return sum(value for value in values if value is not None)
+
+
+def _url(gb_id: str | None) -> str | None:
+    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html" if gb_id else None

@@ -1,0 +1,305 @@
+"""Run a notebook cell exactly as IPython would, with an eye on it: the IPython side of ``%%compile_explain``.
+
+A cell magic of the usual kind is handed the cell's text and must run it itself; line numbers, ``await``, the displayed
+last value and tracebacks then differ from an ordinary run. So this magic does not run the cell. Its line is replaced
+by a string of the same one line, and IPython runs the rest as it runs any cell; when IPython has parsed the cell, the
+string becomes a call that begins the observation, and IPython's own event at the end of the cell ends it.
+
+Knows IPython, not torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from IPython.core.inputtransformer2 import cell_magic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from jupyter_graphbreak.recorder import CellText
+
+MAGIC = "%%compile_explain"
+_MAGIC_LINE = re.compile(rf"{MAGIC}(?![\w?])(?P<options>.*)$")
+_FUNCTION = "_graphbreak_cell"
+_HOME = "jupyter_graphbreak.magic"
+
+#: What is done with the cell: it compiles something itself; it is compiled as one function; it has nothing to
+#: compile; it cannot be one function.
+Plan = Literal["as it stands", "compiled", "nothing", "not compilable"]
+
+
+def replace_magic_line(lines: list[str]) -> list[str]:
+    """Replace the magic's line by a string that says the same; an input transformer of IPython.
+
+    The number of lines stays as it is, so that code keeps the line numbers that the editor shows. A further cell magic
+    below it is turned into the call that IPython would make of it.
+    """
+    first = next((index for index, line in enumerate(lines) if line.strip()), None)
+    match = _MAGIC_LINE.match(lines[first].rstrip("\n")) if first is not None else None
+    if first is None or match is None:
+        return lines
+    body = lines[first + 1 :]
+    start = next((index for index, line in enumerate(body) if line.strip()), None)
+    indent = ""
+    if start is not None:
+        # IPython takes the first line's indentation off the whole cell.
+        indent = body[start][: len(body[start]) - len(body[start].lstrip())]
+        if body[start].startswith("%%"):
+            body = [*body[:start], *cell_magic(body[start:])]
+    return [f"{indent}{MAGIC + match['options']!r}\n", *["\n"] * first, *body]
+
+
+class BeginObservation(ast.NodeTransformer):
+    """Turn the string that stands for the magic into the call that begins it; an AST transformer of IPython.
+
+    A cell that compiles nothing itself becomes the body of one function, which that call's partner compiles. Names
+    that it assigns are declared global: they go to the notebook as ever.
+    """
+
+    def __init__(self, uses_compile: Callable[[ast.Module], bool]) -> None:
+        self._uses_compile = uses_compile
+
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        """Rewrite a cell that starts with the string; leave any other alone."""
+        options = _marked(node)
+        if options is None:
+            return node
+        marker, body = node.body[0], node.body[1:]
+        plan: Plan
+        reason = ""
+        if self._uses_compile(ast.Module(body, [])) or _runs_cell_magic(body):
+            plan = "as it stands"
+        else:
+            lead, rest = _split(body)
+            reason = _why_no_function(rest)
+            plan = "nothing" if not rest else "not compilable" if reason else "compiled"
+            if plan == "compiled":
+                body = [*lead, *_as_function(rest, marker)]
+        begin = _call("begin", [ast.Constant(options), ast.Constant(plan), ast.Constant(reason)], marker)
+        return ast.fix_missing_locations(ast.Module([begin, *body], node.type_ignores))
+
+
+def _marked(node: ast.Module) -> str | None:
+    """Return the options of the magic if the cell starts with the string that stands for it."""
+    match node.body[:1]:
+        case [ast.Expr(ast.Constant(str(text)))] if (found := _MAGIC_LINE.match(text)) is not None:
+            return found["options"].strip()
+    return None
+
+
+def _runs_cell_magic(body: list[ast.stmt]) -> bool:
+    """Whether a further cell magic has the rest of the cell, as text: there is nothing to make a function of."""
+    return any(isinstance(node, ast.Attribute) and node.attr == "run_cell_magic" for node in _own_nodes(body))
+
+
+def _call(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
+    """Make ``__import__("jupyter_graphbreak.magic").magic.NAME(...)``: it needs no name in the user's namespace."""
+    module = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_HOME)], [])
+    home = ast.Attribute(module, _HOME.rpartition(".")[2], ast.Load())
+    made = ast.Expr(ast.Call(ast.Attribute(home, name, ast.Load()), arguments, []))
+    return ast.copy_location(made, at)
+
+
+def _split(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Part the imports and definitions at the top, which run as they are, from the code to compile."""
+    leading = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    count = next((index for index, each in enumerate(body) if not isinstance(each, leading)), len(body))
+    return body[:count], body[count:]
+
+
+def _own_nodes(nodes: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield the nodes of the cell's own level, not those inside functions and classes that it defines."""
+    pending: list[ast.AST] = list(nodes)
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending += ast.iter_child_nodes(node)
+
+
+def _why_no_function(body: list[ast.stmt]) -> str:
+    for node in _own_nodes(body):
+        if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
+            return "it awaits at its top level"
+        if isinstance(node, ast.ImportFrom) and any(each.name == "*" for each in node.names):
+            return "it imports *"
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            return "it imports from __future__"
+        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom):
+            return "it returns or yields outside a function"
+    return ""
+
+
+class _DropAnnotations(ast.NodeTransformer):
+    """``x: int = 3`` cannot be said of a global name; ``x = 3`` does the same."""
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        if not isinstance(node.target, ast.Name):
+            return node
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AsyncFunctionDef:
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        return node
+
+
+def _as_function(body: list[ast.stmt], at: ast.stmt) -> list[ast.stmt]:
+    names = sorted(_assigned(body))
+    body = [_DropAnnotations().visit(each) for each in body]
+    last = body[-1]
+    if isinstance(last, ast.Expr):  # the cell's value, which IPython displays
+        body = [*body[:-1], ast.copy_location(ast.Return(last.value), last)]
+    declared: list[ast.stmt] = [ast.Global(names)] if names else []
+    arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    function = ast.FunctionDef(_FUNCTION, arguments, [*declared, *body], [])
+    for each in declared:
+        ast.copy_location(each, at)
+    call = _call("run_function", [ast.Constant(_FUNCTION), ast.Constant(",".join(names))], at)
+    return [ast.copy_location(function, at), call]
+
+
+def _assigned(body: list[ast.stmt]) -> set[str]:
+    """Return the names that some statements assign or delete at the level of the module."""
+    code = compile(ast.fix_missing_locations(ast.Module(body, [])), "<names>", "exec", dont_inherit=True)
+    names = set()
+    pending = [code]
+    while pending:
+        each = pending.pop()
+        stores = ("STORE_NAME", "DELETE_NAME") if each is code else ("STORE_GLOBAL",)
+        names |= {i.argval for i in dis.get_instructions(each) if i.opname in stores}
+        # a walrus inside a comprehension assigns in the scope around it
+        pending += [c for c in each.co_consts if hasattr(c, "co_code") and c.co_name.endswith("comp>")]
+    return names
+
+
+def names_read(tree: ast.AST) -> set[str]:
+    """Return the names that code mentions, at any depth."""
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
+    """Whether code calls something ``compile`` that may be torch's: ``torch.compile``, ``model.compile()``.
+
+    ``re.compile`` and the like are told apart by what their name stands for, in the namespace or in the code's own
+    imports.
+    """
+    modules = {
+        alias.asname or alias.name.partition(".")[0]: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch":
+            if any(alias.name == "compile" for alias in node.names):
+                return True
+        elif isinstance(node, ast.Attribute) and node.attr in {"compile", "optimize"}:
+            base = node.value.id if isinstance(node.value, ast.Name) else None
+            known = namespace.get(base) if base is not None else None
+            home = modules.get(base or "") or (getattr(known, "__name__", None) if hasattr(known, "__spec__") else None)
+            if node.attr == "optimize":
+                if ast.unparse(node).endswith("_dynamo.optimize"):
+                    return True
+            elif not isinstance(home, str) or home.partition(".")[0] == "torch":
+                return True
+    return False
+
+
+class Cells:
+    """Tells which cell a code object's file name stands for.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+        Its compiler knows the names, its history the texts.
+    """
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self._current: tuple[str, str, int] | None = None
+
+    def enter(self, filename: str) -> None:
+        """Note the cell that is running now; its text is not in the history where the history is switched off."""
+        self._current = (filename, self._running_text(filename), self._number(filename) or self._shell.execution_count)
+
+    def find(self, filename: str) -> CellText | None:
+        """Return the cell that a file name stands for, ``None`` for a file."""
+        from jupyter_graphbreak.recorder import CellText
+
+        if self._current is not None and filename == self._current[0]:
+            _, text, number = self._current
+        else:
+            found = self._number(filename)
+            if found is None:
+                return None
+            number = found
+            history = self._shell.history_manager
+            raw = history.input_hist_raw if history is not None else []
+            text = raw[number] if 0 < number < len(raw) else ""
+        offset, indent = _cut_off(text)
+        return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent)
+
+    def _number(self, filename: str) -> int | None:
+        known: dict[str, int] = getattr(self._shell.compile, "_filename_map", {})
+        return known.get(filename)
+
+    def _running_text(self, filename: str) -> str:
+        """Return the text of the running cell as the editor has it: the request that the kernel is answering."""
+        get_parent = getattr(self._shell, "get_parent", None)
+        if get_parent is not None:
+            code = (get_parent() or {}).get("content", {}).get("code")
+            if isinstance(code, str) and MAGIC in code:
+                return code
+        history = self._shell.history_manager
+        raw = history.input_hist_raw if history is not None else []
+        if raw and MAGIC in raw[-1]:
+            return str(raw[-1])
+        import linecache
+
+        return "".join(linecache.getlines(filename))
+
+
+def _cut_off(text: str) -> tuple[int, int]:
+    """Return how many lines and columns IPython cuts off the front of a cell before it runs it."""
+    lines = text.split("\n")
+    first = next((index for index, line in enumerate(lines) if line.strip()), None)
+    if first is None:
+        return 0, 0
+    if _MAGIC_LINE.match(lines[first]):
+        body = next((line for line in lines[first + 1 :] if line.strip()), "")
+        return 0, len(body) - len(body.lstrip())
+    return first, len(lines[first]) - len(lines[first].lstrip())
+
+
+class Unassigned(msgspec.Struct, frozen=True):
+    """Stands for a name that is to be assigned: Dynamo reads back a new global only if it was there before."""
+
+
+UNASSIGNED = Unassigned()
+
+
+def declare(namespace: dict[str, Any], names: str) -> None:
+    """Make sure that names to be assigned exist."""
+    for name in filter(None, names.split(",")):
+        namespace.setdefault(name, UNASSIGNED)
+
+
+def withdraw(namespace: dict[str, Any], names: str) -> None:
+    """Take names away again that were not assigned after all."""
+    for name in filter(None, names.split(",")):
+        if namespace.get(name) is UNASSIGNED:
+            del namespace[name]

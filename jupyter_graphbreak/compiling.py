@@ -1,0 +1,206 @@
+"""Which functions a piece of code leads to, what of it is compiled already, and how to compile the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jupyter_graphbreak import _torch_compat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+#: Packages whose functions are nobody's own; the search for functions stops there.
+_FOREIGN = frozenset({"torch", "numpy", "builtins", "functools", "typing", "collections", "IPython", "ipykernel"})
+_DEEPEST = 12
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Arguments for ``torch.compile``, as far as the reader gave them.
+
+    Without a backend and a mode the backend is ``eager``: it captures the same graphs and breaks at the same places
+    as any other, gives the same numbers as uncompiled code, and generates no code, so that a second look is quick.
+    """
+
+    backend: str | None = None
+    mode: str | None = None
+    fullgraph: bool = False
+    dynamic: bool | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments for ``torch.compile``."""
+        given: dict[str, Any] = {"fullgraph": self.fullgraph, "dynamic": self.dynamic}
+        if self.mode is not None:
+            given["mode"] = self.mode
+        backend = self.backend or (None if self.mode else "eager")
+        if backend is not None:
+            given["backend"] = backend
+        return given
+
+
+def ensure_compiled(fn: Callable[..., Any], options: Options) -> Callable[..., Any]:
+    """Return the function compiled; as it is, where it is compiled already."""
+    import torch
+
+    if is_compiled(fn):
+        return fn
+    compiled: Callable[..., Any] = torch.compile(fn, **options.arguments())
+    return compiled
+
+
+def run_compiled(function: Callable[[], Any], options: Options) -> Any:
+    """Compile a function that the reader did not ask to compile, and call it.
+
+    What Dynamo cannot compile for a fault of its own runs eagerly, so that the code does what it does without us;
+    with ``fullgraph`` the error is what was asked for.
+    """
+    forgiving = contextlib.nullcontext() if options.fullgraph else _torch_compat.errors_suppressed()
+    with forgiving:
+        return ensure_compiled(function, options)()
+
+
+def is_compiled(value: Any) -> bool:
+    """Whether an object is a compiled function or module."""
+    return _torch_compat.compiled_callable(value) is not None
+
+
+def leads_to_compiled(values: Iterable[Any]) -> bool:
+    """Whether one of some objects is compiled, is ``torch.compile`` itself, or uses what is."""
+    return any(is_compiled(value) or _torch_compat.is_torch_compile(value) for value in _reach(values))
+
+
+def forget(*values: Any) -> None:
+    """Have the functions that some objects lead to compiled afresh: nothing they had compiled before is used."""
+    _torch_compat.forget(_codes(values))
+
+
+def names_used(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return some named objects and the globals that functions among them use, directly or through others."""
+    found = dict(values)
+    for value in _reach(values.values()):
+        if isinstance(value, types.FunctionType) and not _foreign(value):
+            for name, used in _globals(value).items():
+                found.setdefault(name, used)
+    return found
+
+
+def stale(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) -> list[str]:
+    """Return the names of compiled objects that ran, if at all, from what an earlier run had compiled.
+
+    Parameters
+    ----------
+    values : mapping
+        Objects by name.
+    started : iterable of (str, str, int)
+        Function, file and first line of each code object that was compiled now.
+    """
+    begun = set(started)
+    names = []
+    for name, value in values.items():
+        inner = _torch_compat.compiled_callable(value)
+        codes = list(_codes([inner])) if inner is not None else []
+        fresh = any((code.co_name, code.co_filename, code.co_firstlineno) in begun for code in codes)
+        if codes and not fresh and any(_torch_compat.has_cached_code(code) for code in codes):
+            names.append(name)
+    return names
+
+
+def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
+    seen: set[types.CodeType] = set()
+    for value in _reach(values):
+        code = getattr(value, "__code__", None)
+        pending = [code] if isinstance(code, types.CodeType) else []
+        while pending:
+            each = pending.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            yield each
+            pending += [const for const in each.co_consts if isinstance(const, types.CodeType)]
+
+
+def _reach(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield functions, modules and instances that objects lead to: through closures, attributes and global names."""
+    seen: set[int] = set()
+    pending = [(value, 0) for value in values]
+    while pending:
+        value, depth = pending.pop()
+        if id(value) in seen or depth > _DEEPEST:
+            continue
+        seen.add(id(value))
+        if isinstance(value, functools.partial):
+            pending.append((value.func, depth + 1))
+        inner = _torch_compat.compiled_callable(value)
+        if inner is not None and inner is not value:
+            pending.append((inner, depth + 1))
+        if isinstance(value, types.MethodType):
+            pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
+        elif isinstance(value, types.FunctionType):
+            yield value
+            if _foreign(value):
+                continue
+            pending += [(each, depth + 1) for each in _used(value)]
+        elif _torch_compat.is_torch_compile(value):
+            yield value
+        elif isinstance(value, type):
+            if not _foreign(value):
+                members = [inspect.unwrap(m) if inspect.isfunction(m) else m for m in vars(value).values()]
+                pending += [(m, depth + 1) for m in members if isinstance(m, types.FunctionType)]
+        elif _is_object(value):
+            yield value
+            pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _foreign(kind)]
+            pending += [(each, depth + 1) for each in _parts(value)]
+
+
+def _used(function: types.FunctionType) -> Iterator[Any]:
+    """Yield what a function refers to: closure, defaults, wrapped function, globals that its code names."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # an empty cell
+            continue
+    yield from function.__defaults__ or ()
+    if hasattr(function, "__wrapped__"):
+        yield function.__wrapped__
+    yield from _globals(function).values()
+
+
+def _globals(function: types.FunctionType) -> dict[str, Any]:
+    """Return the global objects that the code of a function names."""
+    names: set[str] = set()
+    pending = [function.__code__]
+    while pending:
+        code = pending.pop()
+        names.update(code.co_names)
+        pending += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
+
+
+def _is_object(value: Any) -> bool:
+    """Whether to look inside an instance: one of the user's classes or a torch module; not data, not packages."""
+    if isinstance(value, types.ModuleType | str | bytes | int | float | list | tuple | dict | set):
+        return False
+    kind = type(value)
+    return any(not _foreign(each) for each in kind.__mro__[:-1]) or hasattr(value, "_modules")
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    attributes = getattr(value, "__dict__", None)
+    if not isinstance(attributes, dict):
+        return
+    for each in attributes.values():
+        if isinstance(each, types.FunctionType | types.MethodType) or (_is_object(each) and not isinstance(each, type)):
+            yield each
+    modules = attributes.get("_modules")
+    if isinstance(modules, dict):
+        yield from (each for each in modules.values() if each is not None)
+
+
+def _foreign(value: Any) -> bool:
+    home = getattr(value, "__module__", None)
+    return not isinstance(home, str) or home.partition(".")[0] in _FOREIGN

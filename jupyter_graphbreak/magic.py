@@ -1,0 +1,436 @@
+"""The face for notebooks: ``%%compile_explain`` and ``%compile_explain``."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+import sys
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import display, update_display
+
+from jupyter_graphbreak import cell as cells
+from jupyter_graphbreak.progress import Progress, ProgressMeter
+
+if TYPE_CHECKING:
+    import argparse
+
+    from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+
+    from jupyter_graphbreak.recorder import Recording
+    from jupyter_graphbreak.report import Report
+
+# What IPython keeps in the namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
+_HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
+_FACES: dict[int, CompileExplain] = {}
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics with a shell; a second time changes nothing."""
+    if id(shell) not in _FACES:
+        _FACES[id(shell)] = face = CompileExplain(shell)
+        face.connect()
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Take the magics and everything that they hooked into away again."""
+    face = _FACES.pop(id(shell), None)
+    if face is not None:
+        face.disconnect()
+
+
+def begin(options: str, plan: cells.Plan, reason: str) -> None:
+    """Begin to observe the cell that calls this; see :mod:`jupyter_graphbreak.cell` for who calls it."""
+    _face().begin(options, plan, reason, sys._getframe(1).f_code.co_filename)  # noqa: SLF001 - the cell's own name
+
+
+def run_function(name: str, assigned: str) -> Any:
+    """Compile and run the function that the observed cell was made into, and return the cell's value."""
+    return _face().run_function(name, assigned)
+
+
+def _face() -> CompileExplain:
+    from IPython.core.getipython import get_ipython
+
+    face = _FACES.get(id(get_ipython()))
+    if face is None:
+        raise UsageError("the extension is not loaded: %load_ext jupyter_graphbreak")
+    return face
+
+
+class _Observation:
+    """One run under observation: what must be undone, and where its report goes."""
+
+    def __init__(self, args: argparse.Namespace, named: dict[str, Any], filename: str) -> None:
+        self.args = args
+        self.named = named
+        self.filename = filename
+        self.stack = contextlib.ExitStack()
+        self.recording: Recording | None = None
+        self.screen: Screen | None = None
+
+
+class Screen:
+    """The one output of a run: shown when it starts where it can be updated, complete when it ends.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+        A terminal prints what it is given and cannot take it back, so there the output comes at the end.
+    """
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.live = hasattr(shell, "kernel")
+        self._shell = shell
+        self._id = uuid.uuid4().hex
+        self._shown = False
+        self._widget: Any = None
+
+    def open(self) -> None:
+        """Show that the run has started."""
+        if not self.live:
+            return
+        from jupyter_graphbreak.views.widget import ReportWidget, running_bundle
+
+        self._widget = ReportWidget()
+        display(running_bundle(self._widget), raw=True, display_id=self._id)
+        self._shown = True
+        clear_output = self._shell.display_pub.clear_output
+
+        def cleared(wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython's signature
+            self._shown = False  # the user's code clears the cell's outputs, ours among them
+            clear_output(wait)
+
+        self._shell.display_pub.clear_output = cleared
+
+    def progress(self, progress: Progress) -> None:
+        """Show how far the run is."""
+        if self._widget is not None:
+            self._widget.show_progress(progress)
+
+    def close(self, report: Report) -> None:
+        """Show the report."""
+        from jupyter_graphbreak.views.widget import mime_bundle
+
+        with contextlib.suppress(AttributeError):
+            del self._shell.display_pub.clear_output
+        if self._widget is not None:
+            self._widget.finish(report)
+        bundle = mime_bundle(report, self._widget)
+        if self._shown:
+            update_display(bundle, raw=True, display_id=self._id)
+        else:
+            display(bundle, raw=True, display_id=self._id)
+
+
+@magics_class
+class CompileExplain(Magics):
+    """Explain what torch.compile does with a cell."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self._cells = cells.Cells(shell)
+        self._observation: _Observation | None = None
+        self._ast_transformer = cells.BeginObservation(self._uses_compile)
+
+    def connect(self) -> None:
+        """Register with the shell."""
+        self.shell.register_magics(self)
+        self.shell.input_transformers_cleanup.insert(0, cells.replace_magic_line)
+        self.shell.ast_transformers.append(self._ast_transformer)
+        self.shell.events.register("post_run_cell", self._end)
+        self._format_reports()
+
+    def disconnect(self) -> None:
+        """Take everything back that :meth:`connect` registered."""
+        self.shell.input_transformers_cleanup.remove(cells.replace_magic_line)
+        self.shell.ast_transformers.remove(self._ast_transformer)
+        self.shell.events.unregister("post_run_cell", self._end)
+        for kind in ("line", "cell"):
+            self.shell.magics_manager.magics[kind].pop("compile_explain", None)
+        formatter = self.shell.display_formatter.mimebundle_formatter
+        with contextlib.suppress(KeyError):
+            formatter.pop("jupyter_graphbreak.report.Report")
+
+    @magic_arguments()
+    @argument(
+        "-d", "--device", default="auto", metavar="DEVICE",
+        help="Where to run: auto (the default: the kernel's CUDA device, unless the cell uses a tensor or a model that "
+        "lives on the CPU), cpu, cuda or cuda:N.",
+    )  # fmt: skip
+    @argument(
+        "-b", "--backend", default=None, metavar="NAME",
+        help="The backend for everything that is compiled while the cell runs, also by its own torch.compile calls. "
+        "Without it these keep theirs, and what the magic compiles uses eager: the same graphs and breaks, no code "
+        "generation.",
+    )  # fmt: skip
+    @argument("--fullgraph", action="store_true", help="Compile the cell with fullgraph=True: a break is an error.")
+    @argument("--mode", default=None, metavar="MODE", help="Compile the cell with this mode of torch.compile.")
+    @argument(
+        "--dynamic", default=None, choices=["true", "false"],
+        help="Compile the cell with dynamic shapes, or without.",
+    )  # fmt: skip
+    @argument("-o", "--output", default=None, metavar="NAME", help="Store the report in this variable.")
+    @argument("-q", "--quiet", action="store_true", help="Show nothing; useful together with -o.")
+    @argument("expression", nargs="*", help="With %%compile_explain on a line: the call to explain.")
+    @no_var_expand
+    @line_cell_magic
+    def compile_explain(self, line: str, cell: str | None = None) -> Any:
+        """Run a cell, or one call, and explain what torch.compile did with it.
+
+        ::
+
+            %%compile_explain [options]       as the first line of a cell
+            %compile_explain [options] f(x)   on a line: compiles f, calls it, returns its value
+
+        A cell whose code uses torch.compile runs as it stands. Any other is compiled itself, as one function;
+        --fullgraph, --mode and --dynamic apply to what the magic compiles. The report has every graph break once, at
+        its line, with its reason; the graphs and the lines that went into them; and what runs eagerly, and why.
+        """
+        if cell is None:
+            return self._explain_line(line)
+        result = self.shell.run_cell(f"{cells.MAGIC} {line}\n{cell}", store_history=False)
+        result.raise_error()
+        return result.result
+
+    # -- a cell
+
+    def begin(self, options: str, plan: cells.Plan, reason: str, filename: str) -> None:
+        """Begin to observe the running cell."""
+        self._end(None)  # an observation that a strange front end never ended
+        args = self._parse(options)
+        if args.expression:
+            raise UsageError(
+                f"%%compile_explain takes options only, not {' '.join(args.expression)!r}; "
+                "for one call write %compile_explain f(x)"
+            )
+        self._cells.enter(filename)
+        text = self._cells.find(filename)
+        tree = _parse_python(text.text if text is not None else "")
+        named = self._named(tree)
+        observation = self._open(args, named, filename)
+        assert observation.recording is not None
+        match plan:
+            case "as it stands":
+                self._ignored(observation, "the cell's code uses torch.compile and runs as it stands")
+            case "compiled":
+                observation.recording.note("info", "The cell uses no torch.compile: it was compiled as one function.")
+            case "nothing":
+                observation.recording.note("info", "There was nothing to compile: the cell only imports and defines.")
+            case "not compilable":
+                observation.recording.note("warning", f"The cell was not compiled, because {reason}; it ran as it stands.")
+        self._observation = observation
+
+    def run_function(self, name: str, assigned: str) -> Any:
+        """Compile and run the function that the cell was made into."""
+        from jupyter_graphbreak import compiling
+
+        namespace = self.shell.user_ns
+        function = namespace.pop(name)
+        observation = self._observation
+        if observation is None:
+            return function()
+        function.__code__ = function.__code__.replace(co_name="cell", co_qualname="cell")
+        if compiling.leads_to_compiled(self._named_by(function.__code__.co_names).values()):
+            self._ignored(observation, "the cell uses a compiled function that it imports, and runs as it stands")
+            return function()
+        cells.declare(namespace, assigned)
+        try:
+            return compiling.run_compiled(function, _options(observation.args))
+        finally:
+            cells.withdraw(namespace, assigned)
+
+    def _end(self, result: ExecutionResult | None) -> None:
+        """End the observation of the cell: IPython's event ``post_run_cell``."""
+        observation, self._observation = self._observation, None
+        if observation is None:
+            return
+        error = None
+        if result is not None:
+            error = result.error_in_exec or result.error_before_exec
+        self._close(observation, error)
+
+    # -- a line
+
+    def _explain_line(self, line: str) -> Any:
+        from jupyter_graphbreak import compiling
+
+        args = self._parse(line, keep_expression=True)
+        try:
+            tree = ast.parse(args.expression, mode="eval")
+        except SyntaxError as error:
+            raise UsageError(f"%compile_explain cannot read {args.expression!r}: {error.msg}") from None
+        call = tree.body
+        if not isinstance(call, ast.Call):
+            raise UsageError(f"%compile_explain explains a call, and {args.expression!r} is none: write f(x)")
+        namespace = self.shell.user_ns
+        observation = self._open(args, self._named(tree), "<compile_explain>")
+        error: BaseException | None = None
+        try:
+            function, arguments, keywords = self._evaluate(call, namespace)
+            if compiling.is_compiled(function):
+                self._ignored(observation, "the function is compiled already")
+            compiling.forget(function)
+            compiled = compiling.ensure_compiled(function, _options(args))
+            return compiled(*arguments, **keywords)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._close(observation, error)
+
+    @staticmethod
+    def _evaluate(call: ast.Call, namespace: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
+        """Evaluate the function and the arguments of a call, in the notebook's namespace, without calling it."""
+        collect = ast.Call(ast.Name("_collect", ast.Load()), [call.func, *call.args], call.keywords)
+        code = compile(ast.fix_missing_locations(ast.Expression(collect)), "<compile_explain>", "eval")
+
+        def _collect(function: Any, *args: Any, **kwargs: Any) -> tuple[Any, list[Any], dict[str, Any]]:
+            return function, list(args), kwargs
+
+        return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - the user's code
+
+    # -- both
+
+    def _parse(self, line: str, *, keep_expression: bool = False) -> argparse.Namespace:
+        expression = ""
+        if keep_expression:
+            line, expression = _split_options(line)
+        try:
+            args: argparse.Namespace = parse_argstring(self.compile_explain, line)
+        except UsageError as error:
+            raise UsageError(f"{error}; %%compile_explain? lists the options") from None
+        if args.output is not None and not args.output.isidentifier():
+            raise UsageError(f"-o {args.output}: a variable's name is needed, such as -o report")
+        if keep_expression:
+            args.expression = expression
+        return args
+
+    def _open(self, args: argparse.Namespace, named: dict[str, Any], filename: str) -> _Observation:
+        """Start watching; every misuse is a :class:`UsageError`, raised before anything has been changed."""
+        from jupyter_graphbreak import _torch_compat, compiling, device, recorder
+
+        try:
+            _torch_compat.require_torch()
+            names, current, why_none = _torch_compat.cuda_devices()
+            choice = device.choose_device(
+                args.device, device.Cuda(names, current, why_none), compiling.names_used(named)
+            )
+        except (_torch_compat.TorchUnavailable, ValueError) as error:
+            raise UsageError(str(error)) from None
+        if args.backend is not None and args.backend not in (known := _torch_compat.backends()):
+            raise UsageError(f"unknown backend {args.backend!r}: use one of {', '.join(known)}")
+        if args.mode is not None and args.mode not in (modes := _torch_compat.modes()):
+            raise UsageError(f"unknown mode {args.mode!r}: use one of {', '.join(modes)}")
+        observation = _Observation(args, named, filename)
+        with contextlib.ExitStack() as stack:
+            if not args.quiet:
+                observation.screen = Screen(self.shell)
+                observation.screen.open()
+            compiling.forget(*named.values())
+            meter = None
+            if observation.screen is not None and observation.screen.live:
+                meter = stack.enter_context(ProgressMeter(observation.screen.progress))
+            recording = stack.enter_context(recorder.record(self._cells.find, meter.count if meter else None))
+            recording.describe_device(choice.device)
+            stack.enter_context(_torch_compat.forced_backend(args.backend))
+            stack.enter_context(_torch_compat.default_device(choice.default))
+            observation.recording = recording
+            observation.stack = stack.pop_all()
+        return observation
+
+    def _close(self, observation: _Observation, error: BaseException | None) -> None:
+        """Stop watching, make the report, store and show it; a fault of ours is told, never raised."""
+        from jupyter_graphbreak import api
+
+        recording = observation.recording
+        assert recording is not None
+        try:
+            if error is not None:
+                recording.fail(error)
+            self._note_stale(observation)
+        finally:
+            observation.stack.close()
+        try:
+            report = api.report_of(recording)
+            if observation.args.output is not None:
+                self.shell.user_ns[observation.args.output] = report
+            if observation.screen is not None:
+                observation.screen.close(report)
+        except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
+            print(f"compile_explain: no report, {type(fault).__name__}: {fault}", file=sys.stderr)  # noqa: T201
+
+    def _note_stale(self, observation: _Observation) -> None:
+        from jupyter_graphbreak import compiling
+
+        recording = observation.recording
+        assert recording is not None
+        for name in compiling.stale(observation.named, recording.started_codes()):
+            recording.note("warning", f"{name} was compiled before and was not compiled again: its graphs are not here.")
+
+    @staticmethod
+    def _ignored(observation: _Observation, because: str) -> None:
+        """Say that options for what the magic compiles had nothing to apply to."""
+        args = observation.args
+        given = [f"--{name}" for name in ("fullgraph", "mode", "dynamic") if getattr(args, name)]
+        if given and observation.recording is not None:
+            observation.recording.note("warning", f"{', '.join(given)} had no effect: {because}.")
+
+    def _uses_compile(self, tree: ast.Module) -> bool:
+        from jupyter_graphbreak import compiling
+
+        if cells.mentions_compile(tree, self.shell.user_ns):
+            return True
+        return "torch" in sys.modules and compiling.leads_to_compiled(self._named(tree).values())
+
+    def _named(self, tree: ast.AST) -> dict[str, Any]:
+        return self._named_by(cells.names_read(tree))
+
+    def _named_by(self, names: Any) -> dict[str, Any]:
+        namespace = self.shell.user_ns
+        return {name: namespace[name] for name in sorted(names) if name in namespace and not _HISTORY.fullmatch(name)}
+
+    def _format_reports(self) -> None:
+        """Show a report that is a cell's value as the magic shows it."""
+
+        def bundle(report: Report) -> dict[str, Any]:
+            from jupyter_graphbreak.views.widget import ReportWidget, mime_bundle
+
+            widget = ReportWidget() if hasattr(self.shell, "kernel") else None
+            if widget is not None:
+                widget.finish(report)
+            return mime_bundle(report, widget)
+
+        formatter = self.shell.display_formatter.mimebundle_formatter
+        formatter.for_type("jupyter_graphbreak.report.Report", bundle)
+
+
+def _options(args: argparse.Namespace) -> Any:
+    from jupyter_graphbreak.compiling import Options
+
+    dynamic = {"true": True, "false": False}.get(args.dynamic) if args.dynamic is not None else None
+    return Options(backend=args.backend, mode=args.mode, fullgraph=args.fullgraph, dynamic=dynamic)
+
+
+def _split_options(line: str) -> tuple[str, str]:
+    """Part the options from the expression, which is Python and not the shell's to split."""
+    takes_value = {"-d", "--device", "-b", "--backend", "--mode", "--dynamic", "-o", "--output"}
+    words = line.split(" ")
+    index = 0
+    while index < len(words) and (words[index].startswith("-") or not words[index]):
+        index += 2 if words[index] in takes_value else 1
+    return " ".join(words[:index]), " ".join(words[index:]).strip()
+
+
+def _parse_python(text: str) -> ast.AST:
+    """Parse a cell for the names in it; what is not Python (magics) is left out line by line."""
+    lines = ["" if line.lstrip().startswith(("%", "!")) else line for line in text.split("\n")]
+    try:
+        return ast.parse("\n".join(lines))
+    except SyntaxError:
+        return ast.parse("")

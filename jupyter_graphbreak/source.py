@@ -1,0 +1,273 @@
+"""Say where something stands: files by kind, lines as the reader counts them, expressions as text.
+
+A pure view of the source texts that a recording carries (``graphbreak_source`` records); nothing is read from disk.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from jupyter_graphbreak.report import Location, Segment, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Kind = Literal["cell", "file", "library", "machinery"]
+
+_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
+
+# Frames that only carry the program: what runs a cell, what runs Dynamo, and ourselves.
+_MACHINERY_PARTS = (
+    "/IPython/", "/ipykernel/", "/ipykernel_launcher", "/asyncio/", "/tornado/", "/traitlets/", "/zmq/",
+    "/jupyter_client/", "/nest_asyncio", "/runpy", "<frozen ", "/threading.py", "/concurrent/futures/", "/contextlib.py",
+    "/debugpy/", "/pydevd", "/torch/_dynamo/", "/torch/_compile.py", "/torch/_utils_internal.py", "/torch/_functorch/",
+    "/torch/_inductor/", "/torch/compiler/", "/torch/fx/", "/jupyter_graphbreak/",
+)  # fmt: skip
+_MACHINERY_FUNCTIONS = {("/torch/nn/modules/module.py", "_wrapped_call_impl"), ("/torch/nn/modules/module.py", "_call_impl")}
+_LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
+
+
+def plain_function(name: str) -> str:
+    """Return the name that the user gave: of a resume function the function that it resumes."""
+    while (match := _RESUME.match(name)) is not None:
+        name = match["name"]
+    return name
+
+
+def is_resume(name: str) -> bool:
+    """Whether a function of this name was made by Dynamo to go on after a break."""
+    return _RESUME.match(name) is not None
+
+
+class SourceText(msgspec.Struct, frozen=True):
+    """A source as recorded: its place, what the reader calls it, the known parts of its text.
+
+    ``line_offset`` and ``indent`` are what the notebook took away from the front of a cell before it ran it: lines,
+    and characters of each line.
+    """
+
+    filename: str
+    name: str
+    kind: Literal["cell", "file", "library"]
+    segments: list[Segment] = []
+    lines: dict[int, str] = {}
+    line_offset: int = 0
+    indent: int = 0
+
+
+class Sources:
+    """Makes locations, and keeps the list of sources that they mention.
+
+    Parameters
+    ----------
+    texts : iterable of SourceText
+        What is known of the sources.
+    library_roots : iterable of str
+        Folders of the standard library and of installed packages.
+    """
+
+    def __init__(self, texts: Iterable[SourceText], library_roots: Iterable[str] = ()) -> None:
+        self._texts = {text.filename: text for text in texts}
+        self._roots = tuple(root.rstrip("/\\") + "/" for root in library_roots)
+        self._ids: dict[str, str] = {}
+        for text in self._texts.values():  # cells first and in order, whether or not something points at them
+            if text.kind == "cell":
+                self._id(text.filename)
+
+    def kind(self, filename: str, function: str = "") -> Kind:
+        """Say whose a frame is; machinery is never shown."""
+        text = self._texts.get(filename)
+        if text is not None and text.kind == "cell":
+            return "cell"
+        path = filename.replace("\\", "/")
+        if any(part in path for part in _MACHINERY_PARTS):
+            return "machinery"
+        if any(path.endswith(end) and function == name for end, name in _MACHINERY_FUNCTIONS):
+            return "machinery"
+        if text is not None:
+            return text.kind
+        if path.startswith(self._roots) or any(part in path for part in _LIBRARY_PARTS) or path.startswith("<"):
+            return "library"
+        return "file"
+
+    def name(self, filename: str) -> str:
+        """Return what a person calls a source."""
+        text = self._texts.get(filename)
+        return text.name if text is not None else PurePath(filename).name or filename
+
+    def location(
+        self,
+        filename: str,
+        line: int | None,
+        function: str | None = None,
+        columns: tuple[int | None, int | None, int | None] = (None, None, None),
+    ) -> Location | None:
+        """Return the place of a frame as the reader sees it.
+
+        Parameters
+        ----------
+        filename, line : str, int
+            As the code object has them.
+        function : str or None
+            The name of the code object.
+        columns : tuple
+            First and last column in UTF-8 bytes and last line, where known: the fields of ``dis.Positions``.
+        """
+        if line is None:
+            return None
+        source = self._id(filename)
+        text = self._texts.get(filename)
+        name = plain_function(function) if function else None
+        if text is None:
+            return Location(source, line, line, function=name)
+        start, end, last = columns
+        expression = self._expression(text, line, start, end, last)
+        if expression is None:
+            code = self._line(text, line)
+            at = line + text.line_offset
+            return Location(source, at, at, function=name, code=code.strip() if code is not None else None)
+        first_column, last_line, last_column, code = expression
+        return Location(
+            source,
+            line + text.line_offset,
+            last_line + text.line_offset,
+            first_column + text.indent,
+            last_column + text.indent,
+            name,
+            code,
+        )
+
+    def sources(self) -> list[Source]:
+        """Return the sources that were mentioned, with their texts."""
+        made = []
+        for filename, ident in self._ids.items():
+            text = self._texts.get(filename)
+            kind = text.kind if text is not None else self.kind(filename)
+            made.append(
+                Source(
+                    id=ident,
+                    name=self.name(filename),
+                    kind="library" if kind == "machinery" else kind,
+                    path=filename,
+                    segments=list(text.segments) if text is not None else [],
+                )
+            )
+        return made
+
+    def _id(self, filename: str) -> str:
+        return self._ids.setdefault(filename, f"s{len(self._ids) + 1}")
+
+    @staticmethod
+    def _line(text: SourceText, line: int) -> str | None:
+        at = line + text.line_offset
+        for segment in text.segments:
+            lines = segment.text.split("\n")
+            if segment.first_line <= at < segment.first_line + len(lines):
+                return lines[at - segment.first_line][text.indent :] if text.indent else lines[at - segment.first_line]
+        return text.lines.get(line)
+
+    def _expression(
+        self, text: SourceText, line: int, start: int | None, end: int | None, last: int | None
+    ) -> tuple[int, int, int, str] | None:
+        """Return first column, last line, last column (in characters) and text of an expression."""
+        if start is None or end is None:
+            return None
+        first = self._line(text, line)
+        if first is None:
+            return None
+        column = _characters(first, start)
+        for last_line in [last] if last is not None else range(line, line + 40):
+            ending = self._line(text, last_line)
+            if ending is None:
+                return None
+            last_column = _characters(ending, end)
+            if last_line == line:
+                code = first[column:last_column]
+            else:
+                between = [self._line(text, number) or "" for number in range(line + 1, last_line)]
+                code = "\n".join([first[column:], *between, ending[:last_column]])
+            if code.strip() and (last is not None or _is_expression(code)):
+                return _condition(code, column, line) or (column, last_line, last_column, code)
+        return None
+
+
+def _characters(text: str, utf8_offset: int) -> int:
+    return len(text.encode()[:utf8_offset].decode(errors="ignore"))
+
+
+def _condition(code: str, column: int, line: int) -> tuple[int, int, int, str] | None:
+    """Of a whole ``if``, ``while`` or ``assert`` (the range of its jump) return the range of its condition."""
+    if not code.startswith(("if", "while", "assert", "elif")):
+        return None
+    lines = code.split("\n")
+    text = "\n".join([lines[0].removeprefix("el"), *(each[column:] for each in lines[1:])])
+    cut = len(lines[0]) - len(lines[0].removeprefix("el"))
+    try:
+        statement = ast.parse(text).body[0]
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(statement, ast.If | ast.While | ast.Assert):
+        return None
+    test = statement.test
+    expression = ast.get_source_segment(text, test)
+    if expression is None or test.end_lineno is None or test.end_col_offset is None:
+        return None
+    parsed = text.split("\n")
+    start = _characters(parsed[test.lineno - 1], test.col_offset) + (cut if test.lineno == 1 else 0) + column
+    end = _characters(parsed[test.end_lineno - 1], test.end_col_offset) + (cut if test.end_lineno == 1 else 0) + column
+    if test.lineno != 1:
+        return None  # the condition starts on a further line: the line of the event would not be its own
+    return start, line + test.end_lineno - 1, end, expression
+
+
+def _is_expression(code: str) -> bool:
+    """Whether a range taken from a line is a whole; torch 2.13 gives columns without the line of the last one."""
+    for form in (f"({code}\n)", code.strip()):
+        try:
+            ast.parse(form)
+        except (SyntaxError, ValueError):
+            continue
+        return True
+    return False
+
+
+def shown_stack(sources: Sources, stack: list[list[Any]]) -> list[Location]:
+    """Turn a recorded stack into the frames worth reading.
+
+    Machinery is dropped, and so is everything outside the outermost frame of the user; a resume function called by
+    the function that it resumes is shown as that function, once.
+
+    Parameters
+    ----------
+    stack : list of list
+        Entries ``[file, line, function, first line, column, end column, end line]``, outermost first; the last four
+        may be missing.
+    """
+    kinds = [(entry, sources.kind(entry[0], entry[2])) for entry in stack]
+    kept = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
+    own = next((index for index, (_, kind) in enumerate(kept) if kind in {"cell", "file"}), 0)
+    collapsed: list[list[Any]] = []
+    for entry, _ in kept[own:]:
+        previous = collapsed[-1] if collapsed else None
+        if (
+            previous is not None
+            and is_resume(entry[2])
+            and plain_function(previous[2]) == plain_function(entry[2])
+            and previous[0] == entry[0]
+        ):
+            collapsed[-1] = entry
+        else:
+            collapsed.append(entry)
+    located = [sources.location(e[0], e[1], e[2], columns_of(e)) for e in collapsed]
+    return [each for each in located if each is not None]
+
+
+def columns_of(entry: list[Any]) -> tuple[int | None, int | None, int | None]:
+    """Return the column range of a recorded stack entry."""
+    padded = [*entry, None, None, None, None, None, None, None]
+    return padded[4], padded[5], padded[6]

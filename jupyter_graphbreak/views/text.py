@@ -1,0 +1,285 @@
+"""The report as text, for a terminal 100 columns wide: what one reads in IPython, in logs and with a screen reader."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from jupyter_graphbreak.views.listing import break_numbers, listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from jupyter_graphbreak.report import Break, Frame, Location, Report, Skipped, Source
+
+WIDTH = 100
+_INDENT = "    "
+#: More than so many breaks or eager functions are counted, not told one by one.
+_MOST = 50
+
+
+def render_text(report: Report) -> str:
+    """Return the report as text, without a line break at the end.
+
+    The summary comes first; then each break in a few lines, then what else runs eagerly, then the source lines with
+    the letters of their graphs. Text from the code under study cannot steer the terminal: control characters are shown
+    as escapes.
+    """
+    lines = [summary_line(report)]
+    for number, each in enumerate(report.breaks[:_MOST], start=1):
+        lines += _break(report, number, each)
+    if len(report.breaks) > _MOST:
+        lines.append(f"{_INDENT}and {len(report.breaks) - _MOST} more breaks")
+    lines += _alone(report)
+    lines += _recompiles(report)
+    lines += _error(report)
+    lines += [line for each in report.diagnostics for line in _wrapped(f"{each.level}: ", each.message, indent="")]
+    shown = [source for source in report.sources if source.kind != "library" and source.segments]
+    for source in shown:
+        lines += ["", *_listing(report, source)]
+    return "\n".join(lines)
+
+
+def summary_line(report: Report) -> str:
+    """Return the one line that says how bad it is: breaks, graphs, eager frames, device, time."""
+    summary = report.summary
+    own = next((source.name for source in report.sources if source.kind == "cell"), None)
+    head = f"compile_explain  {_plain(own)}: " if own else "compile_explain: "
+    counts = [counted(summary.breaks, "break"), f"{counted(summary.graphs, 'graph')} ({counted(summary.ops, 'op')})"]
+    if summary.skipped:
+        counts.append(f"{counted(summary.skipped, 'frame')} eager")
+    if summary.recompiles:
+        counts.append(counted(summary.recompiles, "recompile"))
+    if summary.errors:
+        counts.append(counted(summary.errors, "error"))
+    parts = [", ".join(counts), " ".join(filter(None, [report.device.used, report.device.name]))]
+    timing = report.timing
+    if timing.wall_s is not None:
+        parts.append(f"{timing.wall_s:.2f} s" + (f", compiling {timing.compile_s:.2f} s" if timing.compile_s else ""))
+    if report.status == "interrupted":
+        parts.append("interrupted")
+    return _plain(head + " | ".join(parts))
+
+
+def place(report: Report, location: Location | None) -> str:
+    """Return where something stands, as a person says it: "line 14 in step", "modeling_bart.py:660 in forward"."""
+    if location is None:
+        return "an unknown place"
+    source = next((each for each in report.sources if each.id == location.source), None)
+    cells = [each for each in report.sources if each.kind == "cell"]
+    if source is None:
+        where = f"line {location.line}"
+    elif source.kind == "cell":
+        where = f"line {location.line}" if source is cells[0] else f"{source.name} line {location.line}"
+    else:
+        where = f"{source.name}:{location.line}"
+    return f"{where} in {location.function}" if location.function else where
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 break", "2 breaks"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _break(report: Report, number: int, found: Break) -> list[str]:
+    code = _one_line(found.location.code) if found.location and found.location.code else ""
+    cause = found.gb_type + (f" ({found.gb_id})" if found.gb_id else "")
+    head = f"{number:>2}  {place(report, found.location)}"
+    lines = [_cut(f"{head}   {code}" if code else head)]
+    told = cause
+    if found.consequence is not None:
+        then = found.consequence
+        told += f"; then {then.gb_type}" + (f" ({then.gb_id})" if then.gb_id else "")
+    lines.append(_cut(_INDENT + told))
+    path = _path(report, found)
+    if path:
+        lines.append(_cut(f"{_INDENT}reached from {path}"))
+    lines.append(_cut(_INDENT + _met(report, found)))
+    lines += [_cut(_INDENT + each) for each in _went_on(report, found)]
+    if found.advice:
+        lines += _wrapped("do: ", found.advice[0].text)[:2]
+    return lines
+
+
+def _path(report: Report, found: Break) -> str:
+    """Return the calls that lead to a break, those in the middle of a long path left out."""
+    own = {each.id for each in report.sources if each.kind != "library"}
+    above = list(found.stack[:-1])
+    calls = [(place(report, replace(each, function=_called(each))), each.source in own) for each in above]
+    different = {tuple(each.stack[:-1]) for each in found.occurrences}
+    ways = len(different) - 1 if not _prefixes(different) else 0
+    more = f" (and {counted(ways, 'other way')})" if ways else ""
+    text = " > ".join(name for name, _ in calls)
+    room = WIDTH - len(_INDENT) - len("reached from ") - len(more)
+    # The first call and the last ones say most; the libraries in between are only counted.
+    keep = len(calls) - 2
+    while len(text) > room and keep > 0:
+        names = [calls[0][0], "...", *(name for name, _ in calls[len(calls) - keep :])]
+        text = " > ".join(names)
+        keep -= 1
+    return text + more if calls else ""
+
+
+def _called(location: Location) -> str | None:
+    return None if location.function == "<module>" else location.function
+
+
+def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
+    """Whether some stacks are one path seen from several depths."""
+    ordered = sorted(stacks, key=len)
+    lines = [[(each.source, each.line) for each in stack] for stack in ordered]
+    return all(set(short) <= set(lines[-1]) for short in lines)
+
+
+def _met(report: Report, found: Break) -> str:
+    frames = {frame.id: frame for frame in report.frames}
+    met = list(dict.fromkeys(each.frame for each in found.occurrences if each.frame is not None))
+    times = {1: "once", 2: "twice"}.get(len(found.occurrences), f"{len(found.occurrences)} times")
+    if not met:
+        return f"met {times}, before the frame was begun"
+    names = ", ".join(f"{_name(report, frames[ident])} {ident}" for ident in met if ident in frames)
+    return f"met {times}, in {counted(len(met), 'frame')}: {names}"
+
+
+def _name(report: Report, frame: Frame) -> str:
+    name = f"resumed {frame.function}" if frame.role == "resume" else frame.function
+    return f"{name} (torch's wrapper)" if _is_torch(report, frame.location) else name
+
+
+def _is_torch(report: Report, location: Location | None) -> bool:
+    path = next((s.path for s in report.sources if location is not None and s.id == location.source), None)
+    return path is not None and "/torch/_dynamo/" in path.replace("\\", "/")
+
+
+def _went_on(report: Report, found: Break) -> list[str]:
+    """Return what became of the frames: where they resume, and what runs eagerly."""
+    graphs = [graph.id for graph in report.graphs if graph.break_ == found.id]
+    before = f"graph {', '.join(graphs)}, then " if graphs else ""
+    lines = []
+    resumes = [resume for resume in report.resumes if resume.id in found.resumes]
+    ran = [resume for resume in resumes if resume.frames]
+    told = [
+        f"{place(report, resume.location)}" + (f" (graph {', '.join(resume.graphs)})" if resume.graphs else "")
+        for resume in (ran or resumes)
+    ]
+    if told:
+        names = {resume.name for resume in ran}
+        branches = any(resume.name in names for resume in resumes if not resume.frames)
+        other = "; the other branch was not taken" if branches else ""
+        lines.append(f"{before}resumes at {'; '.join(dict.fromkeys(told))}{other}")
+        before = ""
+    eager = [skipped for skipped in report.skipped if skipped.id in found.skipped]
+    if eager:
+        lines.append(before + _eager(report, eager))
+        before = ""
+    elif any(each.outcome == "skipped" for each in found.occurrences):
+        lines.append(f"{before}the rest of the function runs eagerly")
+        before = ""
+    if found.outcome == "error":
+        lines.append(f"{before}an error{_setting(found)}")
+    return lines or [f"{before}nothing is left to resume"]
+
+
+def _eager(report: Report, skipped: Sequence[Skipped]) -> str:
+    names = dict.fromkeys(f"{each.function} ({place(report, _at(each))})" for each in skipped)
+    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {', '.join(names)}"
+
+
+def _at(skipped: Skipped) -> Location | None:
+    return replace(skipped.location, function=None) if skipped.location is not None else None
+
+
+def _setting(found: Break) -> str:
+    raised = [each for each in found.occurrences if each.outcome == "error"]
+    if any(each.fullgraph for each in raised):
+        return ": fullgraph=True"
+    if any(each.error_on_graph_break for each in raised):
+        return ": error_on_graph_break(True)"
+    return ""
+
+
+def _alone(report: Report) -> list[str]:
+    """Functions that run eagerly for a reason that is no break of the list."""
+    others = [each for each in report.skipped if each.break_ is None]
+    lines = [
+        _cut(f" -  {place(report, each.location)} runs eagerly: {_one_line(each.reason)}") for each in others[:_MOST]
+    ]
+    return [*lines, f"{_INDENT}and {len(others) - _MOST} more"] if len(others) > _MOST else lines
+
+
+def _recompiles(report: Report) -> list[str]:
+    lines = []
+    for each in report.recompiles[:_MOST]:
+        if each.limit_hit:
+            continue  # told as a function that runs eagerly
+        why = f": {_one_line(each.reasons[0].guard)}" if each.reasons else ""
+        lines.append(_cut(f" -  {place(report, each.location)} compiled again ({each.frame}){why}"))
+    return lines
+
+
+def _error(report: Report) -> list[str]:
+    error = report.error
+    if error is None:
+        return []
+    if error.break_ is not None:
+        return [f" -  the run ended in {_plain(error.type)}, raised by break {break_numbers(report)[error.break_]}"]
+    first = _one_line(error.message)
+    where = f" at {place(report, error.location)}" if error.location is not None else ""
+    return [_cut(f" -  the run ended in {error.type}{where}: {first}")]
+
+
+def _listing(report: Report, source: Source) -> list[str]:
+    lines = listing(report, source)
+    signs = ["A graph"] if any(line.graphs for line in lines) else []
+    signs += ["/1 break"] if any(line.breaks for line in lines) else []
+    signs += [">1 leads to it"] if any(line.leads_to and not line.breaks for line in lines) else []
+    signs += ["~ runs eagerly"] if any(line.eager for line in lines) else []
+    shown = [_plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
+    digits = len(str(max((line.number for line in lines), default=0)))
+    previous = None
+    for line in lines:
+        if previous is not None and line.number != previous + 1:
+            shown.append(f"{'...':>{digits}}")
+        previous = line.number
+        mark = "".join(f"/{each.number}" for each in line.breaks) or "".join(f">{each}" for each in line.leads_to[:2])
+        letters = ",".join(line.graphs[:3]) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
+        gutter = f"{letters}{mark}" or ("~" if line.eager else "")
+        text = _plain(line.text.expandtabs(4))
+        shown.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
+        for each in line.breaks:
+            start = len(_plain(line.text[: each.start].expandtabs(4)))
+            width = max(len(_plain(line.text[: each.end].expandtabs(4))) - start, 1)
+            shown.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
+    return shown
+
+
+def _wrapped(head: str, text: str, indent: str = _INDENT) -> list[str]:
+    """Return a sentence in lines of at most 100 columns, the further ones under the first word."""
+    words = _one_line(text).split(" ")
+    lines, line = [], indent + head
+    for word in words:
+        if len(line) + len(word) > WIDTH and line.strip():
+            lines.append(line.rstrip())
+            line = " " * len(indent + head)
+        line += word + " "
+    return [*lines, line.rstrip()]
+
+
+def _one_line(text: str) -> str:
+    return _plain(re.sub(r"\s+", " ", text).strip())
+
+
+def _cut(line: str) -> str:
+    line = _plain(line)
+    return line if len(line) <= WIDTH else line[: WIDTH - 3].rstrip() + "..."
+
+
+def _plain(text: str) -> str:
+    """Show characters that would steer a terminal or reorder the text as escapes."""
+    return "".join(
+        char if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
+    )

@@ -1,0 +1,86 @@
+"""The demo that README begins with, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+
+from jupyter_graphbreak.report import MIME_TYPE, Report
+from notebooks.run_demo import loads
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+SCRIPT = Path(__file__).parents[2] / "notebooks" / "run_demo.py"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    done = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(folder / "demo.html")
+    (folder / "printed.txt").write_text(done.stdout, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def notebook(folder: Path) -> NotebookNode:
+    return nbformat.read(folder / "demo.ipynb", as_version=4)
+
+
+def outputs(notebook: NotebookNode) -> list[dict[str, Any]]:
+    """Return the data of each output that carries a report."""
+    found = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
+    return [data for data in found if MIME_TYPE in data]
+
+
+def test_the_small_function_breaks_at_its_branch_and_at_its_print(notebook: NotebookNode) -> None:
+    report = Report.from_dict(outputs(notebook)[0][MIME_TYPE])
+    assert [b.location.code for b in report.breaks if b.location] == ["score > 3", 'print("mean:", y.mean())']
+
+
+def test_six_events_of_the_model_fold_into_two_breaks_in_its_source(notebook: NotebookNode) -> None:
+    report = Report.from_dict(outputs(notebook)[1][MIME_TYPE])
+    names = {source.id: source.name for source in report.sources}
+    assert [names[b.location.source] for b in report.breaks if b.location] == ["modeling_bart.py", "output_capturing.py"]
+    assert (report.summary.breaks, report.summary.events) == (2, 6)
+
+
+def test_each_report_is_printed_as_text(folder: Path, notebook: NotebookNode) -> None:
+    printed = (folder / "printed.txt").read_text(encoding="utf-8")
+    for data in outputs(notebook):
+        assert data["text/plain"] in printed
+
+
+def test_the_page_shows_each_report_and_loads_nothing(folder: Path, notebook: NotebookNode) -> None:
+    page = (folder / "demo.html").read_text(encoding="utf-8")
+    assert loads(page) == []
+    for data in outputs(notebook):
+        assert data["text/html"].strip() in page
+
+
+def test_addresses_that_a_page_would_load_are_found() -> None:
+    page = """
+    <link href="https://a.test/a.css"><script src="//b.test/b.js"></script><img src="data:image/png;base64,AA">
+    <style>@import "https://c.test/c.css"; p { background: url(https://d.test/d.png) }</style>
+    <a href="https://e.test/">a link is not loaded</a>
+    """
+    assert loads(page) == ["https://a.test/a.css", "//b.test/b.js", "https://c.test/c.css", "https://d.test/d.png"]
+
+
+def test_the_saved_cell_of_the_model_is_small(notebook: NotebookNode) -> None:
+    cell = next(cell for cell in reversed(notebook.cells) if cell.cell_type == "code")
+    views = [output.data.get("application/vnd.jupyter.widget-view+json") for output in cell.outputs if "data" in output]
+    states = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
+    shown = [states[view["model_id"]] for view in views if view]
+    assert shown
+    assert len(json.dumps([cell, shown])) < 250_000

@@ -1,0 +1,42 @@
+"""What is written in Python and in TypeScript is the same in both."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jupyter_graphbreak
+from jupyter_graphbreak.report import MIME_TYPE, SCHEMA_VERSION
+
+ROOT = Path(__file__).parents[2]
+FRONT_END = ROOT / "labextension"
+
+
+def mime_types(files: list[Path]) -> list[str]:
+    """Return every mime type of ours that stands in the files, as often as it stands there."""
+    assert files
+    found = (re.findall(r"application/vnd\.graphbreak\.[\w.+-]+", path.read_text(encoding="utf-8")) for path in files)
+    return [name for names in found for name in names]
+
+
+def test_python_and_npm_packages_have_one_version() -> None:
+    package = json.loads((FRONT_END / "package.json").read_text(encoding="utf-8"))
+    lock = json.loads((FRONT_END / "package-lock.json").read_text(encoding="utf-8"))
+    versions = {package["version"], lock["version"], lock["packages"][""]["version"]}
+    assert versions == {jupyter_graphbreak.__version__}
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (\S+)", changelog, flags=re.MULTILINE)
+    assert headings[0] == jupyter_graphbreak.__version__
+
+
+def test_the_mime_type_is_written_once_in_python_and_once_in_typescript() -> None:
+    assert mime_types([*(ROOT / "jupyter_graphbreak").rglob("*.py")]) == [MIME_TYPE]
+    assert mime_types([*(FRONT_END / "src").rglob("*.ts*")]) == [MIME_TYPE]
+
+
+def test_the_mime_type_carries_the_major_version_of_the_schema() -> None:
+    assert f".v{SCHEMA_VERSION.partition('.')[0]}+" in MIME_TYPE

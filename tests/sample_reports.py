@@ -6,8 +6,8 @@ writes them anew, and ``test_html.py`` checks that they are current.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report import (
     Advice,
@@ -35,6 +35,9 @@ from jupyter_graphbreak.report import (
     TensorMeta,
     Timing,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FOLDER = Path(__file__).parent / "reports"
 
@@ -286,7 +289,7 @@ def hostile() -> Report:
     """A report with markup and script in every text that comes from the code under study."""
     name = HOSTILE
     text = f"x = \"{name}\"\ny = x  # {name}\n'''{name}"
-    place = Location("s1", 1, 1, 0, len(text.split("\n")[0]), name, name)
+    place = Location("s1", 1, 1, 0, len(text.split("\n", maxsplit=1)[0]), name, name)
     return _summary(
         Report(
             status="error",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
 
 #: Columns of a line that belong together: start, end, class of the style sheet.
 Run: TypeAlias = tuple[int, int, str]
@@ -25,7 +27,7 @@ _CLASSES = (
 
 
 def token_runs(text: str) -> list[list[Run]]:
-    """Return the coloured parts of each line of a Python text; a line break is ``"\\n"`` only."""
+    r"""Return the coloured parts of each line of a Python text; a line break is ``"\\n"`` only."""
     lines: list[list[Run]] = [[] for _ in range(text.count("\n") + 1)]
     number, line_start = 0, 0
     for start, name, value in _tokens(text):

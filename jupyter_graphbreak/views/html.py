@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -38,6 +37,8 @@ from jupyter_graphbreak.views.highlight import Run, marked_code, token_runs
 from jupyter_graphbreak.views.listing import Line, break_numbers, graph_colours, listing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     import jinja2
 
 _HERE = Path(__file__).parent

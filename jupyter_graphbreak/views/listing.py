@@ -8,10 +8,13 @@ from __future__ import annotations
 import inspect
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report import Location, Report, Scope, Segment, Skipped, Source
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from jupyter_graphbreak.report import Location, Report, Scope, Segment, Skipped, Source
 
 #: How many colours the views have for graphs; after the last they start anew, told apart by their letters.
 COLOURS = 8

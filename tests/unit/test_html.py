@@ -7,18 +7,15 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
-from sample_reports import FOLDER, HOSTILE, SAVED, big, failed, hostile, no_breaks, two_breaks
 
 from jupyter_graphbreak.report import Location, Report
 from jupyter_graphbreak.views.highlight import marked_code, token_runs
 from jupyter_graphbreak.views.html import render_html, render_rest, stack_tree
+from tests.sample_reports import FOLDER, HOSTILE, SAVED, big, failed, hostile, no_breaks, two_breaks
 
 VOID = {"br"}
 #: Elements that the markup is made of; anything else got in from outside.
-KNOWN = set(
-    "div style header footer section p b i em strong small span br a h3 h5 ol ul li pre code mark details summary "
-    "dl dt dd table thead tbody tr th td".split()
-)
+KNOWN = {"div", "style", "header", "footer", "section", "p", "b", "i", "em", "strong", "small", "span", "br", "a", "h3", "h5", "ol", "ul", "li", "pre", "code", "mark", "details", "summary", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td"}
 
 
 class Markup(HTMLParser):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -341,8 +342,11 @@ class View:
             shown = rows[: max(room, 0)]
             self._left_out[index] = rows[len(shown) :]
             room -= len(shown)
+            if not rows:
+                continue
             found.append(Listed(index, source, list(_chunks(shown)), len(rows) - len(shown), opened))
-        return found
+        # Libraries in which nothing broke come last.
+        return sorted(found, key=lambda listed: not listed.open)
 
     @property
     def left_out(self) -> dict[int, list[Row]]:
@@ -441,9 +445,19 @@ class View:
         resumes = [self._resumes[id] for id in found.resumes if id in self._resumes]
         return sorted(resumes, key=lambda resume: not resume.frames)[:6]
 
-    def skipped_by(self, found: Break) -> list[Skipped]:
-        """Return the functions that a break left to Python."""
-        return [self._skipped[id] for id in found.skipped if id in self._skipped][:6]
+    def left_to_python(self, found: Break) -> str:
+        """Return the names of the functions that a break left to Python, each with how often."""
+        names = Counter(self._skipped[id].function for id in found.skipped if id in self._skipped)
+        told = [f"{name} ({number} times)" if number > 1 else name for name, number in names.items()]
+        return ", ".join(told[:6]) + (f" and {len(told) - 6} more" if len(told) > 6 else "")
+
+    def why(self, found: Break) -> str:
+        """Return the first paragraph of what PyTorch says; the rest is :meth:`why_in_detail`."""
+        return (found.explanation or "").partition("\n")[0]
+
+    def why_in_detail(self, found: Break) -> str:
+        """Return what PyTorch says after the first paragraph."""
+        return (found.explanation or "").partition("\n")[2].strip("\n")
 
     def frames_of(self, found: Break) -> list[str]:
         """Return the ids of the frames that met a break."""
@@ -461,7 +475,7 @@ class View:
         parts = [
             f"{others} other way{'s' if others > 1 else ''}" if others > 0 else "",
             f"stack of {lines} line{'s' if lines > 1 else ''}" if lines else "",
-            "context" if found.context else "",
+            "detail" if found.context or self.why_in_detail(found) else "",
         ]
         return ", ".join(part for part in parts if part).capitalize() or "More"
 

@@ -91,7 +91,7 @@ def test_it_answers_in_order_how_bad_how_where_why() -> None:
         "Do: Make it branchless: torch.where(score > 3, y / score, y), or use torch.cond.",
         "✂2 Call to print GB0025",
         "Graph break in a loop GB7000: the frame could not resume after it",
-        "log_stats runs eagerly",
+        "log_stats left to Python",
         "3 times, in frames 1/0, 2/0, 3/0",
         "PyTorch’s hint",
         "Graphs 4",

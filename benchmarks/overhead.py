@@ -133,7 +133,9 @@ def compare(backend: str, size: str, pairs: int) -> None:
 def main() -> None:
     """Parse the arguments and measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=15, help="how many pairs of runs (default: %(default)s, at least 2)")
+    parser.add_argument(
+        "--pairs", type=int, default=15, help="how many pairs of runs (default: %(default)s, at least 2)"
+    )
     parser.add_argument("--backend", choices=["eager", "inductor", "both"], default="both")
     parser.add_argument("--size", choices=SIZES, default="small", help="of the model (default: %(default)s)")
     parser.add_argument("--step", choices=["plain", "watched"], help=argparse.SUPPRESS)

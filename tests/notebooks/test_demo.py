@@ -34,7 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def notebook(folder: Path) -> NotebookNode:
-    return nbformat.read(folder / "demo.ipynb", as_version=4)
+    notebook: NotebookNode = nbformat.read(folder / "demo.ipynb", as_version=4)
+    return notebook
 
 
 def outputs(notebook: NotebookNode) -> list[dict[str, Any]]:

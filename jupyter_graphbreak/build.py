@@ -7,6 +7,7 @@ recording from another machine.
 
 from __future__ import annotations
 
+import re
 import string
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -111,7 +112,7 @@ class _Ledger:
     run: dict[str, Any] = field(default_factory=dict)
     error: dict[str, Any] | None = None
     device: dict[str, Any] = field(default_factory=dict)
-    texts: list[SourceText] = field(default_factory=list)
+    texts: list[dict[str, Any]] = field(default_factory=list)
 
 
 def build_report(records: Iterable[Record]) -> Report:
@@ -128,7 +129,9 @@ def build_report(records: Iterable[Record]) -> Report:
         What cannot be read is left out and said in ``diagnostics``; nothing is raised for it.
     """
     ledger = _read(records)
-    sources = Sources(ledger.texts, ledger.run.get("library_roots", ()))
+    roots = ledger.run.get("library_roots", ())
+    kinds = Sources([], roots)
+    sources = Sources([_source_text(text, kinds) for text in ledger.texts], roots)
     return _Writer(ledger, sources).report()
 
 
@@ -169,7 +172,7 @@ def _read_record(
         case "graphbreak_blind":
             ledger.notes.append(Diagnostic("info", f"Not seen with this torch: {data['what']}."))
         case "graphbreak_source":
-            ledger.texts.append(_source_text(data, ledger))
+            ledger.texts.append(data)
         case "graphbreak_skip":
             ledger.skips.append(data)
         case "graphbreak_refusal":
@@ -290,9 +293,8 @@ def _reasons(payload: str) -> list[str]:
     return [str(each) for each in found] if isinstance(found, list) else [str(found)]
 
 
-def _source_text(data: dict[str, Any], ledger: _Ledger) -> SourceText:
-    roots = Sources([], ledger.run.get("library_roots", ()))
-    kind = data.get("kind") or roots.kind(data["filename"])
+def _source_text(data: dict[str, Any], kinds: Sources) -> SourceText:
+    kind = data.get("kind") or kinds.kind(data["filename"])
     return SourceText(
         filename=data["filename"],
         name=data["name"],
@@ -580,12 +582,23 @@ class _Writer:
                         for each in parsed.inputs
                     ],
                     lines=self._lines(parsed.ops, traces, stacks),
-                    code=code,
+                    code=self._readable(code),
                     ends="break" if folded is not None else "return",
                     break_=folded.ident if folded is not None else None,
                 )
             )
             self._graphs_of.setdefault(frame.ident, []).append(ident)
+
+    def _readable(self, code: str) -> str:
+        """Return a graph's code with each place named as everywhere else, not by a path of this machine."""
+
+        def renamed(match: re.Match[str]) -> str:
+            location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
+            if location is None:
+                return match[0]
+            return f"# {self._sources.name(match['file'])}:{location.line} in {location.function}, code:"
+
+        return re.sub(r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<name>[^,\n]+), code:", renamed, code)
 
     def _op(
         self, op: graph_code.CodeOp, traces: list[list[tuple[str, int, str]]], stacks: dict[str, Any] | None
@@ -798,8 +811,8 @@ def _reason(cause: break_message.Cause | None) -> Reason | None:
 
 
 def _guard(reason: str) -> str:
-    """Return the guard of a recompile reason: ``0/0: tensor 'x' size mismatch ...`` without id and stack."""
-    text = reason.partition("User stack trace:")[0].strip()
+    """Return the guard of a recompile reason: ``0/0: tensor 'x' size mismatch ...  # line`` without id, line, stack."""
+    text = reason.partition("User stack trace:")[0].partition("  # ")[0].strip()
     head, colon, rest = text.partition(": ")
     return rest.strip() if colon and "/" in head and head.replace("/", "").isdigit() else text
 

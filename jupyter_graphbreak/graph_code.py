@@ -132,8 +132,16 @@ def _annotation(node: ast.expr | None) -> CodeTensor | None:
 def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor | None] | None, bool]:
     """Return the op of a statement and whether the statement was understood."""
     try:
-        statement = ast.parse(text).body[0]
-    except (SyntaxError, IndexError):
+        statement, *more = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return None, False
+    if isinstance(statement, ast.AugAssign) and more:  # a += b;  iadd = a
+        target = f"operator.i{_OPERATORS.get(type(statement.op), type(statement.op).__name__)}".rstrip("_")
+        match more[0]:
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                return (name, target, None), True
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                return (name, target, _annotation(annotation)), True
         return None, False
     if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
         name, value, tensor = statement.target.id, statement.value, _annotation(statement.annotation)

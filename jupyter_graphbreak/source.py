@@ -95,6 +95,11 @@ class Sources:
             return "library"
         return "file"
 
+    def name(self, filename: str) -> str:
+        """Return what a person calls a source."""
+        text = self._texts.get(filename)
+        return text.name if text is not None else PurePath(filename).name or filename
+
     def location(
         self,
         filename: str,
@@ -146,7 +151,7 @@ class Sources:
             made.append(
                 Source(
                     id=ident,
-                    name=text.name if text is not None else PurePath(filename).name or filename,
+                    name=self.name(filename),
                     kind="library" if kind == "machinery" else kind,
                     path=filename,
                     segments=list(text.segments) if text is not None else [],
@@ -187,12 +192,37 @@ class Sources:
                 between = [self._line(text, number) or "" for number in range(line + 1, last_line)]
                 code = "\n".join([first[column:], *between, ending[:last_column]])
             if code.strip() and (last is not None or _is_expression(code)):
-                return column, last_line, last_column, code
+                return _condition(code, column, line) or (column, last_line, last_column, code)
         return None
 
 
 def _characters(text: str, utf8_offset: int) -> int:
     return len(text.encode()[:utf8_offset].decode(errors="ignore"))
+
+
+def _condition(code: str, column: int, line: int) -> tuple[int, int, int, str] | None:
+    """Of a whole ``if``, ``while`` or ``assert`` (the range of its jump) return the range of its condition."""
+    if not code.startswith(("if", "while", "assert", "elif")):
+        return None
+    lines = code.split("\n")
+    text = "\n".join([lines[0].removeprefix("el"), *(each[column:] for each in lines[1:])])
+    cut = len(lines[0]) - len(lines[0].removeprefix("el"))
+    try:
+        statement = ast.parse(text).body[0]
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(statement, ast.If | ast.While | ast.Assert):
+        return None
+    test = statement.test
+    expression = ast.get_source_segment(text, test)
+    if expression is None or test.end_lineno is None or test.end_col_offset is None:
+        return None
+    parsed = text.split("\n")
+    start = _characters(parsed[test.lineno - 1], test.col_offset) + (cut if test.lineno == 1 else 0) + column
+    end = _characters(parsed[test.end_lineno - 1], test.end_col_offset) + (cut if test.end_lineno == 1 else 0) + column
+    if test.lineno != 1:
+        return None  # the condition starts on a further line: the line of the event would not be its own
+    return start, line + test.end_lineno - 1, end, expression
 
 
 def _is_expression(code: str) -> bool:

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from jupyter_graphbreak.views.listing import break_numbers, listing
 
 if TYPE_CHECKING:
@@ -96,19 +98,33 @@ def _break(report: Report, number: int, found: Break) -> list[str]:
     if path:
         lines.append(_cut(f"{_INDENT}reached from {path}"))
     lines.append(_cut(_INDENT + _met(report, found)))
-    lines.append(_cut(_INDENT + _went_on(report, found)))
+    lines += [_cut(_INDENT + each) for each in _went_on(report, found)]
     if found.advice:
         lines += _wrapped("do: ", found.advice[0].text)[:2]
     return lines
 
 
 def _path(report: Report, found: Break) -> str:
-    """Return the calls that lead to a break, where it is not in the function that was called first."""
-    above = [each for each in found.stack[:-1] if each.function not in {None, "<module>", "<cell line>"}]
-    calls = [place(report, each) for each in above]
+    """Return the calls that lead to a break, those in the middle of a long path left out."""
+    own = {each.id for each in report.sources if each.kind != "library"}
+    above = list(found.stack[:-1])
+    calls = [(place(report, replace(each, function=_called(each))), each.source in own) for each in above]
     different = {tuple(each.stack[:-1]) for each in found.occurrences}
-    more = f" (and by {counted(len(different) - 1, 'other way')})" if len(different) > 1 and not _prefixes(different) else ""
-    return " > ".join(calls) + more if calls else ""
+    ways = len(different) - 1 if not _prefixes(different) else 0
+    more = f" (and {counted(ways, 'other way')})" if ways else ""
+    text = " > ".join(name for name, _ in calls)
+    room = WIDTH - len(_INDENT) - len("reached from ") - len(more)
+    # The first call and the last ones say most; the libraries in between are only counted.
+    keep = len(calls) - 2
+    while len(text) > room and keep > 0:
+        names = [calls[0][0], "...", *(name for name, _ in calls[len(calls) - keep :])]
+        text = " > ".join(names)
+        keep -= 1
+    return text + more if calls else ""
+
+
+def _called(location: Location) -> str | None:
+    return None if location.function == "<module>" else location.function
 
 
 def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
@@ -138,13 +154,11 @@ def _is_torch(report: Report, location: Location | None) -> bool:
     return path is not None and "/torch/_dynamo/" in path.replace("\\", "/")
 
 
-def _went_on(report: Report, found: Break) -> str:
+def _went_on(report: Report, found: Break) -> list[str]:
+    """Return what became of the frames: where they resume, and what runs eagerly."""
     graphs = [graph.id for graph in report.graphs if graph.break_ == found.id]
-    before = f"graph {', '.join(graphs)}, " if graphs else ""
-    if found.outcome == "error":
-        setting = _setting(found)
-        return f"{before}then an error{setting}"
-    parts = []
+    before = f"graph {', '.join(graphs)}, then " if graphs else ""
+    lines = []
     resumes = [resume for resume in report.resumes if resume.id in found.resumes]
     ran = [resume for resume in resumes if resume.frames]
     told = [
@@ -152,27 +166,29 @@ def _went_on(report: Report, found: Break) -> str:
         for resume in (ran or resumes)
     ]
     if told:
-        parts.append(f"resumes at {'; '.join(dict.fromkeys(told))}")
-        branches = len(resumes) - len(ran)
-        if ran and branches and found.gb_type == "Data-dependent branching":
-            parts.append("the other branch was not taken")
+        names = {resume.name for resume in ran}
+        branches = any(resume.name in names for resume in resumes if not resume.frames)
+        other = "; the other branch was not taken" if branches else ""
+        lines.append(f"{before}resumes at {'; '.join(dict.fromkeys(told))}{other}")
+        before = ""
     eager = [skipped for skipped in report.skipped if skipped.id in found.skipped]
     if eager:
-        parts.append(_eager(report, eager))
-    elif found.outcome == "skipped":
-        parts.append("the rest of the function runs eagerly")
-    return before + "; ".join(parts or ["goes on in Python"])
+        lines.append(before + _eager(report, eager))
+        before = ""
+    elif any(each.outcome == "skipped" for each in found.occurrences):
+        lines.append(f"{before}the rest of the function runs eagerly")
+        before = ""
+    if found.outcome == "error":
+        lines.append(f"{before}an error{_setting(found)}")
+    return lines or [f"{before}nothing is left to resume"]
 
 
 def _eager(report: Report, skipped: Sequence[Skipped]) -> str:
     names = dict.fromkeys(f"{each.function} ({place(report, _at(each))})" for each in skipped)
-    verb = "runs" if len(names) == 1 else "run"
-    return f"{', '.join(names)} {verb} eagerly"
+    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {', '.join(names)}"
 
 
 def _at(skipped: Skipped) -> Location | None:
-    from msgspec.structs import replace
-
     return replace(skipped.location, function=None) if skipped.location is not None else None
 
 

@@ -479,8 +479,12 @@ def _watch_scopes(observe: Any) -> Iterator[None]:
         apart(lambda: _SCOPES.left(self))
         return leave(self, *args)
 
-    for function in (made, entered, left, apart):
+    # Traced code may reach them, too, as through contextlib.ExitStack: then Dynamo must find what it would find
+    # without us, functions of torch that it does not trace. It tells by the file.
+    for function, original in ((made, make), (entered, enter), (left, leave)):
+        function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
         skip_code(function.__code__)
+    skip_code(apart.__code__)
 
     @functools.wraps(trace_enter)
     def traced(self: Any, tx: Any, *args: Any) -> Any:

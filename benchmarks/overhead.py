@@ -67,13 +67,13 @@ def run_step(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
 
     cpu, wall = cpu_seconds(), time.perf_counter()
     with observer as run:
-        compiled = torch.compile(model, backend=backend)
+        compiled: Any = torch.compile(model, backend=backend)
         loss = compiled(input_ids=ids, labels=ids, use_cache=False).loss
         loss.backward()
     wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
 
     result = {"wall": wall, "cpu": cpu, "loss": loss.item()}
-    if watched:
+    if run is not None:
         report = run.report
         if report.summary.breaks != BREAKS:
             raise SystemExit(f"the report shows {report.summary.breaks} breaks, not {BREAKS}: nothing was measured")
@@ -133,7 +133,9 @@ def compare(backend: str, size: str, pairs: int) -> None:
 def main() -> None:
     """Parse the arguments and measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=15, help="how many pairs of runs (default: %(default)s, at least 2)")
+    parser.add_argument(
+        "--pairs", type=int, default=15, help="how many pairs of runs (default: %(default)s, at least 2)"
+    )
     parser.add_argument("--backend", choices=["eager", "inductor", "both"], default="both")
     parser.add_argument("--size", choices=SIZES, default="small", help="of the model (default: %(default)s)")
     parser.add_argument("--step", choices=["plain", "watched"], help=argparse.SUPPRESS)

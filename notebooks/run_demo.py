@@ -16,6 +16,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
+from traitlets.config import Config
 
 from jupyter_graphbreak.report import MIME_TYPE
 
@@ -85,8 +86,12 @@ def loads(page: str) -> list[str]:
 
 def as_page(notebook: NotebookNode) -> str:
     """Return the notebook as one page that needs no other file."""
-    exporter = HTMLExporter(raw_template=TEMPLATE, template_name="lab")
-    exporter.display_data_priority = ["text/html", "text/markdown", "image/svg+xml", "image/png", "text/plain"]
+    exporter = HTMLExporter(
+        raw_template=TEMPLATE,
+        template_name="lab",
+        # Without the widget, which is its own HTML and a script.
+        config=Config({"NbConvertBase": {"display_data_priority": ["text/html", "image/png", "text/plain"]}}),
+    )
     page: str
     page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": "jupyter_graphbreak demo"}})
     return page

@@ -34,7 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def notebook(folder: Path) -> NotebookNode:
-    return nbformat.read(folder / "demo.ipynb", as_version=4)
+    notebook: NotebookNode = nbformat.read(folder / "demo.ipynb", as_version=4)
+    return notebook
 
 
 def outputs(notebook: NotebookNode) -> list[dict[str, Any]]:
@@ -51,7 +52,10 @@ def test_the_small_function_breaks_at_its_branch_and_at_its_print(notebook: Note
 def test_six_events_of_the_model_fold_into_two_breaks_in_its_source(notebook: NotebookNode) -> None:
     report = Report.from_dict(outputs(notebook)[1][MIME_TYPE])
     names = {source.id: source.name for source in report.sources}
-    assert [names[b.location.source] for b in report.breaks if b.location] == ["modeling_bart.py", "output_capturing.py"]
+    assert [names[b.location.source] for b in report.breaks if b.location] == [
+        "modeling_bart.py",
+        "output_capturing.py",
+    ]
     assert (report.summary.breaks, report.summary.events) == (2, 6)
 
 

@@ -223,15 +223,21 @@ class References:
         return f"l{self._sources[place.source]}-{place.line}"
 
     def around_break(self, found: Break) -> str:
-        """Return the references of where it goes on after a break, and of what it left to Python."""
+        """Return the references of its line, of where it goes on after it, and of what it left to Python."""
         resumes = [self._resumes_by_id[id] for id in found.resumes if id in self._resumes_by_id]
         return _join(
+            [self.line(found.location)],
             (self._resumes[resume.id] for resume in resumes),
             (self.line(resume.location) for resume in resumes),
             (self.graph(id) for resume in resumes for id in resume.graphs),
             (self.skipped(id) for id in found.skipped),
             [self.scope(found.scope)],
         )
+
+    def around_graph(self, graph: Graph) -> str:
+        """Return the references of the first line of a graph and of its frame."""
+        lines = [Location(each.source, each.line, each.line) for each in graph.lines[:1]]
+        return _join(map(self.line, lines), [self.frame(graph.frame)])
 
     def around_frame(self, frame: Frame) -> str:
         """Return the references of what a frame holds."""

@@ -93,6 +93,10 @@ class View {
       return;
     }
     this._selected = reference;
+    const ownLine = referencesIn(target).find(each => /^l\d/.test(each));
+    if (ownLine !== undefined) {
+      await this._reveal(ownLine);
+    }
     const around = this._around(target, reference);
     for (const element of around) {
       element.classList.add('gb-with');
@@ -166,9 +170,9 @@ class View {
         `[data-in~="${CSS.escape(reference)}"]`
       )
     );
-    for (const other of (target.dataset.in ?? '').split(' ')) {
-      const element = other && this._byReference(other);
-      if (element) {
+    for (const other of referencesIn(target)) {
+      const element = this._byReference(other);
+      if (element !== null) {
         found.add(element);
         this._linksTo(other).forEach(link => found.add(link));
       }
@@ -558,7 +562,8 @@ class View {
     const target = this._selected && this._byReference(this._selected);
     const folded =
       target &&
-      target.querySelector<HTMLDetailsElement>('.gb-more, :scope > details');
+      (target.querySelector<HTMLDetailsElement>('.gb-more') ??
+        target.querySelector<HTMLDetailsElement>(':scope > details'));
     if (folded) {
       folded.open = !folded.open;
     }
@@ -610,6 +615,10 @@ function kbd(key: string): HTMLElement {
   const element = make('kbd');
   element.textContent = key;
   return element;
+}
+
+function referencesIn(element: HTMLElement): string[] {
+  return (element.dataset.in ?? '').split(' ').filter(each => each !== '');
 }
 
 /** Filter the operations of a graph, unless it is the graph's own name that matches. */

@@ -11,11 +11,13 @@ import contextlib
 import functools
 import importlib
 import inspect
+import itertools
 import json
 import logging
 import re
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 MINIMUM_TORCH = (2, 9)
+_OWN = __file__.rpartition("/")[0].replace("\\", "/") + "/"
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
 
@@ -81,7 +84,11 @@ def watch(emit: Emit, spent: Callable[[float], None]) -> Iterator[list[str]]:
     """
     missing: list[str] = []
     with contextlib.ExitStack() as stack:
-        for hook in (_watch_starts, _watch_breaks, _watch_failures, _watch_resumes, _watch_graphs, _watch_refusals):
+        hooks = (
+            _watch_scopes, _watch_fullgraph, _watch_starts, _watch_breaks, _watch_failures, _watch_resumes,
+            _watch_graphs, _watch_refusals,
+        )  # fmt: skip
+        for hook in hooks:
             try:
                 stack.enter_context(hook(_guarded(emit, spent)))
             except (AttributeError, ImportError) as error:
@@ -130,7 +137,14 @@ def _watch_starts(observe: Any) -> Iterator[None]:
 
     @functools.wraps(original)
     def log_dynamo_start(code: CodeType, skip: int = 0) -> Any:
-        observe("graphbreak_start", lambda: {**_code(code), "stack": _stack_above()})
+        _SCOPES.begin_trace()
+        one_graph = sys._getframe(1).f_locals.get("one_graph")  # of _compile
+
+        def look() -> dict[str, Any]:
+            fullgraph_site = _fullgraph_site() if one_graph else None
+            return {**_code(code), "stack": _stack_above(), "fullgraph_site": fullgraph_site}
+
+        observe("graphbreak_start", look)
         # One more frame to leave out of the stack that the original takes.
         return original(code, skip + 1)
 
@@ -153,7 +167,12 @@ def _watch_breaks(observe: Any) -> Iterator[None]:
 
             def look() -> dict[str, Any]:
                 stack = _entries(user_stack if user_stack is not None else _tracing_stack())
-                return {**_tracer_state(tracer), "stack": _with_positions(stack, tracer), "above": _stack_above()}
+                return {
+                    **_tracer_state(tracer),
+                    "stack": _with_positions(stack, tracer),
+                    "above": _stack_above(),
+                    "scopes": _SCOPES.chain(tracer),
+                }
 
             observe("graphbreak_break", look)
             return original_function(code_options, *args, **kwargs)
@@ -175,6 +194,7 @@ def _watch_breaks(observe: Any) -> Iterator[None]:
                 **_tracer_state(self),
                 "stack": _with_positions(_entries(stack if stack is not None else _tracing_stack()), self),
                 "above": _stack_above(),
+                "scopes": _SCOPES.chain(self),
             }
 
         observe("graphbreak_break", look)
@@ -215,6 +235,8 @@ def _watch_failures(observe: Any) -> Iterator[None]:
                 "above": _stack_above(),
                 "error_on_graph_break": setting,
                 "fullgraph": one_graph,
+                "fullgraph_site": _fullgraph_site() if one_graph else None,
+                "scopes": _SCOPES.last_chain(),
                 "raised": raised,
             }
 
@@ -263,7 +285,8 @@ def _watch_graphs(observe: Any) -> Iterator[None]:
                 trace = node.stack_trace
                 if trace and node.op.startswith("call"):
                     ops[node.name] = stacks.setdefault(trace, len(stacks))
-            return {"stacks": list(stacks), "ops": ops}
+            reason = getattr(getattr(gm, "compile_subgraph_reason", None), "reason", None)
+            return {"stacks": list(stacks), "ops": ops, "reason": reason}
 
         observe("graphbreak_graph", look)
         return original(self, gm, *args, **kwargs)
@@ -294,7 +317,9 @@ def _watch_refusals(observe: Any) -> Iterator[None]:
                         "registry": _registry_entry("Attempt to trace generator"),
                         "above": _stack_above(),
                         "fullgraph": one_graph,
+                        "fullgraph_site": _fullgraph_site() if one_graph else None,
                         "error_on_graph_break": setting,
+                        "scopes": _SCOPES.chain(None),
                         "raised": bool(one_graph) or bool(setting),
                     }
 
@@ -313,14 +338,20 @@ def _watch_refusals(observe: Any) -> Iterator[None]:
 
                 def look() -> dict[str, Any]:
                     config = importlib.import_module("torch._dynamo.config")
+                    code = caller.get("code")
+                    cells = dict(zip(getattr(code, "co_freevars", ()), caller.get("closure") or (), strict=False))
+                    wrapped = cells["func"].cell_contents if code is not None and _is_wrapper(code) else None
                     return {
-                        **(_code(caller["code"]) if "code" in caller else {}),
+                        **(_code(code) if code is not None else {}),
+                        "wrapped": _wrapped(wrapped),
                         "reason": "recompile limit",
                         "registry": _registry_entry("Dynamo recompile limit exceeded"),
                         "limit": limit,
                         "limit_value": getattr(config, limit, None),
                         "above": _stack_above(),
                         "fullgraph": caller.get("one_graph"),
+                        "fullgraph_site": _fullgraph_site() if caller.get("one_graph") else None,
+                        "scopes": _SCOPES.chain(None),
                         "raised": bool(caller.get("one_graph")) or bool(config.fail_on_recompile_limit_hit),
                     }
 
@@ -348,6 +379,267 @@ def _watch_refusals(observe: Any) -> Iterator[None]:
         yield
         if not hasattr(wrapper, "_handle_skip"):
             observe("graphbreak_blind", lambda: {"what": "frames skipped because a TorchDispatchMode was on (torch < 2.13)"})
+
+
+class _Scopes:
+    """The ``error_on_graph_break`` scopes that are open: those that Python has entered, then those being traced.
+
+    The setting itself is one global of torch; which scope set it is known only to who watches scopes open and close.
+    """
+
+    def __init__(self) -> None:
+        self.entered: list[dict[str, Any]] = []
+        self._last: list[dict[str, Any]] = []
+        #: Where each scope object was made; kept between runs, for functions that an earlier cell decorated.
+        self.sites: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
+
+    def made(self, manager: Any, frame: FrameType) -> None:
+        """Note where a scope object was made."""
+        site = _site(frame)
+        if site is not None:
+            self.sites[manager] = site
+
+    def left(self, manager: Any) -> None:
+        """Note that Python has left a scope."""
+        index = next((i for i in reversed(range(len(self.entered))) if self.entered[i]["of"] == id(manager)), None)
+        if index is not None:
+            del self.entered[index]
+
+    def open_traced(self, tracer: Any, variable: Any, scope: dict[str, Any]) -> None:
+        """Note that the tracer has entered a scope; each attempt to trace a frame has an output of its own."""
+        tracer.output.graphbreak_scopes = [*self._traced(tracer), (id(variable), scope)]
+        self._last = self.chain(tracer)
+
+    def close_traced(self, tracer: Any, variable: Any) -> None:
+        """Note that the tracer has left a scope."""
+        tracer.output.graphbreak_scopes = [each for each in self._traced(tracer) if each[0] != id(variable)]
+        self._last = self.chain(tracer)
+
+    @staticmethod
+    def _traced(tracer: Any) -> list[tuple[int, dict[str, Any]]]:
+        found: list[tuple[int, dict[str, Any]]] = getattr(getattr(tracer, "output", None), "graphbreak_scopes", [])
+        return found
+
+    def begin_trace(self) -> None:
+        """A frame is about to be traced anew: what the last one left open is closed."""
+        self._last = list(self.entered)
+
+    def chain(self, tracer: Any) -> list[dict[str, Any]]:
+        """Return the open scopes, outermost first."""
+        return [*self.entered, *(scope for _, scope in self._traced(tracer))]
+
+    def last_chain(self) -> list[dict[str, Any]]:
+        """Return the scopes that were open when tracing last said so; for an error that has lost its tracer."""
+        return list(self._last)
+
+
+_SCOPES = _Scopes()
+
+
+@contextlib.contextmanager
+def _watch_scopes(observe: Any) -> Iterator[None]:
+    """Which error_on_graph_break scope is in force."""
+    manager = importlib.import_module("torch._dynamo.decorators").ErrorOnGraphBreakDecoratorContextManager
+    variable = importlib.import_module("torch._dynamo.variables.ctx_manager").ErrorOnGraphBreakVariable
+    skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
+    set_eval_frame = importlib.import_module("torch._dynamo.eval_frame").set_eval_frame
+    make, enter, leave = manager.__init__, manager.__enter__, manager.__exit__
+    trace_enter, trace_exit = variable.enter, variable.exit
+
+    # These three run amid code that Dynamo compiled. It must compile neither them (skip_code) nor what they call.
+    def apart(look: Callable[[], Any]) -> None:
+        callback = set_eval_frame(None)
+        try:
+            look()
+        finally:
+            set_eval_frame(callback)
+
+    @functools.wraps(make)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        frame = sys._getframe(1)
+        apart(lambda: _SCOPES.made(self, frame))
+
+    @functools.wraps(enter)
+    def entered(self: Any) -> Any:
+        result = enter(self)
+        frame = sys._getframe(1)
+
+        def look() -> dict[str, Any]:
+            scope = {"of": id(self), "inside": _inside_compiled(frame), **_scope(_original(frame, self), frame)}
+            around = list(_SCOPES.entered)
+            _SCOPES.entered.append(scope)
+            return {**scope, "around": around}
+
+        apart(lambda: observe("graphbreak_scope", look))
+        return result
+
+    @functools.wraps(leave)
+    def left(self: Any, *args: Any) -> Any:
+        apart(lambda: _SCOPES.left(self))
+        return leave(self, *args)
+
+    for function in (made, entered, left, apart):
+        skip_code(function.__code__)
+
+    @functools.wraps(trace_enter)
+    def traced(self: Any, tx: Any, *args: Any) -> Any:
+        result = trace_enter(self, tx, *args)
+
+        def look() -> dict[str, Any]:
+            scope = {"inside": True, **_traced_scope(tx, bool(self.target_values[0]))}
+            around = _SCOPES.chain(tx)
+            _SCOPES.open_traced(tx, self, scope)
+            return {**scope, "around": around}
+
+        observe("graphbreak_scope", look)
+        return result
+
+    @functools.wraps(trace_exit)
+    def untraced(self: Any, tx: Any, *args: Any) -> Any:
+        with contextlib.suppress(Exception):
+            _SCOPES.close_traced(tx, self)
+        return trace_exit(self, tx, *args)
+
+    del _SCOPES.entered[:]
+    with (
+        _patched(manager, "__init__", made),
+        _patched(manager, "__enter__", entered),
+        _patched(manager, "__exit__", left),
+        _patched_inherited(variable, "enter", traced),
+        _patched_inherited(variable, "exit", untraced),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _patched_inherited(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+    """Give a class a method that it inherits so far."""
+    if name in vars(owner):
+        with _patched(owner, name, replacement):
+            yield
+        return
+    setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        if vars(owner).get(name) is replacement:
+            delattr(owner, name)
+
+
+def _original(frame: FrameType, manager: Any) -> Any:
+    """Return the scope object of a decorated function; code that Dynamo made opens a copy of it."""
+    if not _is_wrapper(frame.f_code):
+        return manager
+    held = frame.f_locals.get("self")
+    return held if isinstance(held, type(manager)) else manager
+
+
+def _inside_compiled(frame: FrameType | None) -> bool:
+    """Whether a frame was reached through a compiled function."""
+    while frame is not None:
+        if frame.f_code.co_name == "compile_wrapper" and frame.f_code.co_filename.endswith("eval_frame.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_wrapper(code: CodeType) -> bool:
+    """Whether this is the code that torch wraps around a function decorated with a scope."""
+    return code.co_filename.endswith("external_utils.py") and {"self", "func"} <= set(code.co_freevars)
+
+
+def _scope(manager: Any, frame: FrameType) -> dict[str, Any]:
+    wrapped = frame.f_locals.get("func") if _is_wrapper(frame.f_code) else None
+    return {
+        "value": bool(manager.error_on_graph_break),
+        "site": _SCOPES.sites.get(manager) if wrapped is not None else None,
+        "entered": _site(frame),
+        "wrapped": _wrapped(wrapped),
+    }
+
+
+def _traced_scope(tx: Any, value: bool) -> dict[str, Any]:
+    code = tx.f_code
+    if not _is_wrapper(code):
+        position = getattr(tx.current_instruction, "positions", None)
+        line = getattr(position, "lineno", None) or tx.lineno
+        return {"value": value, "site": None, "entered": [code.co_filename, line, code.co_name, code.co_firstlineno], "wrapped": None}
+    cells: dict[str, Any] = {}
+    closure = getattr(tx, "closure", None) or ()
+    if not closure:
+        with contextlib.suppress(Exception):
+            closure = tx.funcvar.get_function().__closure__ or ()
+    for name, cell in zip(code.co_freevars, closure, strict=False):
+        with contextlib.suppress(ValueError):
+            cells[name] = cell.cell_contents
+    return {
+        "value": value,
+        "site": _SCOPES.sites.get(cells["self"]) if "self" in cells else None,
+        "entered": [code.co_filename, tx.lineno, code.co_name, code.co_firstlineno],
+        "wrapped": _wrapped(cells.get("func")),
+    }
+
+
+def _wrapped(function: Any) -> dict[str, Any] | None:
+    """Return the code of a wrapped function, behind methods and further wrappers."""
+    while function is not None:
+        inner = getattr(function, "_torchdynamo_orig_callable", None) or getattr(function, "__func__", None)
+        if inner is None:
+            break
+        function = inner
+    code = getattr(function, "__code__", None) or getattr(getattr(function, "forward", None), "__code__", None)
+    return _code(code) if code is not None else None
+
+
+def _site(frame: FrameType | None) -> StackEntry | None:
+    """Return the place of the innermost frame outside torch and this module, with its columns."""
+    while frame is not None:
+        filename = frame.f_code.co_filename.replace("\\", "/")
+        torch_own = "/torch/_dynamo/" in filename or filename.endswith(("/torch/__init__.py", "/torch/nn/modules/module.py"))
+        if not torch_own and not filename.startswith(_OWN) and not filename.endswith("/contextlib.py"):
+            code = frame.f_code
+            positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+            return [
+                code.co_filename, positions[0] or frame.f_lineno, code.co_name, code.co_firstlineno,
+                positions[2], positions[3], positions[1],
+            ]  # fmt: skip
+        frame = frame.f_back
+    return None
+
+
+#: Where each torch.compile(fullgraph=True) was written; kept between runs like the sites of scopes.
+_FULLGRAPH_SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
+
+
+@contextlib.contextmanager
+def _watch_fullgraph(observe: Any) -> Iterator[None]:
+    """Which torch.compile(fullgraph=True) is in force."""
+    del observe
+    context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
+    make = context.__init__
+
+    @functools.wraps(make)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        with contextlib.suppress(Exception):
+            site = _site(sys._getframe(1))
+            if site is not None:
+                _FULLGRAPH_SITES[self] = site
+
+    with _patched_inherited(context, "__init__", made):
+        yield
+
+
+def _fullgraph_site() -> dict[str, Any] | None:
+    """Return the place of the torch.compile call around the frame being compiled, and the function that it compiles."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith("eval_frame.py") and frame.f_code.co_name == "compile_wrapper":
+            names = frame.f_locals
+            return {"site": _FULLGRAPH_SITES.get(names.get("self")), "wrapped": _wrapped(names.get("fn"))}
+        frame = frame.f_back
+    return None
 
 
 def _code(code: CodeType) -> dict[str, Any]:

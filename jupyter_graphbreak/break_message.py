@@ -120,6 +120,28 @@ def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
     return BreakMessage(causes[0], causes[-1] if len(causes) > 1 else None, _continuation(text))
 
 
+# What earlier releases called a cause that the registry names now.
+_FORMER_NAMES = {
+    "Data-dependent branching": ["Dynamic control flow is not supported at the moment", "generic_jump"],
+    "Attempt to trace generator": ["generator"],
+}
+
+
+def other_names(cause: Cause, reasons: list[str]) -> list[str]:
+    """Return the other names under which PyTorch's outputs report a cause.
+
+    Parameters
+    ----------
+    cause : Cause
+        The cause by its name in the registry.
+    reasons : list of str
+        What ``torch._dynamo.explain`` and Dynamo's debug log call it: the reason why a graph was compiled.
+    """
+    inside = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
+    former = [name for name in _FORMER_NAMES.get(cause.gb_type, []) if not any(name in each for each in inside)]
+    return [*inside, *former]
+
+
 def _continuation(reason: str) -> Continuation | None:
     if reason.startswith(_CANNOT_RESUME):
         return "rest eager"

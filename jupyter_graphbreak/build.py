@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from jupyter_graphbreak import advice, break_message, graph_code
+from jupyter_graphbreak import advice, break_message, graph_code, skips
 from jupyter_graphbreak.records import CompileKey, Record, stack_entries
 from jupyter_graphbreak.report import (
     Break,
@@ -33,12 +33,16 @@ from jupyter_graphbreak.report import (
     Resume,
     RunError,
     Segment,
+    Setting,
+    SkipKind,
     Skipped,
     Summary,
     Tensor,
     TensorMeta,
     Timing,
+    WhatIf,
 )
+from jupyter_graphbreak.scopes import ScopeTable
 from jupyter_graphbreak.source import SourceText, Sources, columns_of, is_resume, plain_function, shown_stack
 
 if TYPE_CHECKING:
@@ -47,7 +51,6 @@ if TYPE_CHECKING:
 Outcome = Literal["resumed", "skipped", "error"]
 _WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
 _LIMIT = "Dynamo recompile limit exceeded"
-_DISPATCH_MODE = "torch dispatch mode"
 
 
 @dataclass
@@ -57,7 +60,7 @@ class _Event:
     message: break_message.BreakMessage
     attempt: int
     details: dict[str, Any]
-    text: str
+    order: int = 0  # among all events of the run
     failed: bool = False  # the frame was given up at this event
     raised: bool = False  # ... and the error went up to the user
 
@@ -118,6 +121,8 @@ class _Ledger:
     error: dict[str, Any] | None = None
     device: dict[str, Any] = field(default_factory=dict)
     texts: list[dict[str, Any]] = field(default_factory=list)
+    scopes: list[dict[str, Any]] = field(default_factory=list)
+    records: int = 0
 
 
 def build_report(records: Iterable[Record]) -> Report:
@@ -150,6 +155,7 @@ def _read(records: Iterable[Record]) -> _Ledger:
     names: dict[int, str] = {}
     current: dict[CompileKey, _FrameLedger] = {}
     for record in records:
+        ledger.records += 1
         try:
             _read_record(record, ledger, names, current)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -182,7 +188,10 @@ def _read_record(
             ledger.texts.append(data)
         case "graphbreak_skip":
             ledger.skips.append(data)
+        case "graphbreak_scope":
+            ledger.scopes.append(data)
         case "graphbreak_refusal":
+            data = {**data, "order": ledger.records}
             key = record.compile_key
             if data.get("reason") == "recompile limit" and key is not None:
                 _frame(ledger, current, key).refusal = data
@@ -227,9 +236,9 @@ def _read_frame_record(
         case "graphbreak_resume":
             frame.resumes.append(data)
         case "artifact:dynamo_graph_break_reason":
-            _add_break(frame, record)
+            _add_break(frame, record, ledger.records)
         case "artifact:dynamo_error":
-            _add_failure(frame, record)
+            _add_failure(frame, record, ledger.records)
         case "artifact:recompile_reasons":
             frame.recompile_reasons = _reasons(record.payload or "")
         case "dynamo_output_graph":
@@ -259,16 +268,16 @@ def _frame(
     return made
 
 
-def _add_break(frame: _FrameLedger, record: Record) -> None:
+def _add_break(frame: _FrameLedger, record: Record, order: int) -> None:
     details, frame.pending_break = frame.pending_break or {}, None
     text = record.payload or ""
     if text.startswith("Graph break: ") and frame.pending_failure is not None:
         return  # said once more when the frame is given up, if the user's logs show graph breaks
     message = break_message.parse_break(text, details.get("type"))
-    frame.events.append(_Event(message, record.attempt, details, text))
+    frame.events.append(_Event(message, record.attempt, details, order))
 
 
-def _add_failure(frame: _FrameLedger, record: Record) -> None:
+def _add_failure(frame: _FrameLedger, record: Record, order: int) -> None:
     details, frame.pending_failure = frame.pending_failure or {}, None
     if "message" in details:
         parsed = break_message.parse_reason(details["message"], details.get("type"))
@@ -284,7 +293,7 @@ def _add_failure(frame: _FrameLedger, record: Record) -> None:
         if message.consequence is not None and last.message.consequence is None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
-    frame.events.append(_Event(message, record.attempt, details, record.payload or "", failed=True, raised=raised))
+    frame.events.append(_Event(message, record.attempt, details, order, failed=True, raised=raised))
 
 
 def _infer_giving_up(frame: _FrameLedger) -> None:
@@ -342,6 +351,7 @@ class _BreakLedger:
     consequence: Reason | None = None
     resumes: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)  # why the graphs before it ended, as Dynamo names it inside
 
 
 class _Writer:
@@ -354,6 +364,8 @@ class _Writer:
         self._by_place: dict[tuple[Any, str], list[_BreakLedger]] = {}
         self._breaks_of: dict[str, list[str]] = {}  # by frame
         self._event_break: dict[int, _BreakLedger] = {}  # by id() of the event
+        self._events: list[tuple[_Event, str]] = []  # each with the id of its break
+        self._scopes = ScopeTable(sources)
         self._resumes: list[Resume] = []
         self._resume_of_frame: dict[str, str] = {}
         self._skipped: list[Skipped] = []
@@ -363,7 +375,11 @@ class _Writer:
     def report(self) -> Report:
         ledger = self._ledger
         started = [frame for frame in ledger.frames if frame.started]
+        for scope in ledger.scopes:
+            self._scopes.open(scope)
         for frame in started:
+            if frame.start is not None:
+                self._scopes.open_fullgraph(frame.start.get("fullgraph_site"))
             self._fold(frame)
         for refusal in ledger.refusals:
             self._fold_refusal(refusal)
@@ -383,6 +399,10 @@ class _Writer:
             for resume in self._resumes
         ]
         frames = [self._write_frame(frame, started) for frame in started]
+        self._skipped = [
+            msgspec.structs.replace(each, callees=_callees(each, frames)) if each.frame is not None else each
+            for each in self._skipped
+        ]
         breaks = [self._write_break(each) for each in self._breaks]
         recompiles = self._write_recompiles()
         error = self._write_error(breaks)
@@ -418,7 +438,9 @@ class _Writer:
             breaks=breaks,
             resumes=self._resumes,
             skipped=self._skipped,
+            scopes=self._scopes.scopes(),
             recompiles=recompiles,
+            what_if=self._what_if(),
             diagnostics=ledger.notes,
         )
 
@@ -445,10 +467,19 @@ class _Writer:
                 stack=stack or ([location] if location else []),
                 outcome=outcome,
                 consequence=_reason(message.consequence),
-                error_on_graph_break=event.details.get("error_on_graph_break"),
-                fullgraph=event.details.get("fullgraph"),
+                setting=self._setting(event.details, location),
             )
             self._add(event, location, occurrence, frame.ident)
+
+    def _setting(self, details: dict[str, Any], place: Location | None) -> Setting | None:
+        stack = [*details.get("above", ()), *details.get("stack", ())]
+        setting, disagreement = self._scopes.setting(details, stack, place)
+        if disagreement is not None:
+            where = f"{self._sources.name_of(place.source)} line {place.line}" if place is not None else "a break"
+            note = Diagnostic("warning", f"At {where}: {disagreement}.")
+            if note not in self._ledger.notes:
+                self._ledger.notes.append(note)
+        return setting
 
     def _stack(self, frame: _FrameLedger, event: _Event) -> list[Location]:
         if event.details.get("stack") or event.details.get("above"):
@@ -465,6 +496,8 @@ class _Writer:
             self._breaks.append(folded)
             same_line.append(folded)
         self._event_break[id(event)] = folded
+        self._events.append((event, folded.ident))
+        self._scopes.govern(occurrence.setting, folded.ident)
         if occurrence not in folded.occurrences:
             folded.occurrences.append(occurrence)
         if folded.consequence is None:
@@ -484,10 +517,11 @@ class _Writer:
             hints=registry.get("hints") or [],
         )
         raised = bool(refusal.get("raised"))
-        event = _Event(break_message.BreakMessage(cause), 0, refusal, "", failed=True, raised=raised)
+        event = _Event(break_message.BreakMessage(cause), 0, refusal, refusal.get("order", 0), failed=True, raised=raised)
         location = self._sources.location(refusal["filename"], refusal["firstlineno"], refusal["name"])
         stack = shown_stack(self._sources, refusal.get("above", []))
         outcome: Outcome = "error" if raised else "skipped"
+        setting = self._setting(refusal, location)
         self._add(
             event,
             location,
@@ -496,8 +530,7 @@ class _Writer:
                 attempt=0,
                 stack=[*stack, *([location] if location else [])],
                 outcome=outcome,
-                error_on_graph_break=refusal.get("error_on_graph_break"),
-                fullgraph=refusal.get("fullgraph"),
+                setting=setting,
             ),
             None,
         )
@@ -505,17 +538,22 @@ class _Writer:
             folded = self._event_break[id(event)]
             known = {(each.location, each.break_) for each in self._skipped}
             if (location, folded.ident) not in known:
-                self._skip(None, refusal["name"], location, cause.gb_type, folded)
+                self._skip(None, refusal["name"], location, skips.GENERATOR, folded, setting)
 
     def _fold_limit(self, frame: _FrameLedger) -> None:
         refusal = frame.refusal or {}
-        name, filename, line = self._limited(frame)
-        location = self._sources.location(filename, line, name) if line else None
         if refusal.get("raised"):
             return  # the run's error says it
-        limit, value = refusal.get("limit"), refusal.get("limit_value")
-        reason = f"recompile limit reached ({limit} = {value})" if limit else "recompile limit reached"
-        self._skip(None, name, location, reason, None)
+        name, filename, line = self._limited(frame)
+        wrapped = refusal.get("wrapped")
+        shared = wrapped is not None
+        if wrapped is not None:  # what is lost is the decorated function
+            name, filename, line = wrapped["name"], wrapped["filename"], wrapped["firstlineno"]
+        location = self._sources.location(filename, line, name) if line else None
+        reason = skips.of_limit(refusal.get("limit"), refusal.get("limit_value"), shared)
+        known = {(each.location, each.kind) for each in self._skipped}
+        if (location, reason.kind) not in known:
+            self._skip(None, name, location, reason, None, None)
 
     def _limited(self, frame: _FrameLedger) -> tuple[str, str, int]:
         """Return the code of a frame that was not begun any more: the refusal's, or that of its first compilation."""
@@ -583,6 +621,8 @@ class _Writer:
         last = next((e for e in reversed(frame.events) if not e.failed), None)
         folded = self._event_break.get(id(last)) if last is not None else None
         for code, stacks in frame.graphs:
+            if folded is not None and stacks and stacks.get("reason"):
+                folded.reasons.append(stacks["reason"])
             ident = _letter(len(self._graphs))
             parsed = graph_code.parse_graph(code)
             if parsed.unread:
@@ -658,13 +698,29 @@ class _Writer:
     # -- frames that run eagerly
 
     def _skip(
-        self, frame: str | None, function: str, location: Location | None, reason: str, folded: _BreakLedger | None
+        self,
+        frame: str | None,
+        function: str,
+        location: Location | None,
+        reason: skips.SkipReason,
+        folded: _BreakLedger | None,
+        setting: Setting | None,
     ) -> None:
         ident = f"k{len(self._skipped) + 1}"
         if folded is not None:
             folded.skipped.append(ident)
         self._skipped.append(
-            Skipped(ident, frame, plain_function(function), location, reason, folded.ident if folded else None)
+            Skipped(
+                id=ident,
+                frame=frame,
+                function=plain_function(function),
+                location=location,
+                reason=reason.sentence,
+                break_=folded.ident if folded is not None else None,
+                kind=reason.kind,
+                way_out=reason.way_out,
+                setting=setting,
+            )
         )
 
     def _write_skipped(self, frame: _FrameLedger) -> None:
@@ -673,17 +729,28 @@ class _Writer:
             return
         name, filename, line = frame.code
         folded = self._event_break[id(event)]
-        why = event.message.consequence or event.message.cause
-        self._skip(frame.ident, name, self._sources.location(filename, line, name), why.gb_type, folded)
+        met = next((each for each in folded.occurrences if each.frame == frame.ident), None)
+        reason = skips.of_break(event.message.cause, event.message.consequence, self._block(frame, event))
+        location = self._sources.location(filename, line, name)
+        self._skip(frame.ident, name, location, reason, folded, met.setting if met is not None else None)
+
+    def _block(self, frame: _FrameLedger, event: _Event) -> SkipKind | None:
+        """Return the block in the frame's own function that holds the break, or the call that leads to it."""
+        name, filename, _ = frame.code
+        stack = event.details.get("stack") or [list(entry) for entry in event.message.stack]
+        line = next((e[1] for e in stack if e[0] == filename and plain_function(e[2]) == plain_function(name)), None)
+        if line is None:
+            return None
+        return skips.block_around(self._sources.source(filename), line + self._sources.line_offset(filename))
 
     def _write_other_skips(self) -> None:
         """Frames that Dynamo never began for a reason that is no break: the trace has nothing of them."""
         for skip in self._ledger.skips:
-            reason = skip["reason"]
+            reason = skips.of_refusal(skip["reason"])
             own = self._sources.kind(skip["filename"], skip["name"]) in {"cell", "file"}
-            if _DISPATCH_MODE in reason or (own and "skipfiles" in reason):
+            if reason is not None and (own or reason.kind == "dispatch mode"):
                 location = self._sources.location(skip["filename"], skip["firstlineno"], skip["name"])
-                self._skip(None, skip["name"], location, reason, None)
+                self._skip(None, skip["name"], location, reason, None, None)
 
     # -- frames
 
@@ -731,8 +798,20 @@ class _Writer:
 
     # -- the rest
 
+    def _what_if(self) -> WhatIf:
+        """Work out what a stricter setting would have made of the run: the first error would have ended it."""
+        ordered = sorted(self._events, key=lambda each: each[0].order)
+        strict: list[str] = []
+        for event, ident in ordered:
+            # Scopes opened inside the compiled function stay inside a scope put around it.
+            inside = [scope for scope in event.details.get("scopes") or () if scope.get("inside")]
+            if (not inside or inside[-1]["value"]) and ident not in strict:
+                strict.append(ident)
+        return WhatIf(strict, ordered[0][1] if ordered else None)
+
     def _write_break(self, folded: _BreakLedger) -> Break:
         cause = folded.first.message.cause
+        setting = folded.occurrences[-1].setting
         outcome = max((each.outcome for each in folded.occurrences), key=_WORST.__getitem__)
         return Break(
             id=folded.ident,
@@ -749,6 +828,9 @@ class _Writer:
             outcome=outcome,
             resumes=folded.resumes,
             skipped=folded.skipped,
+            scope=setting.scope if setting is not None else None,
+            setting=setting,
+            also_reported_as=break_message.other_names(cause, folded.reasons),
             advice=advice.advise(cause, folded.consequence),
         )
 
@@ -805,6 +887,10 @@ def _outcome(frame: _FrameLedger, event: _Event) -> Outcome:
     if event.failed or event.message.continuation in {"skip", "rest eager"}:
         return "skipped"
     return "resumed"
+
+
+def _callees(skipped: Skipped, frames: list[Frame]) -> list[str]:
+    return [each.id for each in frames if each.caller == skipped.frame and each.outcome == "compiled"]
 
 
 def _caller(frame: _FrameLedger, started: list[_FrameLedger]) -> str | None:

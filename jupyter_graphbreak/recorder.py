@@ -269,6 +269,10 @@ def _mentions(entry: Record) -> Iterator[tuple[Any, Any, str, str]]:
     match entry.kind:
         case "graphbreak_start" | "graphbreak_refusal":
             yield data.get("filename"), data.get("firstlineno"), data.get("name", ""), "frame"
+            yield from _scope_mentions(data.get("fullgraph_site") or {})
+            yield from _scope_mentions(data)
+        case "graphbreak_scope":
+            yield from _scope_mentions(data)
         case "graphbreak_skip":
             yield data.get("filename"), data.get("firstlineno"), data.get("name", ""), "other"
         case "graphbreak_resume":
@@ -286,6 +290,16 @@ def _mentions(entry: Record) -> Iterator[tuple[Any, Any, str, str]]:
                     yield filename, line, name, "other"
         case _:
             return
+
+
+def _scope_mentions(scope: dict[str, Any]) -> Iterator[tuple[Any, Any, str, str]]:
+    """Yield the places of a scope: where it is written, where it was entered, the function that it is put around."""
+    for site in (scope.get("site"), scope.get("entered")):
+        if site is not None:
+            yield site[0], site[1], site[2], "break"
+    wrapped = scope.get("wrapped")
+    if wrapped is not None:
+        yield wrapped["filename"], wrapped["firstlineno"], wrapped["name"], "break"
 
 
 def _segments(text: list[str], functions: dict[int, str]) -> list[dict[str, Any]]:

@@ -207,11 +207,36 @@ class Reason(msgspec.Struct, frozen=True):
     gb_type: str
 
 
+Rule = Literal["default", "own", "inherited", "inner over outer", "fullgraph"]
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """Whether a break was an error, and who said so.
+
+    Parameters
+    ----------
+    value : bool
+        What was in force: ``True`` makes a break an error.
+    rules : list of str
+        What decided: ``default`` (no scope: ``False``); ``own`` (a scope around the place itself); ``inherited`` (a
+        scope around a call that led here); ``inner over outer``; ``fullgraph`` (wins over every scope).
+    scope : str or None
+        The id of the :class:`Scope` that set it.
+    chain : list of str
+        The ids of all scopes that were open, outermost first.
+    """
+
+    value: bool
+    rules: list[Rule]
+    scope: str | None = None
+    chain: list[str] = []
+
+
 class Occurrence(msgspec.Struct, frozen=True):
     """One event of the trace: the break as one frame met it in one attempt.
 
-    ``stack`` runs from the outermost frame to the break, user and library frames only. ``error_on_graph_break`` is
-    the value that Dynamo held at that moment, where it could be read.
+    ``stack`` runs from the outermost frame to the break, user and library frames only. ``setting`` is what Dynamo held
+    at that moment, where it could be read.
     """
 
     frame: str | None
@@ -219,8 +244,7 @@ class Occurrence(msgspec.Struct, frozen=True):
     stack: list[Location]
     outcome: Literal["resumed", "skipped", "error"]
     consequence: Reason | None = None
-    error_on_graph_break: bool | None = None
-    fullgraph: bool | None = None
+    setting: Setting | None = None
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -246,7 +270,9 @@ class Break(msgspec.Struct, frozen=True):
     resumes, skipped : list of str
         Ids of the :class:`Resume` functions it made and of the :class:`Skipped` functions it left to run eagerly.
     scope : str or None
-        The id of the :class:`Scope` that governs it.
+        The id of the :class:`Scope` that governed it when it was met last; ``setting`` says more.
+    also_reported_as : list of str
+        Other names under which PyTorch's outputs know the same cause.
     """
 
     id: str
@@ -265,6 +291,8 @@ class Break(msgspec.Struct, frozen=True):
     skipped: list[str] = []
     scope: str | None = None
     advice: list[Advice] = []
+    setting: Setting | None = None
+    also_reported_as: list[str] = []
 
 
 class Resume(msgspec.Struct, frozen=True):
@@ -282,8 +310,26 @@ class Resume(msgspec.Struct, frozen=True):
     graphs: list[str] = []
 
 
+SkipKind = Literal[
+    "loop", "context manager", "try", "skip_frame", "generator", "dispatch mode", "recompile limit", "shared wrapper",
+    "marked", "error", "other",
+]  # fmt: skip
+
+
 class Skipped(msgspec.Struct, frozen=True):
-    """A function that runs eagerly because of a break or an error; ``frame`` is ``None`` if Dynamo never began it."""
+    """A function that runs eagerly because of a break or an error.
+
+    Parameters
+    ----------
+    frame : str or None
+        Its compile id; ``None`` if Dynamo never began it.
+    reason : str
+        Why, in a sentence.
+    callees : list of str
+        Frames of functions that it calls and that are compiled all the same.
+    way_out : str or None
+        What would have it compiled.
+    """
 
     id: str
     frame: str | None
@@ -291,10 +337,25 @@ class Skipped(msgspec.Struct, frozen=True):
     location: Location | None
     reason: str
     break_: str | None = msgspec.field(default=None, name="break")
+    kind: SkipKind = "other"
+    callees: list[str] = []
+    way_out: str | None = None
+    setting: Setting | None = None
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """A region of the source in which a setting says whether a break is an error."""
+    """A region of the source in which a setting says whether a break is an error.
+
+    Parameters
+    ----------
+    location : Location or None
+        From the line that opens it to the last line of its ``with`` block or of the decorated function; of a call the
+        call itself. ``None`` if it was opened where nobody watched.
+    parent : str or None
+        The scope that was open around it when it was opened first.
+    breaks : list of str
+        The breaks that it governed.
+    """
 
     id: str
     setting: Literal["error_on_graph_break", "fullgraph"]
@@ -304,6 +365,22 @@ class Scope(msgspec.Struct, frozen=True):
     parent: str | None = None
     breaks: list[str] = []
     note: str | None = None
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """What a stricter setting would have made of this run, worked out from what it did.
+
+    Parameters
+    ----------
+    error_on_graph_break : list of str
+        The breaks that ``error_on_graph_break(True)`` around the compiled function would have made errors, in the
+        order in which the run met them; the first would have ended it.
+    fullgraph : str or None
+        The break that ``fullgraph=True`` would have raised: the first, whatever scopes allow it.
+    """
+
+    error_on_graph_break: list[str] = []
+    fullgraph: str | None = None
 
 
 class GuardFailure(msgspec.Struct, frozen=True):
@@ -351,6 +428,7 @@ class Report(msgspec.Struct, frozen=True):
     skipped: list[Skipped] = []
     scopes: list[Scope] = []
     recompiles: list[Recompile] = []
+    what_if: WhatIf = WhatIf()
     diagnostics: list[Diagnostic] = []
 
     def to_json(self) -> bytes:

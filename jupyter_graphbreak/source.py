@@ -95,6 +95,27 @@ class Sources:
             return "library"
         return "file"
 
+    def name_of(self, ident: str) -> str:
+        """Return what a person calls the source of an id."""
+        return next((self.name(filename) for filename, known in self._ids.items() if known == ident), ident)
+
+    def line_offset(self, filename: str) -> int:
+        """Return by how much the reader's line numbers exceed those of the code."""
+        text = self._texts.get(filename)
+        return text.line_offset if text is not None else 0
+
+    def source(self, filename: str) -> Source:
+        """Return a source with the text that is known of it."""
+        text = self._texts.get(filename)
+        kind = text.kind if text is not None else self.kind(filename)
+        return Source(
+            id=self._id(filename),
+            name=self.name(filename),
+            kind="library" if kind == "machinery" else kind,
+            path=filename,
+            segments=list(text.segments) if text is not None else [],
+        )
+
     def name(self, filename: str) -> str:
         """Return what a person calls a source."""
         text = self._texts.get(filename)
@@ -144,20 +165,7 @@ class Sources:
 
     def sources(self) -> list[Source]:
         """Return the sources that were mentioned, with their texts."""
-        made = []
-        for filename, ident in self._ids.items():
-            text = self._texts.get(filename)
-            kind = text.kind if text is not None else self.kind(filename)
-            made.append(
-                Source(
-                    id=ident,
-                    name=self.name(filename),
-                    kind="library" if kind == "machinery" else kind,
-                    path=filename,
-                    segments=list(text.segments) if text is not None else [],
-                )
-            )
-        return made
+        return [self.source(filename) for filename in list(self._ids)]
 
     def _id(self, filename: str) -> str:
         return self._ids.setdefault(filename, f"s{len(self._ids) + 1}")

@@ -13,7 +13,7 @@ from jupyter_graphbreak.views.listing import break_numbers, listing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jupyter_graphbreak.report import Break, Frame, Location, Report, Skipped, Source
+    from jupyter_graphbreak.report import Break, Frame, Location, Report, Resume, Scope, Setting, Skipped, Source
 
 WIDTH = 100
 _INDENT = "    "
@@ -98,7 +98,12 @@ def _break(report: Report, number: int, found: Break) -> list[str]:
     if path:
         lines.append(_cut(f"{_INDENT}reached from {path}"))
     lines.append(_cut(_INDENT + _met(report, found)))
-    lines += [_cut(_INDENT + each) for each in _went_on(report, found)]
+    who = allowed(report, found.setting)
+    went_on = _went_on(report, found)
+    if who and found.outcome == "error" and went_on[-1].endswith("an error"):
+        went_on[-1] = went_on[-1].removesuffix("an error") + who
+        who = ""
+    lines += [_cut(_INDENT + each) for each in [*went_on, *([who] if who else [])]]
     if found.advice:
         lines += _wrapped("do: ", found.advice[0].text)[:2]
     return lines
@@ -162,7 +167,7 @@ def _went_on(report: Report, found: Break) -> list[str]:
     resumes = [resume for resume in report.resumes if resume.id in found.resumes]
     ran = [resume for resume in resumes if resume.frames]
     told = [
-        f"{place(report, resume.location)}" + (f" (graph {', '.join(resume.graphs)})" if resume.graphs else "")
+        _resumed_at(report, resume) + (f" (graph {', '.join(resume.graphs)})" if resume.graphs else "")
         for resume in (ran or resumes)
     ]
     if told:
@@ -179,8 +184,12 @@ def _went_on(report: Report, found: Break) -> list[str]:
         lines.append(f"{before}the rest of the function runs eagerly")
         before = ""
     if found.outcome == "error":
-        lines.append(f"{before}an error{_setting(found)}")
+        lines.append(f"{before}an error" if graphs and before else "an error")
     return lines or [f"{before}nothing is left to resume"]
+
+
+def _resumed_at(report: Report, resume: Resume) -> str:
+    return "torch's wrapper" if _is_torch(report, resume.location) else place(report, resume.location)
 
 
 def _eager(report: Report, skipped: Sequence[Skipped]) -> str:
@@ -192,13 +201,34 @@ def _at(skipped: Skipped) -> Location | None:
     return replace(skipped.location, function=None) if skipped.location is not None else None
 
 
-def _setting(found: Break) -> str:
-    raised = [each for each in found.occurrences if each.outcome == "error"]
-    if any(each.fullgraph for each in raised):
-        return ": fullgraph=True"
-    if any(each.error_on_graph_break for each in raised):
-        return ": error_on_graph_break(True)"
-    return ""
+def allowed(report: Report, setting: Setting | None) -> str:
+    """Return whether a break was allowed and who said so: "allowed by error_on_graph_break(False), line 13"."""
+    if setting is None:
+        return ""
+    scopes = {scope.id: scope for scope in report.scopes}
+    scope = scopes.get(setting.scope or "")
+    if "fullgraph" in setting.rules:
+        said = "an error by fullgraph=True" + (f", {place(report, _start(scope))}" if scope is not None else "")
+        inner = next((scopes[each] for each in reversed(setting.chain) if scopes[each].setting != "fullgraph"), None)
+        return f"{said}, which wins over {_named(report, inner)}" if inner is not None else said
+    if scope is None:
+        return "" if not setting.value else "an error by error_on_graph_break(True), set where nobody watched"
+    said = f"{'an error' if setting.value else 'allowed'} by {_named(report, scope)}"
+    if "inherited" in setting.rules:
+        said += ", around the call"
+    outer = next((scopes[each] for each in reversed(setting.chain[:-1]) if scopes[each].value is not scope.value), None)
+    if outer is not None:
+        said += f", inside ({outer.value}) of {place(report, _start(outer))}"
+    return said
+
+
+def _named(report: Report, scope: Scope) -> str:
+    name = f"{scope.setting}({scope.value})"
+    return f"{name}, {place(report, _start(scope))}" if scope.location is not None else f"{name} ({scope.note})"
+
+
+def _start(scope: Scope | None) -> Location | None:
+    return replace(scope.location, function=None) if scope is not None and scope.location is not None else None
 
 
 def _alone(report: Report) -> list[str]:

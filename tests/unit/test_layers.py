@@ -27,7 +27,7 @@ class Layer(NamedTuple):
 #: From the bottom to the top. Modules of one layer may import each other, but for the inert data.
 LAYERS = {
     "data": Layer({"records", "report"}, set()),
-    "build": Layer({"advice", "break_message", "build", "graph_code", "scopes", "source"}, {"data"}),
+    "build": Layer({"advice", "break_message", "build", "graph_code", "scopes", "skips", "source"}, {"data"}),
     "torch": Layer({"_torch_compat"}, {"data"}, frozenset({"torch"})),
     "watch": Layer({"compiling", "progress", "recorder", "trace_log"}, {"data", "torch"}, frozenset({"torch"})),
     "device": Layer({"device"}, {"data"}),

@@ -42,7 +42,7 @@ from jupyter_graphbreak.report import (
 from jupyter_graphbreak.source import SourceText, Sources, columns_of, is_resume, plain_function, shown_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 Outcome = Literal["resumed", "skipped", "error"]
 _WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
@@ -99,6 +99,11 @@ class _FrameLedger:
         return "?", "?", 0
 
     @property
+    def compiled(self) -> bool:
+        """Whether code came of it; ``has_guarded_code`` is true of skipped frames, too."""
+        return bool(self.graphs) or self.metrics.get("graph_op_count") is not None
+
+    @property
     def given_up(self) -> _Event | None:
         return next((event for event in reversed(self.events) if event.failed), None)
 
@@ -129,9 +134,11 @@ def build_report(records: Iterable[Record]) -> Report:
         What cannot be read is left out and said in ``diagnostics``; nothing is raised for it.
     """
     ledger = _read(records)
+    for frame in ledger.frames:
+        _infer_giving_up(frame)
     roots = ledger.run.get("library_roots", ())
     kinds = Sources([], roots)
-    sources = Sources([_source_text(text, kinds) for text in ledger.texts], roots)
+    sources = Sources(_source_texts(ledger, kinds), roots)
     return _Writer(ledger, sources).report()
 
 
@@ -280,6 +287,13 @@ def _add_failure(frame: _FrameLedger, record: Record) -> None:
     frame.events.append(_Event(message, record.attempt, details, record.payload or "", failed=True, raised=raised))
 
 
+def _infer_giving_up(frame: _FrameLedger) -> None:
+    """A break after which there is neither code nor a resume function lost the frame; torch < 2.11 does not say so."""
+    left = frame.compiled or frame.resumes
+    if frame.metrics and frame.events and frame.given_up is None and not left:
+        frame.events[-1].failed = True
+
+
 def _same_cause(one: break_message.BreakMessage, other: break_message.BreakMessage) -> bool:
     return one.cause.gb_type == other.cause.gb_type and (other.line is None or one.line == other.line)
 
@@ -291,6 +305,14 @@ def _reasons(payload: str) -> list[str]:
     except msgspec.DecodeError:
         return [payload] if payload else []
     return [str(each) for each in found] if isinstance(found, list) else [str(found)]
+
+
+def _source_texts(ledger: _Ledger, kinds: Sources) -> Iterator[SourceText]:
+    for data in ledger.texts:
+        try:
+            yield _source_text(data, kinds)
+        except (KeyError, TypeError, ValueError) as error:
+            ledger.notes.append(Diagnostic("warning", f"A source could not be read ({type(error).__name__}: {error})."))
 
 
 def _source_text(data: dict[str, Any], kinds: Sources) -> SourceText:
@@ -674,7 +696,7 @@ class _Writer:
             outcome = "error" if given_up.raised else "skipped"
         elif frame.metrics.get("fail_type") or not frame.metrics:
             outcome = "error"
-        elif frame.metrics.get("has_guarded_code") or graphs:
+        elif frame.compiled:
             outcome = "compiled"
         else:
             outcome = "empty"

@@ -19,7 +19,7 @@ import re
 import msgspec
 
 _COMMENT = re.compile(r"#\s*File: (?P<file>.+):(?P<line>\d+) in (?P<name>[^,]+), code: ?(?P<code>.*)$")
-_TENSOR = re.compile(r"^(?P<dtype>[a-z]+\d*(?:_[a-z0-9]+)*)\[(?P<shape>[^\]]*)\](?:\[(?P<stride>[^\]]*)\])?(?P<device>\S*)$")
+_TENSOR = re.compile(r"^(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[^\]]*)\](?:\[(?P<stride>[^\]]*)\])?(?P<device>\S*)$")
 _SUBGRAPH = re.compile(r"^\s*class \w+\(torch\.nn\.Module\):")
 _OPERATORS = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",

@@ -43,7 +43,7 @@ KEPT = frozenset(
 )
 #: Of the metrics only these are kept; the rest, some fifty settings and counters, is nobody's question here.
 _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
-            "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "has_guarded_code", "graph_op_count",
+            "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
             "restart_reasons", "recompile_reason", "backend_compile_time_s")  # fmt: skip
 _BLOCK_MOST = 400
 

@@ -186,43 +186,46 @@ class Sources:
             if ending is None:
                 return None
             last_column = _characters(ending, end)
-            if last_line == line:
-                code = first[column:last_column]
-            else:
-                between = [self._line(text, number) or "" for number in range(line + 1, last_line)]
-                code = "\n".join([first[column:], *between, ending[:last_column]])
+            code = self._slice(text, line, column, last_line, last_column)
             if code.strip() and (last is not None or _is_expression(code)):
-                return _condition(code, column, line) or (column, last_line, last_column, code)
+                condition = _condition(code, column, line)
+                if condition is not None:
+                    column, last_line, last_column = condition
+                    code = self._slice(text, line, column, last_line, last_column)
+                return column, last_line, last_column, code
         return None
+
+    def _slice(self, text: SourceText, line: int, column: int, last_line: int, last_column: int) -> str:
+        lines = [self._line(text, number) or "" for number in range(line, last_line + 1)]
+        lines[-1] = lines[-1][:last_column]
+        lines[0] = lines[0][column:]
+        return "\n".join(lines)
 
 
 def _characters(text: str, utf8_offset: int) -> int:
     return len(text.encode()[:utf8_offset].decode(errors="ignore"))
 
 
-def _condition(code: str, column: int, line: int) -> tuple[int, int, int, str] | None:
+def _condition(code: str, column: int, line: int) -> tuple[int, int, int] | None:
     """Of a whole ``if``, ``while`` or ``assert`` (the range of its jump) return the range of its condition."""
-    if not code.startswith(("if", "while", "assert", "elif")):
+    keyword = re.match(r"(?:el)?if\b|while\b|assert\b", code)
+    if keyword is None:
         return None
-    lines = code.split("\n")
-    text = "\n".join([lines[0].removeprefix("el"), *(each[column:] for each in lines[1:])])
-    cut = len(lines[0]) - len(lines[0].removeprefix("el"))
+    cut = 2 if keyword[0] == "elif" else 0
+    first, *rest = code.split("\n")
+    lines = [first[cut:], *(each[column:] for each in rest)]
     try:
-        statement = ast.parse(text).body[0]
+        statement = ast.parse("\n".join(lines)).body[0]
     except (SyntaxError, ValueError):
         return None
     if not isinstance(statement, ast.If | ast.While | ast.Assert):
         return None
     test = statement.test
-    expression = ast.get_source_segment(text, test)
-    if expression is None or test.end_lineno is None or test.end_col_offset is None:
-        return None
-    parsed = text.split("\n")
-    start = _characters(parsed[test.lineno - 1], test.col_offset) + (cut if test.lineno == 1 else 0) + column
-    end = _characters(parsed[test.end_lineno - 1], test.end_col_offset) + (cut if test.end_lineno == 1 else 0) + column
-    if test.lineno != 1:
-        return None  # the condition starts on a further line: the line of the event would not be its own
-    return start, line + test.end_lineno - 1, end, expression
+    if test.lineno != 1 or test.end_lineno is None or test.end_col_offset is None:
+        return None  # on a line of its own, which would not be the line of the event
+    start = column + cut + _characters(lines[0], test.col_offset)
+    end = column + (cut if test.end_lineno == 1 else 0) + _characters(lines[test.end_lineno - 1], test.end_col_offset)
+    return start, line + test.end_lineno - 1, end
 
 
 def _is_expression(code: str) -> bool:

@@ -6,8 +6,8 @@ writes them anew, and ``test_html.py`` checks that they are current.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report import (
     Advice,
@@ -36,11 +36,14 @@ from jupyter_graphbreak.report import (
     Timing,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FOLDER = Path(__file__).parent / "reports"
 
 _REGISTRY = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 
-_TWO_BREAKS_CELL = '''\
+_TWO_BREAKS_CELL = """\
 %%compile_explain
 @torch._dynamo.error_on_graph_break(False)
 def norm(x):
@@ -62,7 +65,7 @@ def log_stats(x):
     for name in ("mean", "std"):
         print(name, getattr(x, name)())
 
-step(torch.randn(8, 8), torch.randn(8, 8))'''
+step(torch.randn(8, 8), torch.randn(8, 8))"""
 
 
 def _summary(report: Report) -> Report:
@@ -91,7 +94,9 @@ def two_breaks() -> Report:
         return Location("s1", line, end_line or line, column, column + len(code), function, code)
 
     def op(name: str, target: str, line: int, function: str, shape: list[int | str]) -> Op:
-        return Op(name, target, Location("s1", line, line, None, None, function), TensorMeta(shape, "float32", "cuda:0"))
+        return Op(
+            name, target, Location("s1", line, line, None, None, function), TensorMeta(shape, "float32", "cuda:0")
+        )
 
     square: list[int | str] = [8, 8]
     branch, call = at(14, "step", "score > 3", 11), at(5, "norm", "log_stats(x)", 4)
@@ -198,7 +203,9 @@ def no_breaks() -> Report:
             timing=Timing(0.41, 0.4, 0.001),
             sources=[Source("s1", "Cell In[1]", "cell", None, [Segment(1, text)])],
             frames=[
-                Frame("0/0", "f", Location("s1", 2, 3, None, None, "f"), "entry", "compiled", graphs=["A"], compile_s=0.4)
+                Frame(
+                    "0/0", "f", Location("s1", 2, 3, None, None, "f"), "entry", "compiled", graphs=["A"], compile_s=0.4
+                )
             ],
             graphs=[
                 Graph(
@@ -239,7 +246,9 @@ def failed() -> Report:
             torch="2.13.0",
             python="3.11.7",
             config={"nested_graph_breaks": True, "recompile_limit": 1},
-            error=RunError("Unsupported", "Call to `torch._dynamo.graph_break()`\n  Explanation: asked for", place, "b1"),
+            error=RunError(
+                "Unsupported", "Call to `torch._dynamo.graph_break()`\n  Explanation: asked for", place, "b1"
+            ),
             timing=Timing(0.25, None, 0.001),
             sources=[Source("s1", "Cell In[2]", "cell", None, [Segment(1, text)])],
             frames=[Frame("0/0", "f", body, "entry", "error", breaks=["b1"])],
@@ -260,7 +269,9 @@ def failed() -> Report:
             skipped=[Skipped("k1", None, "f", body, "recompile_limit reached")],
             scopes=[Scope("c1", "fullgraph", True, "call", Location("s1", 2, 6), None, ["b1"], "no break may occur")],
             recompiles=[
-                Recompile("0/1", "0/0", "f", body, [GuardFailure("L['n'] == 0", Location("s1", 4, 4, 4, 13, "f", "x * n"))]),
+                Recompile(
+                    "0/1", "0/0", "f", body, [GuardFailure("L['n'] == 0", Location("s1", 4, 4, 4, 13, "f", "x * n"))]
+                ),
                 Recompile("0/2", "0/0", "f", body, [GuardFailure("L['n'] == 1")], limit_hit=True),
             ],
             diagnostics=[
@@ -277,8 +288,8 @@ HOSTILE = "</script></style><img src=x onerror=\"window.hacked='yes'\"><script>w
 def hostile() -> Report:
     """A report with markup and script in every text that comes from the code under study."""
     name = HOSTILE
-    text = f'x = "{name}"\ny = x  # {name}\n\'\'\'{name}'
-    place = Location("s1", 1, 1, 0, len(text.split("\n")[0]), name, name)
+    text = f"x = \"{name}\"\ny = x  # {name}\n'''{name}"
+    place = Location("s1", 1, 1, 0, len(text.split("\n", maxsplit=1)[0]), name, name)
     return _summary(
         Report(
             status="error",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from jupyter_graphbreak.report import Frame, Graph, Report, Resume, Skipped
 from jupyter_graphbreak.views.listing import break_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jupyter_graphbreak.report import Frame, Graph, Report, Resume, Skipped
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,13 @@ from __future__ import annotations
 import inspect
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report import Location, Report, Scope, Segment, Skipped, Source
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from jupyter_graphbreak.report import Location, Report, Scope, Segment, Skipped, Source
 
 #: How many colours the views have for graphs; after the last they start anew, told apart by their letters.
 COLOURS = 8
@@ -87,9 +90,11 @@ def graph_colours(report: Report) -> dict[str, int]:
 def listing(report: Report, source: Source) -> list[Line]:
     """Return the lines of a source that the report holds, each with what happened on it.
 
-    Where the report holds only some functions of a file, the numbers of the lines have gaps.
+    Where the report holds only some functions of a file, the numbers of the lines have gaps. Of the line of a break
+    that is in none of them there is at least the code of the break.
     """
-    lines = {line.number: line for segment in source.segments for line in _plain_lines(segment)}
+    lines = {number: Line(number, code) for number, code in _breaks_with_code(report, source)}
+    lines.update((line.number, line) for segment in source.segments for line in _plain_lines(segment))
     graphs = _graphs_by_line(report, source)
     breaks = _marks_by_line(report, source, lines)
     leads_to = _calls_by_line(report, source)
@@ -112,6 +117,12 @@ def _plain_lines(segment: Segment) -> Iterator[Line]:
     # Not splitlines(): editors and Python's own numbering end a line at "\n" only.
     for number, text in enumerate(segment.text.split("\n"), start=segment.first_line):
         yield Line(number, text.removesuffix("\r"))
+
+
+def _breaks_with_code(report: Report, source: Source) -> Iterator[tuple[int, str]]:
+    for met in report.breaks:
+        if met.location is not None and met.location.source == source.id and met.location.code:
+            yield met.location.line, met.location.code.partition("\n")[0]
 
 
 def _graphs_by_line(report: Report, source: Source) -> dict[int, list[str]]:

@@ -64,6 +64,12 @@ def test_the_lines_of_a_file_keep_their_gaps() -> None:
     assert [line.number for line in listing(report(), source)] == [7, 8, 40]
 
 
+def test_a_break_outside_the_known_lines_still_shows_its_code() -> None:
+    broken = Break("b", None, "t", Location("lib", 332, 333, code="keys = {\n  1}"), "skipped")
+    made = listing(report(breaks=[broken]), Source("lib", "lib.py", "library"))
+    assert made == [Line(332, "keys = {", breaks=(BreakMark("b", 1, 0, 8, last=False),))]
+
+
 def test_a_break_over_two_lines_marks_its_part_of_each() -> None:
     broken = Break("b", None, "branch", at(5, 6, column=7, end_column=15), "resumed")
     made = lines(report(breaks=[broken]))

@@ -1,0 +1,79 @@
+"""Make the golden recordings: run every program of tests/programs under the recorder and write what it recorded.
+
+usage: PYTHON tests/recordings/record.py        from the root of the project, with the torch to record
+
+The recordings go to tests/recordings/TORCH_VERSION/NAME.log. Paths of the machine are replaced: the folder of the
+programs becomes /programs, installed packages /site-packages, the standard library /lib/python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import platform
+import re
+import runpy
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import msgspec
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE.parent / "programs"
+
+
+def record_one(program: Path) -> None:
+    """Record a program in this process and write the recording."""
+    import torch
+
+    from jupyter_graphbreak import recorder
+    from jupyter_graphbreak.records import Record
+    from jupyter_graphbreak.trace_log import write_trace
+
+    with recorder.record() as recording, contextlib.redirect_stdout(io.StringIO()):
+        runpy.run_path(str(program))
+    version = str(torch.__version__).partition("+")[0]
+    paths = sysconfig.get_paths()
+    replaced = [
+        (str(PROGRAMS), "/programs"), (paths["purelib"], "/site-packages"), (paths["stdlib"], "/lib/python"), (paths["platstdlib"], "/lib/python"),
+        (str(HERE), "/recordings"),
+    ]  # fmt: skip
+
+    def neutral(text: str) -> str:
+        for old, new in replaced:
+            text = text.replace(old, new)
+        return re.sub(r"0x[0-9a-f]{6,}", "0x0", text)
+
+    records = [
+        Record(
+            msgspec.json.decode(neutral(msgspec.json.encode(each.envelope).decode())),
+            neutral(each.payload) if each.payload is not None else None,
+        )
+        for each in recording.records
+    ]
+    folder = HERE / version
+    folder.mkdir(exist_ok=True)
+    write_trace(
+        folder / f"{program.stem}.log",
+        records,
+        [
+            f"python tests/recordings/record.py    (program: tests/programs/{program.name})",
+            f"torch {version}, Python {platform.python_version()}, {datetime.date.today().isoformat()}",
+        ],
+    )
+
+
+def main() -> None:
+    """Record all programs, each in a process of its own."""
+    if len(sys.argv) > 1:
+        record_one(Path(sys.argv[1]).resolve())
+        return
+    for program in sorted(PROGRAMS.glob("*.py")):
+        subprocess.run([sys.executable, __file__, str(program)], check=True)  # noqa: S603 - our own file
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Places as the reader counts them, stacks without machinery."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.report import Segment
+from jupyter_graphbreak.source import SourceText, Sources, plain_function, shown_stack
+
+CELL = "/tmp/ipykernel_7/123.py"
+TEXT = '%%compile_explain\nimport torch\ndef f(x):\n    é = x; print("ü", x)\n    if (x.sum()\n            > 3):\n        return x\n'
+
+
+def cell(**kwargs: int) -> SourceText:
+    return SourceText(CELL, "Cell In[3]", "cell", [Segment(1, TEXT)], **kwargs)
+
+
+def test_columns_are_characters_not_bytes() -> None:
+    line = TEXT.split("\n")[3]
+    start, end = line.index("print"), line.index(")") + 1
+    as_bytes = (len(line[:start].encode()), len(line[:end].encode()), 4)
+    location = Sources([cell()]).location(CELL, 4, "f", as_bytes)
+    assert location is not None
+    assert location.code == 'print("ü", x)'
+    assert (location.column, location.end_column) == (start, end)
+
+
+def test_end_line_is_found_where_torch_does_not_tell_it() -> None:
+    location = Sources([cell()]).location(CELL, 5, "f", (8, 15, None))
+    assert location is not None
+    assert location.code == "x.sum()\n            > 3"
+    assert (location.line, location.end_line) == (5, 6)
+
+
+def test_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
+    location = Sources([cell()]).location(CELL, 5, "f", (4, 16, 7))
+    assert location is not None
+    assert location.code == "x.sum()\n            > 3"
+    assert (location.column, location.end_line, location.end_column) == (8, 6, 15)
+
+
+def test_lines_count_as_the_editor_shows_them() -> None:
+    source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\n  def f():\n      g()")], line_offset=2, indent=2)
+    location = Sources([source]).location(CELL, 2, "f", (4, 7, 2))
+    assert location is not None
+    assert (location.line, location.column, location.code) == (4, 6, "g()")
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("f", "f"), ("torch_dynamo_resume_in_f_at_5", "f"), ("torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_5_at_6", "f")],
+)
+def test_resume_functions_go_by_the_name_of_the_function(name: str, plain: str) -> None:
+    assert plain_function(name) == plain
+
+
+@pytest.mark.parametrize(
+    ("path", "function", "kind"),
+    [
+        (CELL, "f", "cell"),
+        ("/home/me/train.py", "main", "file"),
+        ("/home/me/IPython_notes.py", "main", "file"),
+        ("/venv/lib/site-packages/transformers/x.py", "forward", "library"),
+        ("/py/lib/copy.py", "deepcopy", "library"),
+        ("/venv/lib/site-packages/torch/nn/functional.py", "linear", "library"),
+        ("/venv/lib/site-packages/torch/nn/modules/module.py", "_call_impl", "machinery"),
+        ("/venv/lib/site-packages/torch/_dynamo/eval_frame.py", "compile_wrapper", "machinery"),
+        ("/venv/lib/site-packages/ipykernel/kernelapp.py", "start", "machinery"),
+        ("C:\\venv\\Lib\\site-packages\\IPython\\core\\x.py", "run", "machinery"),
+        ("<frozen runpy>", "_run", "machinery"),
+        ("<string>", "__init__", "library"),
+    ],
+)
+def test_kinds_of_frames(path: str, function: str, kind: str) -> None:
+    assert Sources([cell()], ["/py/lib"]).kind(path, function) == kind
+
+
+def test_stack_of_a_kernel_is_cut_down_to_what_is_worth_reading() -> None:
+    stack = [
+        ["<frozen runpy>", 198, "_run_module_as_main"],
+        ["/v/site-packages/ipykernel_launcher.py", 18, "<module>"],
+        ["/v/site-packages/mystery_kernel/run.py", 18, "run"],
+        [CELL, 7, "<module>"],
+        ["/v/site-packages/torch/_dynamo/eval_frame.py", 1, "compile_wrapper"],
+        ["/v/site-packages/transformers/m.py", 9, "forward"],
+        [CELL, 3, "f"],
+        [CELL, 4, "torch_dynamo_resume_in_f_at_3"],
+    ]
+    shown = [(each.function, each.line) for each in shown_stack(Sources([cell()]), stack)]
+    assert shown == [("<module>", 7), ("forward", 9), ("f", 4)]

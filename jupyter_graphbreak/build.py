@@ -101,7 +101,7 @@ class _FrameLedger:
     @property
     def compiled(self) -> bool:
         """Whether code came of it; ``has_guarded_code`` is true of skipped frames, too."""
-        return bool(self.graphs) or self.metrics.get("graph_op_count") is not None
+        return self.metrics.get("graph_op_count") is not None
 
     @property
     def given_up(self) -> _Event | None:
@@ -694,10 +694,10 @@ class _Writer:
         outcome: Literal["compiled", "empty", "skipped", "error"]
         if given_up is not None:
             outcome = "error" if given_up.raised else "skipped"
-        elif frame.metrics.get("fail_type") or not frame.metrics:
-            outcome = "error"
         elif frame.compiled:
             outcome = "compiled"
+        elif graphs or frame.metrics.get("fail_type") or not frame.metrics:
+            outcome = "error"  # also when the user interrupted it
         else:
             outcome = "empty"
         resume = self._resume_of_frame.get(frame.ident)

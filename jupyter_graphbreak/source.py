@@ -187,7 +187,8 @@ class Sources:
                 return None
             last_column = _characters(ending, end)
             code = self._slice(text, line, column, last_line, last_column)
-            if code.strip() and (last is not None or _is_expression(code)):
+            whole = end <= len(ending.encode()) and _is_expression(code)
+            if code.strip() and (last is not None or whole):
                 condition = _condition(code, column, line)
                 if condition is not None:
                     column, last_line, last_column = condition

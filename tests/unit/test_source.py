@@ -8,7 +8,7 @@ from jupyter_graphbreak.report import Segment
 from jupyter_graphbreak.source import SourceText, Sources, plain_function, shown_stack
 
 CELL = "/tmp/ipykernel_7/123.py"
-TEXT = '%%compile_explain\nimport torch\ndef f(x):\n    é = x; print("ü", x)\n    if (x.sum()\n            > 3):\n        return x\n'
+TEXT = '%%compile_explain\nimport torch\ndef f(x):\n    é = x; print("ü", x)\n    if (x.sum()\n            > 3000):\n        return x\n'
 
 
 def cell(**kwargs: int) -> SourceText:
@@ -26,17 +26,17 @@ def test_columns_are_characters_not_bytes() -> None:
 
 
 def test_end_line_is_found_where_torch_does_not_tell_it() -> None:
-    location = Sources([cell()]).location(CELL, 5, "f", (8, 15, None))
+    location = Sources([cell()]).location(CELL, 5, "f", (8, 18, None))
     assert location is not None
-    assert location.code == "x.sum()\n            > 3"
+    assert location.code == "x.sum()\n            > 3000"
     assert (location.line, location.end_line) == (5, 6)
 
 
 def test_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
     location = Sources([cell()]).location(CELL, 5, "f", (4, 16, 7))
     assert location is not None
-    assert location.code == "x.sum()\n            > 3"
-    assert (location.column, location.end_line, location.end_column) == (8, 6, 15)
+    assert location.code == "x.sum()\n            > 3000"
+    assert (location.column, location.end_line, location.end_column) == (8, 6, 18)
 
 
 def test_lines_count_as_the_editor_shows_them() -> None:

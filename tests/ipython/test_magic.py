@@ -1,0 +1,272 @@
+"""The magic in a shell of this process: options, misuse, what it leaves alone."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from IPython.utils.capture import CapturedIO, capture_output
+
+from jupyter_graphbreak.report import MIME_TYPE, Report
+
+BREAK = """import torch
+@torch.compile(backend="eager")
+def f(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+"""
+
+
+class Shell:
+    """A shell with the extension loaded; keeps what the last cell displayed and printed."""
+
+    def __init__(self) -> None:
+        InteractiveShell.clear_instance()
+        self.ip = InteractiveShell.instance()
+        self.ip.display_pub = CapturingDisplayPublisher()
+        self.ip.run_line_magic("load_ext", "jupyter_graphbreak")
+        self.io: CapturedIO = None
+
+    def run(self, text: str) -> ExecutionResult:
+        self.ip.display_pub.outputs.clear()
+        with capture_output(display=False) as self.io:
+            return self.ip.run_cell(text, store_history=True)
+
+    @property
+    def bundles(self) -> list[dict[str, Any]]:
+        return [each["data"] for each in self.ip.display_pub.outputs if MIME_TYPE in each["data"]]
+
+    @property
+    def report(self) -> Report:
+        (bundle,) = self.bundles
+        return Report.from_dict(bundle[MIME_TYPE])
+
+
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    torch._dynamo.reset()
+    made = Shell()
+    yield made
+    made.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+    InteractiveShell.clear_instance()
+
+
+def test_a_break_is_shown_at_its_line(shell: Shell) -> None:
+    result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
+    assert result.result == [4.0, 4.0]
+    (found,) = shell.report.breaks
+    assert found.location is not None
+    assert (found.location.line, found.location.code) == (6, "torch._dynamo.graph_break()")
+    assert "line 6 in f" in shell.bundles[0]["text/plain"]
+
+
+def test_report_of_a_cell_that_fails_is_shown_and_the_error_stays(shell: Shell) -> None:
+    result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))\n1 / 0")
+    assert isinstance(result.error_in_exec, ZeroDivisionError)
+    report = shell.report
+    assert report.status == "error"
+    assert report.error is not None
+    assert report.error.location is not None
+    assert (report.error.type, report.error.location.line) == ("ZeroDivisionError", 9)
+    assert report.summary.breaks == 1
+
+
+def test_interrupt_passes_and_is_said(shell: Shell) -> None:
+    result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))\nraise KeyboardInterrupt")
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    assert shell.report.status == "interrupted"
+    assert "interrupted" in shell.report.to_text().split("\n")[0]
+
+
+def test_interrupt_in_the_middle_of_a_compilation(shell: Shell) -> None:
+    cell = (
+        "%%compile_explain\nimport torch\ndef stop(gm, inputs):\n    raise KeyboardInterrupt\n"
+        "@torch.compile(backend=stop)\ndef f(x):\n    return x + 1\nf(torch.ones(2))"
+    )
+    result = shell.run(cell)
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    assert [frame.outcome for frame in shell.report.frames] == ["error"]
+    shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))")
+    assert shell.report.summary.breaks == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--bakend eager", "unrecognized arguments: --bakend"),
+        ("--backend egaer", "unknown backend 'egaer': use one of"),
+        ("--device tpu", "unknown device 'tpu': use auto, cpu, cuda or cuda:N"),
+        ("--mode fast", "unknown mode 'fast': use one of"),
+        ("--dynamic maybe", "--dynamic: invalid choice: 'maybe'"),
+        ("-o 3x", "-o 3x: a variable's name is needed"),
+        ("f(x)", "write %compile_explain f(x)"),
+        pytest.param(
+            "--device cuda", "use --device cpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA")
+        ),
+    ],
+)
+def test_misuse_is_one_line_and_the_cell_does_not_run(shell: Shell, options: str, message: str) -> None:
+    shell.run(f"%%compile_explain {options}\nran = True")
+    said = [line for line in shell.io.stderr.split("\n") if line]
+    assert any(message in line for line in said), said
+    assert len([line for line in said if "UsageError" in line]) == 1
+    assert "ran" not in shell.ip.user_ns
+    assert shell.run("1 + 1").result == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "message"), [("3 + 4", "is none: write f(x)"), ("f(", "cannot read 'f('"), ("", "cannot read ''")]
+)
+def test_line_magic_wants_a_call(shell: Shell, line: str, message: str) -> None:
+    shell.run(f"%compile_explain {line}")
+    assert message in shell.io.stderr
+
+
+def test_syntax_error_is_ipythons_own_at_the_editors_line(shell: Shell) -> None:
+    result = shell.run("%%compile_explain\nx = 1\ny = = 2\n")
+    assert isinstance(result.error_before_exec, SyntaxError)
+    assert result.error_before_exec.lineno == 3
+    assert shell.bundles == []
+    assert shell.run("1 + 1").result == 2
+
+
+@pytest.mark.parametrize(("version", "said"), [(None, "PyTorch is not installed here"), ("2.8.1", "2.9 is needed")])
+def test_no_torch_or_an_old_one(shell: Shell, monkeypatch: pytest.MonkeyPatch, version: str | None, said: str) -> None:
+    if version is None:
+        monkeypatch.setitem(sys.modules, "torch", None)
+    else:
+        monkeypatch.setattr(torch, "__version__", version)
+    shell.run("%%compile_explain\nran = True")
+    assert said in shell.io.stderr
+    assert "pip install" in shell.io.stderr
+    assert "ran" not in shell.ip.user_ns
+
+
+def test_line_magic_compiles_one_call_and_returns_its_value(shell: Shell) -> None:
+    shell.run("import torch\ndef g(x, k=1):\n    y = x + k\n    print('hi')\n    return y\nx = torch.ones(2)")
+    result = shell.run("r = %compile_explain g(x, k=2)\nr.tolist()")
+    assert result.result == [3.0, 3.0]
+    (found,) = shell.report.breaks
+    assert found.location is not None
+    assert (found.location.line, found.location.function) == (4, "g")
+
+
+def test_store_and_quiet(shell: Shell) -> None:
+    shell.run(f"%%compile_explain -q -o seen\n{BREAK}f(torch.ones(2))")
+    assert shell.bundles == []
+    assert shell.ip.user_ns["seen"].summary.breaks == 1
+    shell.run("seen")
+    assert Report.from_dict(shell.ip.displayhook.exec_result or seen_bundle(shell)) == shell.ip.user_ns["seen"]
+
+
+def seen_bundle(shell: Shell) -> dict[str, Any]:
+    data, _ = shell.ip.display_formatter.format(shell.ip.user_ns["seen"])
+    assert "compile_explain" in data["text/plain"]
+    bundle: dict[str, Any] = data[MIME_TYPE]
+    return bundle
+
+
+def test_backend_goes_for_the_cells_own_calls(shell: Shell) -> None:
+    cell = (
+        "%%compile_explain --backend eager\nimport torch\ndef broken(gm, inputs):\n    raise RuntimeError('never')\n"
+        "torch.compile(lambda x: x + 1, backend=broken)(torch.ones(2)).tolist()"
+    )
+    assert shell.run(cell).result == [2.0, 2.0]
+    assert shell.report.summary.graphs == 1
+
+
+def test_cell_without_compile_is_compiled_as_one_function(shell: Shell) -> None:
+    shell.run("%%compile_explain\nimport torch\nx = torch.ones(3)\ny = x * 2\nif y.sum() > 0:\n    z = y + 1\nz")
+    report = shell.report
+    assert any("compiled as one function" in each.message for each in report.diagnostics)
+    assert [(b.location.line, b.gb_type) for b in report.breaks if b.location] == [(5, "Data-dependent branching")]
+    assert shell.ip.user_ns["z"].tolist() == [3.0, 3.0, 3.0]
+    assert not [name for name in shell.ip.user_ns if "graphbreak" in name]
+
+
+def test_cell_that_calls_what_an_earlier_one_compiled_runs_as_it_stands(shell: Shell) -> None:
+    shell.run(BREAK + "def caller(x):\n    return f(x)\nx = torch.ones(2)\nf(x)")
+    shell.run("%%compile_explain\ncaller(x)")
+    report = shell.report
+    assert not any("one function" in each.message for each in report.diagnostics)
+    # compiled afresh, though it had been compiled before
+    assert (report.summary.breaks, report.summary.graphs) == (1, 2)
+
+
+def test_fullgraph_makes_a_break_an_error(shell: Shell) -> None:
+    result = shell.run("%%compile_explain --fullgraph\nimport torch\nx = torch.ones(3)\nprint('hi')\nx + 1")
+    assert type(result.error_in_exec).__name__ == "Unsupported"
+    assert shell.report.breaks[0].outcome == "error"
+
+
+def test_options_without_effect_are_said(shell: Shell) -> None:
+    shell.run(f"%%compile_explain --fullgraph\n{BREAK}f(torch.ones(2))")
+    assert any("--fullgraph had no effect" in each.message for each in shell.report.diagnostics)
+
+
+def test_nothing_to_compile_is_said(shell: Shell) -> None:
+    shell.run("%%compile_explain\nimport math\ndef g(): pass")
+    assert any("nothing to compile" in each.message for each in shell.report.diagnostics)
+
+
+def test_settings_are_afterwards_what_they_were(shell: Shell) -> None:
+    trace = logging.getLogger("torch.__trace")
+    before = (list(trace.handlers), trace.level, torch.get_default_device(), torch.random.get_rng_state().tolist())
+    patched = torch._dynamo.convert_frame.log_dynamo_start
+    shell.run(f"%%compile_explain --device cpu --backend eager\n{BREAK}f(torch.ones(2))")
+    after = (list(trace.handlers), trace.level, torch.get_default_device(), torch.random.get_rng_state().tolist())
+    assert after == before
+    assert torch._dynamo.convert_frame.log_dynamo_start is patched
+    assert torch._dynamo.eval_frame._stance.backend is None
+
+
+def test_default_device_set_by_the_cell_stays(shell: Shell) -> None:
+    try:
+        shell.run("%%compile_explain --device cpu\nimport torch\ntorch.compile\ntorch.set_default_device('meta')")
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_device(None)
+
+
+def test_fault_of_ours_never_reaches_the_user(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr("jupyter_graphbreak.api.build_report", broken)
+    result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
+    assert result.result == [4.0, 4.0]
+    assert "no report, RuntimeError: ours" in shell.io.stderr
+
+
+def test_run_cell_magic_runs_and_raises(shell: Shell) -> None:
+    assert shell.ip.run_cell_magic("compile_explain", "", f"{BREAK}f(torch.ones(2)).tolist()") == [4.0, 4.0]
+    with pytest.raises(ZeroDivisionError), capture_output():
+        shell.ip.run_cell_magic("compile_explain", "", "1 / 0")
+
+
+def test_loading_twice_and_unloading(shell: Shell) -> None:
+    shell.ip.run_line_magic("reload_ext", "jupyter_graphbreak")
+    shell.ip.run_line_magic("load_ext", "jupyter_graphbreak")
+    shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))")
+    assert len(shell.bundles) == 1
+    shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+    shell.run("%%compile_explain\n1")
+    assert "not found" in shell.io.stderr
+    shell.ip.run_line_magic("load_ext", "jupyter_graphbreak")
+
+
+def test_help_reads_well(shell: Shell) -> None:
+    with capture_output() as io:
+        shell.ip.run_cell("from IPython.core import page; page.page = print")
+    text = shell.ip.find_line_magic("compile_explain").__doc__
+    assert text is not None
+    for word in ("--device", "--backend", "--fullgraph", "--mode", "--dynamic", "-o", "--quiet", "%%compile_explain"):
+        assert word in text
+    assert io.stderr == ""

@@ -61,7 +61,6 @@ class Limits:
 
 
 _STATIC = Limits()
-_EVERYTHING = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +132,15 @@ def render_rest(report: Report) -> dict[str, list[str]]:
     A front end asks for it when its reader wants to see more.
     """
     view = View(report)
-    macros = _macros(view)
-    everything = Limits(ops=_EVERYTHING, code=_EVERYTHING)
+    macros, limits = _macros(view), view.limits
     rest = {
-        "breaks": [macros.break_item(n, b, False) for n, b in enumerate(report.breaks, 1) if n > _STATIC.breaks],
-        # A graph that is shown in part comes again, as a whole.
-        "graphs": [
-            macros.graph_item(index, graph, everything)
-            for index, graph in enumerate(report.graphs)
-            if index >= _STATIC.graphs or len(graph.ops) > _STATIC.ops or graph.code.count("\n") >= _STATIC.code
+        "breaks": [
+            macros.break_item(number, found, open=False)
+            for number, found in enumerate(report.breaks, start=1)
+            if number > limits.breaks
         ],
+        "graphs": [macros.graph_item(index, graph) for index, graph in enumerate(report.graphs) if index >= limits.graphs],
+        "notes": [macros.note_item(found) for found in report.diagnostics[limits.rows :]],
     }
     for name, macro, items in (
         ("frames", macros.frame_row, report.frames),
@@ -151,7 +149,11 @@ def render_rest(report: Report) -> dict[str, list[str]]:
         ("recompiles", macros.recompile_row, report.recompiles),
         ("scopes", macros.scope_row, report.scopes),
     ):
-        rest[name] = [macro(index, item) for index, item in enumerate(items) if index >= _STATIC.rows]
+        rest[name] = [macro(index, item) for index, item in enumerate(items) if index >= limits.rows]
+    for index, graph in enumerate(report.graphs):
+        rest[f"ops-{index}"] = [macros.op_row(op) for op in graph.ops[limits.ops :]]
+        if view.code_length(graph) > limits.code:
+            rest[f"code-{index}"] = [macros.code_lines(graph.code, limits.code)]
     for index, rows in view.left_out.items():
         rest[f"l{index}"] = [macros.source_lines(rows[start : start + 100]) for start in range(0, len(rows), 100)]
     return {name: [str(item) for item in items] for name, items in rest.items() if items}
@@ -221,15 +223,21 @@ class References:
         return f"l{self._sources[place.source]}-{place.line}"
 
     def around_break(self, found: Break) -> str:
-        """Return the references of where it goes on after a break, and of what it left to Python."""
+        """Return the references of its line, of where it goes on after it, and of what it left to Python."""
         resumes = [self._resumes_by_id[id] for id in found.resumes if id in self._resumes_by_id]
         return _join(
+            [self.line(found.location)],
             (self._resumes[resume.id] for resume in resumes),
             (self.line(resume.location) for resume in resumes),
             (self.graph(id) for resume in resumes for id in resume.graphs),
             (self.skipped(id) for id in found.skipped),
             [self.scope(found.scope)],
         )
+
+    def around_graph(self, graph: Graph) -> str:
+        """Return the references of the first line of a graph and of its frame."""
+        lines = [Location(each.source, each.line, each.line) for each in graph.lines[:1]]
+        return _join(map(self.line, lines), [self.frame(graph.frame)])
 
     def around_frame(self, frame: Frame) -> str:
         """Return the references of what a frame holds."""
@@ -429,14 +437,15 @@ class View:
         source = self._sources.get(place.source)
         return source is not None and source.kind == "library"
 
-    def python(self, code: str, limit: int) -> Markup:
-        """Return the first lines of the code of a graph, coloured."""
-        lines = code.rstrip("\n").split("\n")
-        text = "\n".join(lines[:limit])
-        shown = [marked_code(line, runs) for line, runs in zip(text.split("\n"), token_runs(text), strict=True)]
-        if len(lines) > limit:
-            shown.append(escape(f"# and {len(lines) - limit} more lines"))
-        return Markup("\n").join(shown)
+    def code_length(self, graph: Graph) -> int:
+        """Return how many lines the code of a graph has."""
+        return graph.code.rstrip("\n").count("\n") + 1
+
+    def python(self, code: str, first: int, last: int | None) -> Markup:
+        """Return some lines of the code of a graph, coloured."""
+        text = "\n".join(code.rstrip("\n").split("\n")[first:last])
+        lines = zip(text.split("\n"), token_runs(text), strict=True)
+        return Markup("\n").join(marked_code(line, runs) for line, runs in lines)
 
     # Breaks and what belongs to them.
 

@@ -1,0 +1,12 @@
+// Bundles the widget's module and the script of a report's own page into the Python package.
+import { build } from 'esbuild';
+
+await build({
+  entryPoints: ['src/widget.ts', 'src/page.ts'],
+  outdir: '../jupyter_graphbreak/views/static',
+  bundle: true,
+  format: 'esm',
+  target: 'es2021',
+  minify: true,
+  legalComments: 'none'
+});

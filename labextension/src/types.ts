@@ -1,0 +1,270 @@
+/* Made from report.schema.json by scripts/types.mjs; not to be edited. */
+
+/**
+ * What ``torch.compile`` did in one run. See the classes of its lists for the fields.
+ */
+export interface Report {
+  status: 'error' | 'interrupted' | 'ok';
+  device: Device;
+  schema_version: string;
+  torch: string | null;
+  python: string | null;
+  config: {
+    [k: string]: unknown;
+  };
+  error: RunError | null;
+  timing: Timing;
+  summary: Summary;
+  sources: Source[];
+  frames: Frame[];
+  graphs: Graph[];
+  breaks: Break[];
+  resumes: Resume[];
+  skipped: Skipped[];
+  scopes: Scope[];
+  recompiles: Recompile[];
+  diagnostics: Diagnostic[];
+}
+/**
+ * Where the code was asked to run and where it ran; ``note`` says why in words when the two differ.
+ */
+export interface Device {
+  requested: string;
+  used: string;
+  name: string | null;
+  note: string | null;
+}
+/**
+ * The exception that ended the run; ``break_`` is the id of the break that caused it.
+ */
+export interface RunError {
+  type: string;
+  message: string;
+  location: Location | null;
+  break: string | null;
+}
+/**
+ * A range of source text.
+ */
+export interface Location {
+  source: string;
+  line: number;
+  end_line: number;
+  column: number | null;
+  end_column: number | null;
+  function: string | null;
+  code: string | null;
+}
+/**
+ * Seconds: the whole run, the part that was compilation, and the part that our own code took.
+ */
+export interface Timing {
+  wall_s: number | null;
+  compile_s: number | null;
+  capture_s: number | null;
+}
+/**
+ * How many of each; equal to what the lists of the report hold.
+ */
+export interface Summary {
+  frames: number;
+  graphs: number;
+  ops: number;
+  breaks: number;
+  events: number;
+  resumes: number;
+  skipped: number;
+  recompiles: number;
+  errors: number;
+}
+/**
+ * A file or a cell. A cell is one segment, whole; of a file only the functions that took part are kept.
+ */
+export interface Source {
+  id: string;
+  name: string;
+  kind: 'cell' | 'file' | 'library';
+  path: string | null;
+  segments: Segment[];
+}
+/**
+ * Consecutive lines of a source, without a line break at the end.
+ */
+export interface Segment {
+  first_line: number;
+  text: string;
+}
+/**
+ * One compilation of one code object, under the id that PyTorch prints (``0/0``).
+ */
+export interface Frame {
+  id: string;
+  function: string;
+  location: Location | null;
+  role: 'call' | 'entry' | 'resume';
+  outcome: 'compiled' | 'empty' | 'error' | 'skipped';
+  attempts: number;
+  resume: string | null;
+  caller: string | null;
+  graphs: string[];
+  breaks: string[];
+  compile_s: number | null;
+  recompile_of: string | null;
+  recompile_reasons: string[];
+}
+/**
+ * A graph that was handed to the backend.
+ */
+export interface Graph {
+  id: string;
+  name: string;
+  frame: string;
+  ops: Op[];
+  inputs: Tensor[];
+  lines: GraphLine[];
+  code: string;
+  ends: 'break' | 'return';
+  break: string | null;
+}
+/**
+ * One operation of a graph: the name of its result, what is called, where it stands in the source.
+ */
+export interface Op {
+  name: string;
+  target: string;
+  location: Location | null;
+  output: TensorMeta | null;
+}
+/**
+ * Shape (a dimension that is not fixed is its symbol), dtype and device of a tensor, as PyTorch prints them.
+ */
+export interface TensorMeta {
+  shape: (number | string)[];
+  dtype: string;
+  device: string | null;
+}
+/**
+ * An input of a graph; of a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol.
+ */
+export interface Tensor {
+  name: string;
+  shape: (number | string)[] | null;
+  dtype: string;
+  device: string | null;
+}
+/**
+ * How many operations of a graph a source line led to, itself or through the calls it makes.
+ */
+export interface GraphLine {
+  source: string;
+  line: number;
+  ops: number;
+}
+/**
+ * One place in the source that broke a graph, for one reason, however often it was met.
+ */
+export interface Break {
+  id: string;
+  gb_id: string | null;
+  gb_type: string;
+  location: Location | null;
+  outcome: 'error' | 'resumed' | 'skipped';
+  url: string | null;
+  explanation: string | null;
+  hints: string[];
+  context: string | null;
+  consequence: Reason | null;
+  stack: Location[];
+  occurrences: Occurrence[];
+  resumes: string[];
+  skipped: string[];
+  scope: string | null;
+  advice: Advice[];
+}
+/**
+ * A reason by the names PyTorch gives it: its GB id in the registry of graph breaks, and its type.
+ */
+export interface Reason {
+  gb_id: string | null;
+  gb_type: string;
+}
+/**
+ * One event of the trace: the break as one frame met it in one attempt.
+ */
+export interface Occurrence {
+  frame: string | null;
+  attempt: number;
+  stack: Location[];
+  outcome: 'error' | 'resumed' | 'skipped';
+  consequence: Reason | null;
+  error_on_graph_break: boolean | null;
+  fullgraph: boolean | null;
+}
+/**
+ * One thing to do about a break; ``origin`` says whether PyTorch's hint or ours.
+ */
+export interface Advice {
+  text: string;
+  origin: 'graphbreak' | 'pytorch';
+}
+/**
+ * A function that Dynamo made to go on after a break.
+ */
+export interface Resume {
+  id: string;
+  name: string;
+  function: string;
+  location: Location | null;
+  break: string | null;
+  frames: string[];
+  graphs: string[];
+}
+/**
+ * A function that runs eagerly because of a break or an error; ``frame`` is ``None`` if Dynamo never began it.
+ */
+export interface Skipped {
+  id: string;
+  frame: string | null;
+  function: string;
+  location: Location | null;
+  reason: string;
+  break: string | null;
+}
+/**
+ * A region of the source in which a setting says whether a break is an error.
+ */
+export interface Scope {
+  id: string;
+  setting: 'error_on_graph_break' | 'fullgraph';
+  value: boolean;
+  form: 'call' | 'decorator' | 'with';
+  location: Location | null;
+  parent: string | null;
+  breaks: string[];
+  note: string | null;
+}
+/**
+ * A further compilation of a function, or the refusal of one because the limit was reached.
+ */
+export interface Recompile {
+  frame: string;
+  of: string | null;
+  function: string;
+  location: Location | null;
+  reasons: GuardFailure[];
+  limit_hit: boolean;
+}
+/**
+ * The guard that did not hold any more, and the source line that had put it there, where PyTorch tells.
+ */
+export interface GuardFailure {
+  guard: string;
+  location: Location | null;
+}
+/**
+ * Something about the run or about this report that the reader should know.
+ */
+export interface Diagnostic {
+  level: 'error' | 'info' | 'warning';
+  message: string;
+}

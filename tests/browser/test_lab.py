@@ -1,0 +1,209 @@
+"""A cell in JupyterLab: live, by keyboard, saved and opened again, without a kernel, not trusted."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+from playwright.sync_api import expect
+
+from jupyter_graphbreak.report import MIME_TYPE
+from jupyter_graphbreak.views.widget import mime_bundle
+from tests.sample_reports import HOSTILE, big, hostile, two_breaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    from jupyter_graphbreak.report import Report
+    from tests.browser.conftest import Lab, Opened
+
+    Open = Callable[..., Opened]
+
+CELL = """\
+%%compile_explain
+import torch
+@torch.compile(backend="eager")
+def step(x):
+    y = x * 2
+    if y.sum() > 3:
+        y = y - 1
+    print("mean")
+    return torch.relu(y)
+step(torch.ones(4))"""
+
+
+def save(lab: Lab, name: str, *cells: str | Report) -> None:
+    """Write a notebook: of code to be run, or of reports as an earlier run left them."""
+    notebook = nbformat.v4.new_notebook(
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    )
+    for cell in cells:
+        made = nbformat.v4.new_code_cell(cell if isinstance(cell, str) else "step()")
+        if not isinstance(cell, str):
+            bundle = mime_bundle(cell, None)
+            view = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
+            bundle["application/vnd.jupyter.widget-view+json"] = view
+            made.outputs = [nbformat.v4.new_output("display_data", bundle)]
+            made.execution_count = 1
+        notebook.cells.append(made)
+    nbformat.write(notebook, lab.folder / f"{name}.ipynb")
+
+
+def opened_in_lab(open_page: Open, lab: Lab, name: str, **options: Any) -> Opened:
+    opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset", **options)
+    page = opened.page
+    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+    page.wait_for_function("jupyterapp.shell.currentWidget?.context?.isReady")
+    page.evaluate("jupyterapp.shell.collapseLeft()")
+    return opened
+
+
+def run_all(page: Page) -> None:
+    page.wait_for_function("jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000)
+    page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
+
+
+def trust(page: Page) -> None:
+    page.evaluate(
+        """() => { for (const cell of jupyterapp.shell.currentWidget.content.widgets) { cell.model.trusted = true; } }"""
+    )
+
+
+def dark(page: Page) -> None:
+    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+    page.wait_for_function("document.body.dataset.jpThemeName === 'JupyterLab Dark'")
+
+
+def light(page: Page) -> None:
+    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
+    page.wait_for_function("document.body.dataset.jpThemeName === 'JupyterLab Light'")
+
+
+@pytest.mark.slow
+def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: Lab) -> None:
+    """Live, walked by keyboard, saved; then the kernel is shut down and the notebook opened again."""
+    save(lab, "live", "%load_ext jupyter_graphbreak", CELL)
+    opened = opened_in_lab(open_page, lab, "live")
+    page = opened.page
+    run_all(page)
+    report = page.locator(".graphbreak.gb-live")
+    expect(report).to_have_count(1, timeout=60_000)
+    expect(page.locator(".jp-RenderedHTML .graphbreak")).to_have_count(0)
+    expect(report.locator(".gb-verdict")).to_have_text("2 breaks")
+    expect(page.locator(".jp-OutputArea-output", has_text="tensor([1., 1., 1., 1.])")).to_have_count(1)
+    report.scroll_into_view_if_needed()
+    opened.shoot("lab-live-light")
+    assert opened.serious() == []
+
+    # By keyboard: keys are the report's, not the notebook's ("c" copies a cell there, "b" makes one).
+    cells = page.locator(".jp-Notebook .jp-Cell").count()
+    report.get_by_role("tab", name="Breaks").focus()
+    page.keyboard.press("n")
+    expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-with"))
+    expect(report.locator(".gb-line[id$='l0-7']")).to_have_class(re.compile("gb-with"))  # where it resumes
+    opened.shoot("lab-live-selected")
+    page.keyboard.press("b")
+    page.keyboard.press("c")
+    expect(report.get_by_role("status")).to_have_text("Copied as text")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("compile_explain  Cell In[2]: 2 breaks")
+    assert page.locator(".jp-Notebook .jp-Cell").count() == cells
+    for _ in range(2):
+        page.keyboard.press("Escape")
+    expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
+
+    before = page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor")
+    dark(page)
+    opened.shoot("lab-live-dark")
+    assert page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor") != before
+    assert opened.serious() == []
+    light(page)
+
+    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    saved = json.loads((lab.folder / "live.ipynb").read_text())
+    outputs = [output["data"] for output in saved["cells"][1]["outputs"] if MIME_TYPE in output.get("data", {})]
+    assert len(outputs) == 1
+    assert outputs[0][MIME_TYPE]["summary"]["breaks"] == 2
+
+    page.close()
+    lab.stop_kernels()
+    opened = opened_in_lab(open_page, lab, "live")
+    page = opened.page
+    report = page.locator(".graphbreak")
+    expect(report).to_have_count(1, timeout=30_000)
+    expect(page.get_by_text("Error displaying widget")).to_have_count(0)
+    expect(page.locator(".jp-RenderedHTML .graphbreak.gb-live")).to_have_count(1)
+    report.scroll_into_view_if_needed()
+    opened.shoot("lab-dead-kernel")
+    report.locator(".gb-strip .gb-snip a").first.click()
+    expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-with"))
+    assert opened.serious() == []
+
+
+def test_a_notebook_that_is_not_trusted_reads_well(open_page: Open, lab: Lab) -> None:
+    save(lab, "untrusted", two_breaks())
+    opened = opened_in_lab(open_page, lab, "untrusted")
+    page = opened.page
+    report = page.locator(".graphbreak")
+    expect(report).to_have_count(1)
+    expect(page.locator(".gb-live")).to_have_count(0)
+    assert page.locator(".graphbreak style").count() == 0
+    expect(report.get_by_text("Data-dependent branching → resumes at 15 (B)")).to_be_visible()
+    opened.shoot("lab-untrusted")
+    # The same without our style sheet, as a front end shows it that has not our extension.
+    page.evaluate("document.querySelectorAll('.graphbreak, .graphbreak *').forEach(each => each.removeAttribute('class'))")
+    opened.shoot("lab-untrusted-plain")
+
+
+def test_hostile_text_runs_nothing_in_a_trusted_notebook(open_page: Open, lab: Lab) -> None:
+    save(lab, "hostile", hostile())
+    opened = opened_in_lab(open_page, lab, "hostile")
+    page = opened.page
+    trust(page)
+    expect(page.locator(".graphbreak").first).to_be_visible()
+    page.wait_for_timeout(1000)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator(".graphbreak :is(img, script)").count() == 0
+    assert HOSTILE in page.locator(".graphbreak").first.inner_text()
+
+
+def test_a_run_says_how_far_it_is(open_page: Open, lab: Lab) -> None:
+    """The line of progress changes as the run goes on, and makes way for the report."""
+    slow = "import time\nfor _ in range(40):\n    time.sleep(0.1)"
+    save(lab, "progress", "%load_ext jupyter_graphbreak\nimport torch", f"%%compile_explain\n{slow}")
+    opened = opened_in_lab(open_page, lab, "progress")
+    page = opened.page
+    run_all(page)
+    line = page.get_by_role("timer")
+    expect(line).to_be_visible(timeout=60_000)
+    seen = set()
+    for _ in range(15):
+        seen.add(line.inner_text())
+        page.wait_for_timeout(100)
+    opened.shoot("lab-progress")
+    assert len(seen) >= 4, seen
+    assert all(re.search(r"\d+\.\d s$", text) for text in seen)
+    expect(page.locator(".graphbreak")).to_have_count(1, timeout=30_000)
+    expect(line).to_have_count(0)
+
+
+def test_a_report_shown_in_a_later_cell_is_live_and_can_be_had_whole(open_page: Open, lab: Lab) -> None:
+    """The widget fetches from the kernel what its markup leaves out."""
+    (lab.folder / "big.json").write_bytes(big(breaks=60, ops=120).to_json())
+    show = (
+        "from pathlib import Path\nfrom jupyter_graphbreak import Report\n"
+        "Report.from_json(Path('big.json').read_bytes())"
+    )
+    save(lab, "big", "%load_ext jupyter_graphbreak", show)
+    opened = opened_in_lab(open_page, lab, "big")
+    page = opened.page
+    run_all(page)
+    report = page.locator(".graphbreak.gb-live")
+    expect(report).to_have_count(1, timeout=60_000)
+    report.get_by_role("button", name="Show 40 more breaks").click()
+    expect(report.locator(".gb-item").filter(visible=True)).to_have_count(60)
+    assert opened.errors == []

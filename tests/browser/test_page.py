@@ -1,0 +1,294 @@
+"""A report's own page, opened from a file: as it looks, by keyboard, with hostile text, with a thousand breaks."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from jupyter_graphbreak.report import Report
+from tests.sample_reports import HOSTILE, SAVED, big, failed, hostile, no_breaks, two_breaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.browser.conftest import Opened
+
+    Open = Callable[..., Opened]
+
+SELECTED = re.compile(r"\bgb-selected\b")
+WITH = re.compile(r"\bgb-with\b")
+
+
+def row(opened: Opened, number: int) -> Any:
+    """Return the line of the first source with this number."""
+    return opened.page.locator(f".gb-line[id$='l0-{number}']")
+
+
+def open_all(opened: Opened) -> None:
+    """Unfold everything that is folded."""
+    opened.page.evaluate("document.querySelectorAll('.gb-main details').forEach(each => { each.open = true; })")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["two_breaks", "no_breaks", "failed"])
+def test_every_pane_is_accessible_in_both_themes(open_report: Open, name: str, scheme: str) -> None:
+    opened = open_report(SAVED[name](), scheme=scheme)
+    opened.shoot(f"page-{name}-{scheme}")
+    tabs = opened.page.get_by_role("tab")
+    for index in range(tabs.count()):
+        tabs.nth(index).click()
+        pane = opened.page.get_by_role("tabpanel").filter(visible=True)
+        expect(pane).to_have_count(1)
+        open_all(opened)
+        assert opened.serious() == []
+        opened.shoot(f"page-{name}-{scheme}-{tabs.nth(index).inner_text().split()[0].lower()}")
+    assert opened.errors == []
+
+
+def test_the_themes_differ(open_report: Open) -> None:
+    def colours(scheme: str) -> list[str]:
+        page = open_report(two_breaks(), scheme=scheme).page
+        found: list[str] = page.evaluate(
+            """() => ['.graphbreak', '.gb-verdict', '.gb-box b', '.gb-band', '.gb-dim, small'].map(
+                name => getComputedStyle(document.querySelector(name)).color)"""
+        )
+        return found
+
+    assert not set(colours("light")) & set(colours("dark"))
+
+
+def test_nothing_is_loaded_from_anywhere(open_report: Open) -> None:
+    opened = open_report(two_breaks())
+    opened.page.wait_for_timeout(300)
+    assert len(opened.requests) == 1
+    assert opened.requests[0].startswith("file:")
+
+
+def test_two_breaks_are_understood_without_scrolling(open_report: Open) -> None:
+    """At 1280 px the summary, both cuts in the source, both cards and their advice are on the screen."""
+    page = open_report(two_breaks()).page
+    wanted = [
+        page.locator(".gb-verdict"),
+        page.locator(".gb-strip"),
+        page.locator(".gb-note").nth(0),
+        page.locator(".gb-note").nth(1),
+        page.locator(".gb-do").nth(0),
+        page.locator(".gb-do").nth(1),
+    ]
+    for each in wanted:
+        expect(each).to_be_in_viewport(ratio=1)
+
+
+def test_without_scripts_it_reads_and_links_work(open_report: Open) -> None:
+    opened = open_report(two_breaks(), scripts=False)
+    opened.shoot("page-no-script")
+    page = opened.page
+    expect(page.get_by_text("Breaks 2")).to_be_visible()
+    expect(page.get_by_text("Graphs 4")).to_be_visible()
+    expect(page.get_by_role("tab")).to_have_count(0)
+    page.locator(".gb-note a").first.click()
+    assert page.url.endswith("b2")
+    page.get_by_text("Graphs 4").click()
+    page.locator(".gb-item summary", has_text="4 ops").click()
+    expect(page.get_by_text("torch.matmul")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [480, 800, 1280])
+def test_it_fits_its_width(open_report: Open, width: int) -> None:
+    opened = open_report(two_breaks(), width=width)
+    opened.shoot(f"page-{width}")
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_hostile_text_is_shown_and_nothing_of_it_runs(open_report: Open) -> None:
+    opened = open_report(hostile())
+    page = opened.page
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        open_all(opened)
+    for key in "npgbc?":
+        page.keyboard.press(key)
+    page.get_by_label("Filter the pane").fill("<img")
+    page.wait_for_timeout(200)
+    opened.shoot("page-hostile")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator(".graphbreak :is(img, script, iframe)").count() == 0
+    assert HOSTILE in page.locator(".gb-head").inner_text()
+    assert not page.locator("a[href^='javascript']").count()
+    assert opened.errors == []
+
+
+def test_a_break_shows_its_line_its_resume_function_and_its_graph(open_report: Open) -> None:
+    opened = open_report(two_breaks())
+    page = opened.page
+    page.locator(".gb-strip .gb-snip a", has_text="✂1").click()
+    expect(page.locator(".gb-item", has_text="Data-dependent branching")).to_have_class(SELECTED)
+    expect(page.locator(".gb-strip .gb-snip a", has_text="✂1")).to_have_class(SELECTED)
+    expect(row(opened, 14)).to_have_class(WITH)
+    expect(row(opened, 15)).to_have_class(WITH)  # where it resumes
+    expect(row(opened, 22)).to_have_class(WITH)  # the call that led there
+    expect(row(opened, 5)).not_to_have_class(WITH)
+    expect(page.locator(".gb-box", has_text="B step")).to_have_class(WITH)
+    expect(page.get_by_role("status")).to_contain_text("Data-dependent branching GB0170 score > 3 line 14")
+    opened.shoot("page-selected-break")
+    page.get_by_role("tab", name="Resume").click()
+    expect(page.get_by_role("row", name="line 15 in step")).to_have_class(WITH)
+
+
+def test_a_line_shows_its_operations_and_an_operation_its_line(open_report: Open) -> None:
+    opened = open_report(two_breaks())
+    page = opened.page
+    row(opened, 12).locator("code").click()
+    expect(page.get_by_role("tab", name="Graphs")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("row", name="Tensor.abs")).to_be_visible()
+    expect(page.get_by_role("row", name="Tensor.abs")).to_have_class(WITH)
+    expect(page.get_by_role("row", name="torch.matmul")).not_to_have_class(WITH)
+    expect(page.locator(".gb-box", has_text="A step")).to_have_class(WITH)
+    opened.shoot("page-selected-line")
+    page.get_by_role("row", name="torch.matmul").get_by_role("cell").nth(1).click()
+    expect(row(opened, 11)).to_have_class(SELECTED)
+
+
+def test_a_graph_shows_all_its_lines(open_report: Open) -> None:
+    opened = open_report(two_breaks())
+    opened.page.locator(".gb-strip a", has_text="A step").click()
+    for number in (11, 12, 14):
+        expect(row(opened, number)).to_have_class(WITH)
+    expect(row(opened, 15)).not_to_have_class(WITH)
+    expect(opened.page.get_by_role("tab", name="Graphs")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_scope_shows_its_lines_and_breaks(open_report: Open) -> None:
+    opened = open_report(two_breaks())
+    page = opened.page
+    page.get_by_role("tab", name="Scopes").click()
+    page.get_by_role("row", name="line 13").get_by_role("cell").first.click()
+    expect(row(opened, 14)).to_have_class(WITH)
+    expect(row(opened, 12)).not_to_have_class(WITH)
+
+
+def test_it_is_walked_by_keyboard_alone(open_report: Open) -> None:
+    opened = open_report(two_breaks())
+    page, press = opened.page, opened.page.keyboard.press
+    press("n")
+    expect(row(opened, 14)).to_have_class(WITH)
+    expect(page.locator(".gb-item").nth(0).locator("summary").first).to_be_focused()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    press("n")
+    expect(row(opened, 5)).to_have_class(WITH)
+    press("n")  # around the end
+    expect(row(opened, 14)).to_have_class(WITH)
+    press("p")
+    expect(row(opened, 5)).to_have_class(WITH)
+    press("o")
+    expect(page.locator(".gb-item").nth(1).locator(".gb-more").first).to_have_attribute("open", "")
+    press("g")
+    expect(page.get_by_role("tab", name="Graphs")).to_be_focused()
+    press("ArrowRight")
+    expect(page.get_by_role("tab", name="Frames")).to_be_focused()
+    expect(page.get_by_role("tab", name="Frames")).to_have_attribute("aria-selected", "true")
+    press("b")
+    press("/")
+    page.keyboard.type("branch")
+    expect(page.locator(".gb-item").filter(visible=True)).to_have_count(1)
+    expect(page.get_by_role("status")).to_have_text("1 found")
+    press("Escape")
+    expect(page.locator(".gb-item").filter(visible=True)).to_have_count(2)
+    press("Escape")
+    expect(page.locator(".gb-selected, .gb-with")).to_have_count(0)
+    press("Escape")
+    assert page.evaluate("document.activeElement === document.body")
+    press("?")
+    expect(page.get_by_text("next, previous break")).to_be_visible()
+    opened.shoot("page-keys")
+    press("Escape")
+    expect(page.get_by_text("next, previous break")).not_to_be_visible()
+
+
+def test_lines_are_walked_by_keyboard(open_report: Open) -> None:
+    opened = open_report(two_breaks())
+    opened.page.get_by_role("region", name="Lines of Cell In[7]").focus()
+    opened.page.keyboard.press("ArrowDown")
+    opened.page.keyboard.press("ArrowDown")
+    expect(opened.page.locator(".gb-line.gb-selected")).to_have_count(1)
+    expect(opened.page.get_by_role("region", name="Lines of Cell In[7]")).to_be_focused()
+
+
+def test_it_is_copied_as_text_and_as_json(open_report: Open) -> None:
+    report = hostile()
+    page = open_report(report).page
+    page.keyboard.press("c")
+    expect(page.get_by_role("status")).to_have_text("Copied as text")
+    assert page.evaluate("navigator.clipboard.readText()") == report.to_text()
+    page.keyboard.press("C")
+    expect(page.get_by_role("status")).to_have_text("Copied as JSON")
+    assert Report.from_json(page.evaluate("navigator.clipboard.readText()")) == report
+
+
+def test_a_run_without_breaks_and_a_failed_one_can_be_walked(open_report: Open) -> None:
+    page = open_report(no_breaks()).page
+    page.keyboard.press("n")
+    expect(page.get_by_role("status")).to_have_text("No breaks")
+    opened = open_report(failed())
+    opened.page.keyboard.press("n")
+    expect(row(opened, 5)).to_have_class(WITH)
+
+
+def test_a_thousand_breaks_stay_usable(open_report: Open) -> None:
+    """First paint within a second, a key pressed in the filter within 100 ms, the last break as near as the first."""
+    opened = open_report(big())
+    page = opened.page
+    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    assert paint < 1000
+    opened.shoot("page-big")
+    page.get_by_role("button", name="Show 50 of 980 more").click()
+    expect(page.locator(".gb-item[id*='b']").filter(visible=True)).to_have_count(70)
+    filter_box = page.get_by_label("Filter the pane")
+    filter_box.focus()
+    page.wait_for_timeout(500)
+    took = page.evaluate(
+        """box => {
+            const times = [];
+            for (const text of ['9', '99', '999', '']) {
+                const start = performance.now();
+                box.value = text;
+                box.dispatchEvent(new Event('input', { bubbles: true }));
+                document.body.getBoundingClientRect();
+                times.push(performance.now() - start);
+            }
+            return times;
+        }""",
+        filter_box.element_handle(),
+    )
+    assert max(took) < 100, took
+    filter_box.fill("layer_999")
+    expect(page.locator(".gb-item").filter(visible=True)).to_have_count(1)
+    page.locator(".gb-item summary").filter(visible=True).first.click()
+    expect(page.locator(".gb-line", has_text="print('at', 999)")).to_be_visible()
+    filter_box.fill("")
+    page.get_by_role("tab", name="Graphs").click()
+    filter_box.fill("mul_500_7")
+    expect(page.locator(".gb-item").filter(visible=True)).to_have_count(1)
+    opened.shoot("page-big-filtered")
+    assert opened.errors == []
+
+
+def test_all_operations_of_a_big_graph_can_be_had(open_report: Open) -> None:
+    opened = open_report(big(breaks=1, ops=10_000))
+    page = opened.page
+    page.locator(".gb-strip a").first.click()
+    page.get_by_role("button", name="Show 500 of 9988 more").click()
+    expect(page.locator("tbody tr").filter(visible=True)).to_have_count(512)
+    page.get_by_label("Filter the pane").fill("mul_0_9999")
+    expect(page.get_by_role("row", name="mul_0_9999")).to_be_visible()
+    assert opened.errors == []
+
+
+def test_the_page_holds_the_report_for_other_programs(open_report: Open) -> None:
+    report = two_breaks()
+    held = open_report(report).page.locator("script[data-graphbreak=report]").text_content()
+    assert Report.from_dict(json.loads(held or "")) == report

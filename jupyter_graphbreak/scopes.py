@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak.report import Location, Rule, Scope, Setting, Source
-from jupyter_graphbreak.source import is_resume, plain_function
+from jupyter_graphbreak.source import columns_of, is_resume, plain_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +66,9 @@ class Written:
         """Return what opens a scope at a line: a ``with`` item, a decorator, or else a call."""
         here = [each for each in self._regions if each.line <= line <= each.end_line]
         order: dict[Form, int] = {"with": 0, "decorator": 1, "call": 2}
-        here.sort(key=lambda each: (not each.names_setting, order[each.form], abs(each.column - (column or each.column))))
+        here.sort(
+            key=lambda each: (not each.names_setting, order[each.form], abs(each.column - (column or each.column)))
+        )
         return here[0] if here else None
 
     def decorators_of(self, line: int) -> list[Region]:
@@ -196,13 +198,15 @@ class ScopeTable:
         note = None
         if wrapped is not None:
             filename, region = self._around_function(site, wrapped)
+            around = f"put around {plain_function(wrapped['name'])}"
+            if region is None and site is not None:  # outside the functions whose text is known
+                location = self._sources.location(site[0], site[1], site[2], columns_of(site))
+                return self._add("call", value, location, parent, around)
             if region is None:
-                filename = wrapped["filename"]
-                note = f"put around {plain_function(wrapped['name'])} where nobody watched"
-                location = self._sources.location(filename, wrapped["firstlineno"], wrapped["name"])
-                return self._add("call", value, location, parent, note)
+                location = self._sources.location(wrapped["filename"], wrapped["firstlineno"], wrapped["name"])
+                return self._add("call", value, location, parent, f"{around} where nobody watched")
             if region.form == "call":
-                note = f"put around {plain_function(wrapped['name'])}"
+                note = around
             return self._add(region.form, value, self._place(filename, region), parent, note)
         entered = record["entered"]
         filename, line = entered[0], entered[1]
@@ -210,7 +214,11 @@ class ScopeTable:
         region = None
         if region_index is not None:
             line = next(
-                (e[1] for e in reversed(stack) if e[0] == filename and plain_function(e[2]) == plain_function(entered[2])),
+                (
+                    e[1]
+                    for e in reversed(stack)
+                    if e[0] == filename and plain_function(e[2]) == plain_function(entered[2])
+                ),
                 line,
             )
             around = [each for each in written.around(self._shift(filename, line)) if self._names(filename, each)]

@@ -13,7 +13,18 @@ from jupyter_graphbreak.views.listing import break_numbers, listing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jupyter_graphbreak.report import Break, Frame, Location, Report, Resume, Scope, Setting, Skipped, Source
+    from jupyter_graphbreak.report import (
+        Break,
+        Frame,
+        Location,
+        Recompile,
+        Report,
+        Resume,
+        Scope,
+        Setting,
+        Skipped,
+        Source,
+    )
 
 WIDTH = 100
 _INDENT = "    "
@@ -234,19 +245,27 @@ def _start(scope: Scope | None) -> Location | None:
 def _alone(report: Report) -> list[str]:
     """Functions that run eagerly for a reason that is no break of the list."""
     others = [each for each in report.skipped if each.break_ is None]
-    lines = [
-        _cut(f" -  {place(report, each.location)} runs eagerly: {_one_line(each.reason)}") for each in others[:_MOST]
-    ]
+    lines = []
+    for each in others[:_MOST]:
+        lines += _wrapped(" -  ", f"{place(report, each.location)} runs eagerly: {each.reason}", "")
+        lines += _wrapped("do: ", each.way_out) if each.way_out else []
     return [*lines, f"{_INDENT}and {len(others) - _MOST} more"] if len(others) > _MOST else lines
 
 
 def _recompiles(report: Report) -> list[str]:
+    """One line for each function that was compiled again; a refusal is told as a function that runs eagerly."""
+    by_place: dict[Location | None, list[Recompile]] = {}
+    for each in report.recompiles:
+        if not each.limit_hit:
+            by_place.setdefault(each.location, []).append(each)
     lines = []
-    for each in report.recompiles[:_MOST]:
-        if each.limit_hit:
-            continue  # told as a function that runs eagerly
-        why = f": {_one_line(each.reasons[0].guard)}" if each.reasons else ""
-        lines.append(_cut(f" -  {place(report, each.location)} compiled again ({each.frame}){why}"))
+    for location, again in list(by_place.items())[:_MOST]:
+        where = (
+            f"torch's wrapper ({place(report, location)})" if _is_torch(report, location) else place(report, location)
+        )
+        times = f"again ({again[0].frame})" if len(again) == 1 else f"{len(again)} times again"
+        why = f": {_one_line(again[-1].reasons[0].guard)}" if again[-1].reasons else ""
+        lines.append(_cut(f" -  {where} compiled {times}{why}"))
     return lines
 
 
@@ -310,6 +329,8 @@ def _cut(line: str) -> str:
 def _plain(text: str) -> str:
     """Show characters that would steer a terminal or reorder the text as escapes."""
     return "".join(
-        char if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} else char.encode("unicode_escape", "surrogatepass").decode()
+        char
+        if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        else char.encode("unicode_escape", "surrogatepass").decode()
         for char in text
     )

@@ -1,0 +1,368 @@
+"""Who allowed a break: what the report says of scopes, against what Dynamo does."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.report import Report
+
+PLAIN = 'entry = torch.compile(backend="eager")'
+STRICT = 'entry = lambda f: torch._dynamo.error_on_graph_break(True)(torch.compile(f, backend="eager"))'
+FULL = 'entry = torch.compile(backend="eager", fullgraph=True)'
+
+# Each program defines ``run``. A comment "is V by L" at a break says what was in force there and the line of the scope
+# that set it ("is V by default": none did).
+PROGRAMS = {
+    "nothing said": """
+        @entry
+        def run(x):
+            x = x + 1
+            torch._dynamo.graph_break()  # is False by default
+            return x * 2
+    """,
+    "decorator on a callee": """
+        @torch._dynamo.error_on_graph_break(False)
+        def leaf(x):
+            x = x + 1
+            torch._dynamo.graph_break()  # is False by 3
+            return x * 2
+
+        def middle(x):
+            return leaf(x)
+
+        @entry
+        def run(x):
+            return middle(x)
+    """,
+    "with block": """
+        @entry
+        def run(x):
+            x = x + 1
+            with torch._dynamo.error_on_graph_break(False):
+                torch._dynamo.graph_break()  # is False by 6
+            return x * 2
+    """,
+    "with block around a call": """
+        def leaf(x):
+            x = x + 1
+            torch._dynamo.graph_break()  # is False by 11
+            return x * 2
+
+        @entry
+        def run(x):
+            y = x - 1
+            with torch._dynamo.error_on_graph_break(False):
+                return leaf(y)
+    """,
+    "inner over outer": """
+        @entry
+        def run(x):
+            with torch._dynamo.error_on_graph_break(True):
+                y = x + 1
+                with torch._dynamo.error_on_graph_break(False):
+                    torch._dynamo.graph_break()  # is False by 7
+                    z = y * 2
+                    print("resumed in both")  # is False by 7
+                    z = z + 1
+                w = z - 1
+            return w
+    """,
+    "another name": """
+        from torch._dynamo import error_on_graph_break as allow
+
+        @entry
+        def run(x):
+            x = x + 1
+            with allow(False):
+                torch._dynamo.graph_break()  # is False by 8
+                y = x * 2
+                torch._dynamo.graph_break()  # is False by 8
+            return y
+    """,
+    "value computed at run time, in a closure": """
+        def make(flag):
+            def leaf(x):
+                with torch._dynamo.error_on_graph_break(not flag):
+                    torch._dynamo.graph_break()  # is False by 5
+                    return x + 1
+            return leaf
+
+        leaf = make(True)
+
+        @entry
+        def run(x):
+            return leaf(x)
+    """,
+    "wrapped method": """
+        class Model:
+            def forward(self, x):
+                torch._dynamo.graph_break()  # is False by 10
+                return x + 1
+
+        model = Model()
+        forward = torch._dynamo.error_on_graph_break(False)
+        model.forward = torch._dynamo.error_on_graph_break(False)(model.forward)
+
+        @entry
+        def run(x):
+            return model.forward(x * 2)
+    """,
+    "several managers": """
+        @entry
+        def run(x):
+            with torch.no_grad(), torch._dynamo.error_on_graph_break(False):
+                torch._dynamo.graph_break()  # is False by 5
+                y = x + 1
+            return y
+    """,
+    "opened around a loop": """
+        @entry
+        def run(x):
+            with torch._dynamo.error_on_graph_break(False):
+                for _ in range(2):
+                    x = x + 1
+                    torch._dynamo.graph_break()  # is False by 5
+            return x
+    """,
+    "function that calls itself": """
+        @torch._dynamo.error_on_graph_break(False)
+        def down(x, n):
+            if n == 0:
+                torch._dynamo.graph_break()  # is False by 3
+                return x
+            return down(x + 1, n - 1)
+
+        @entry
+        def run(x):
+            return down(x, 2)
+    """,
+    "two breaks, the second not allowed": """
+        @entry
+        def run(x):
+            with torch._dynamo.error_on_graph_break(False):
+                torch._dynamo.graph_break()  # is False by 5
+                y = x + 1
+            print("y")  # is False by default
+            return y
+    """,
+    "branch on data": """
+        @entry
+        def run(x):
+            if x.sum() > 0:  # is False by default
+                return x + 1
+            return x - 1
+    """,
+    "try block": """
+        @entry
+        def run(x):
+            try:
+                x = x + 1
+                torch._dynamo.graph_break()  # is False by default
+            except ValueError:
+                pass
+            return x
+    """,
+    "generator": """
+        def numbers(x):
+            yield x + 1
+
+        @entry
+        def run(x):
+            return next(numbers(x)) + 1
+    """,
+}
+
+
+def load(tmp_path: Path, body: str, entry: str) -> Report:
+    """Run a program with one way to compile its entry; the first line of the file is the import."""
+    lines = body.strip("\n").split("\n")
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    text = "\n".join(["import torch", entry, *(line[indent:] for line in lines)])
+    path = tmp_path / "program.py"
+    path.write_text(text + "\n")
+    name = f"program_{abs(hash((text, entry)))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Dynamo imports the module of a function that it inlines
+    torch._dynamo.reset()
+    with jupyter_graphbreak.capture() as run:
+        spec.loader.exec_module(module)
+        try:
+            module.run(torch.ones(3))
+        except torch._dynamo.exc.Unsupported:
+            pass
+    return run.report
+
+
+def expected(body: str) -> dict[int, tuple[bool, int | None]]:
+    lines = body.strip("\n").split("\n")
+    found = {}
+    for number, line in enumerate(lines, start=3):
+        match = re.search(r"# is (True|False) by (\d+|default)", line)
+        if match:
+            found[number] = (match[1] == "True", None if match[2] == "default" else int(match[2]))
+    return found
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_setting_and_its_scope(name: str, tmp_path: Path) -> None:
+    report = load(tmp_path, PROGRAMS[name], PLAIN)
+    scopes = {scope.id: scope for scope in report.scopes}
+    said = {}
+    for found in report.breaks:
+        assert found.setting is not None
+        assert found.location is not None
+        scope = scopes.get(found.scope or "")
+        line = scope.location.line if scope is not None and scope.location is not None else None
+        said[found.location.line] = (found.setting.value, line)
+    assert said == expected(PROGRAMS[name])
+    assert not [each for each in report.diagnostics if "Dynamo held" in each.message]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_if_is_what_happens(name: str, tmp_path: Path) -> None:
+    base = load(tmp_path, PROGRAMS[name], PLAIN)
+    lines = {each.id: each.location.line for each in base.breaks if each.location is not None}
+    strict = [lines[each] for each in base.what_if.error_on_graph_break]
+    raised = [
+        e.location.line for e in load(tmp_path, PROGRAMS[name], STRICT).breaks if e.outcome == "error" and e.location
+    ]
+    assert raised == strict[:1]
+    full = [e.location.line for e in load(tmp_path, PROGRAMS[name], FULL).breaks if e.outcome == "error" and e.location]
+    assert full == ([lines[base.what_if.fullgraph]] if base.what_if.fullgraph is not None else [])
+
+
+# fullgraph by error_on_graph_break: what a break is, what a second one is, whether a scope inside can change it.
+TABLE = {
+    (True, True): ("error", None, "error"),
+    (True, False): ("error", None, "error"),
+    (False, True): ("error", None, "resumed"),
+    (False, False): ("resumed", "resumed", "resumed"),
+}
+
+
+@pytest.mark.parametrize(("fullgraph", "scope"), TABLE)
+def test_the_table_of_both_settings(fullgraph: bool, scope: bool, tmp_path: Path) -> None:
+    entry = (
+        f"entry = lambda f: torch._dynamo.error_on_graph_break({scope})"
+        f"(torch.compile(f, backend='eager', fullgraph={fullgraph}))"
+    )
+    two = """
+        @entry
+        def run(x):
+            x = x + 1
+            torch._dynamo.graph_break()
+            x = x + 2
+            print("second")
+            return x * 2
+    """
+    toggled = """
+        @entry
+        def run(x):
+            x = x + 1
+            with torch._dynamo.error_on_graph_break(False):
+                torch._dynamo.graph_break()
+            return x * 2
+    """
+    first, second, inside = TABLE[fullgraph, scope]
+    report = load(tmp_path, two, entry)
+    outcomes = {each.location.line: each.outcome for each in report.breaks if each.location is not None}
+    assert (outcomes.get(6), outcomes.get(8)) == (first, second)
+    (found,) = load(tmp_path, toggled, entry).breaks
+    assert found.outcome == inside
+    assert found.setting is not None
+    if fullgraph:
+        assert "fullgraph" in found.setting.rules
+        assert len(found.setting.chain) == 3  # both scopes were open, and lost
+    else:
+        assert found.setting.rules == (["own", "inner over outer"] if scope else ["own"])
+
+
+def test_scope_in_an_imported_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lenient.py").write_text(
+        "import torch\n\n\n@torch._dynamo.error_on_graph_break(False)\ndef norm(x):\n"
+        "    torch._dynamo.graph_break()\n    return x / x.sum()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    body = """
+        import lenient
+
+        @entry
+        def run(x):
+            return lenient.norm(x) + 1
+    """
+    report = load(tmp_path, body, STRICT)
+    (found,) = report.breaks
+    scope = next(each for each in report.scopes if each.id == found.scope)
+    names = {source.id: source.name for source in report.sources}
+    assert scope.location is not None
+    assert (names[scope.location.source], scope.location.line, scope.form) == ("lenient.py", 4, "decorator")
+    assert scope.location.end_line == 7
+
+
+def test_shared_wrapper_that_spent_the_limit_is_told_at_the_function_it_cost(tmp_path: Path) -> None:
+    functions = "\n".join(
+        f"        @torch._dynamo.error_on_graph_break(False)\n        def f{n}(x):\n            return x + {n}\n"
+        for n in range(12)
+    )
+    calls = ", ".join(f"f{n}" for n in range(12))
+    body = f"{functions}\n        def run(x):\n            for each in ({calls}):\n                entry(each)(x)\n"
+    report = load(tmp_path, body, PLAIN)
+    (lost,) = [each for each in report.skipped if each.kind == "shared wrapper"]
+    assert lost.function == "f8"
+    assert lost.location is not None
+    assert lost.location.code is not None
+    assert "recompile_limit = 8" in lost.reason
+    assert "with block" in (lost.way_out or "")
+    text = report.to_text()
+    assert "runs eagerly: the limit (recompile_limit = 8) was spent by the wrapper" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("for _ in range(2):\n                x = x + 1\n                torch._dynamo.graph_break()", "loop"),
+        (
+            "try:\n                torch._dynamo.graph_break()\n            except ValueError:\n                pass",
+            "try",
+        ),
+        ("with Own():\n                torch._dynamo.graph_break()", "context manager"),
+        ("torch._dynamo.skip_frame()", "skip_frame"),
+    ],
+)
+def test_kinds_of_skipped_frames(body: str, kind: str, tmp_path: Path) -> None:
+    program = f"""
+        class Own:
+            def __enter__(self): return self
+            def __exit__(self, *_): return None
+
+        def helper(x):
+            return x.sin()
+
+        @entry
+        def run(x):
+            {body}
+            return helper(x)
+    """
+    report = load(tmp_path, program, PLAIN)
+    (skipped,) = report.skipped
+    assert skipped.kind == kind
+    assert skipped.way_out
+    functions = {frame.id: frame.function for frame in report.frames}
+    assert [functions[each] for each in skipped.callees] == ["helper"]
+
+
+def test_one_cause_has_one_name_and_its_others_are_told(tmp_path: Path) -> None:
+    (found,) = load(tmp_path, PROGRAMS["branch on data"], PLAIN).breaks
+    assert (found.gb_type, found.gb_id) == ("Data-dependent branching", "GB0170")
+    assert "generic_jump TensorVariable()" in found.also_reported_as
+    assert "Dynamic control flow is not supported at the moment" in found.also_reported_as

@@ -1,0 +1,39 @@
+"""What the wheel holds: all that runs, once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHARED = "share/jupyter/labextensions/jupyter-graphbreak/"
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Build a wheel around the front end as it was last built, and list its files."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "SKIP_JUPYTER_BUILDER": "1"}, check=True)
+    (wheel,) = folder.iterdir()
+    return zipfile.ZipFile(wheel).namelist()
+
+
+def test_jupyterlabs_assets_are_in_it_once(names: list[str]) -> None:
+    shared = {name.partition(SHARED)[2] for name in names if SHARED in name}
+    assert {"package.json", "install.json"} < shared
+    assert [name for name in shared if name.startswith("static/remoteEntry.")]
+    assert not [name for name in names if name.startswith("jupyter_graphbreak/labextension")]
+
+
+def test_it_has_every_file_of_the_package_and_nothing_else_of_the_project(names: list[str]) -> None:
+    found = {path.relative_to(ROOT) for path in (ROOT / "jupyter_graphbreak").rglob("*") if path.is_file()}
+    files = {path.as_posix() for path in found if not {"__pycache__", "labextension"} & set(path.parts)}
+    assert {"jupyter_graphbreak/views/static/widget.js", "jupyter_graphbreak/views/static/page.js"} < files
+    assert {name for name in names if name.startswith("jupyter_graphbreak/")} == files
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"jupyter_graphbreak"}

@@ -76,14 +76,10 @@ def trust(page: Page) -> None:
     )
 
 
-def dark(page: Page) -> None:
-    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
-    page.wait_for_function("document.body.dataset.jpThemeName === 'JupyterLab Dark'")
-
-
-def light(page: Page) -> None:
-    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
-    page.wait_for_function("document.body.dataset.jpThemeName === 'JupyterLab Light'")
+def theme(page: Page, name: str) -> None:
+    page.evaluate("name => jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
+    page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
+    page.wait_for_function("document.getElementById('jupyterlab-splash') === null")
 
 
 @pytest.mark.slow
@@ -119,11 +115,11 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
 
     before = page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor")
-    dark(page)
+    theme(page, "JupyterLab Dark")
     opened.shoot("lab-live-dark")
     assert page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor") != before
     assert opened.serious() == []
-    light(page)
+    theme(page, "JupyterLab Light")
 
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     saved = json.loads((lab.folder / "live.ipynb").read_text())

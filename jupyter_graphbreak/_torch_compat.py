@@ -161,7 +161,9 @@ def _watch_breaks(observe: Any) -> Iterator[None]:
 
         @functools.wraps(original_function)
         def log_function(code_options: Any, *args: Any, **kwargs: Any) -> Any:
-            user_stack = inspect.signature(original_function).bind(code_options, *args, **kwargs).arguments.get("user_stack")
+            user_stack = (
+                inspect.signature(original_function).bind(code_options, *args, **kwargs).arguments.get("user_stack")
+            )
             caller = sys._getframe(1)
             tracer = next((f.f_locals["self"] for f in _outward(caller, 3) if "self" in f.f_locals), None)
 
@@ -378,7 +380,9 @@ def _watch_refusals(observe: Any) -> Iterator[None]:
             stack.enter_context(_patched(wrapper, "_handle_skip", saw_skip))
         yield
         if not hasattr(wrapper, "_handle_skip"):
-            observe("graphbreak_blind", lambda: {"what": "frames skipped because a TorchDispatchMode was on (torch < 2.13)"})
+            observe(
+                "graphbreak_blind", lambda: {"what": "frames skipped because a TorchDispatchMode was on (torch < 2.13)"}
+            )
 
 
 class _Scopes:
@@ -568,7 +572,12 @@ def _traced_scope(tx: Any, value: bool) -> dict[str, Any]:
     if not _is_wrapper(code):
         position = getattr(tx.current_instruction, "positions", None)
         line = getattr(position, "lineno", None) or tx.lineno
-        return {"value": value, "site": None, "entered": [code.co_filename, line, code.co_name, code.co_firstlineno], "wrapped": None}
+        return {
+            "value": value,
+            "site": None,
+            "entered": [code.co_filename, line, code.co_name, code.co_firstlineno],
+            "wrapped": None,
+        }
     cells: dict[str, Any] = {}
     closure = getattr(tx, "closure", None) or ()
     if not closure:
@@ -600,7 +609,9 @@ def _site(frame: FrameType | None) -> StackEntry | None:
     """Return the place of the innermost frame outside torch and this module, with its columns."""
     while frame is not None:
         filename = frame.f_code.co_filename.replace("\\", "/")
-        torch_own = "/torch/_dynamo/" in filename or filename.endswith(("/torch/__init__.py", "/torch/nn/modules/module.py"))
+        torch_own = "/torch/_dynamo/" in filename or filename.endswith(
+            ("/torch/__init__.py", "/torch/nn/modules/module.py")
+        )
         if not torch_own and not filename.startswith(_OWN) and not filename.endswith("/contextlib.py"):
             code = frame.f_code
             positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
@@ -684,7 +695,11 @@ def _stack_above() -> list[StackEntry]:
         filename = code.co_filename
         if inside:
             # Dynamo enters Python through CatchErrorsWrapper; what is further out is the program.
-            if filename != here and filename.endswith("convert_frame.py") and code.co_qualname == "CatchErrorsWrapper.__call__":
+            if (
+                filename != here
+                and filename.endswith("convert_frame.py")
+                and code.co_qualname == "CatchErrorsWrapper.__call__"
+            ):
                 inside = False
         else:
             entries.append([filename, frame.f_lineno, code.co_name, code.co_firstlineno])

@@ -104,8 +104,6 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     Exception
         Whatever the call raises; use :func:`capture` to have the report as well.
     """
-
-
     compiled = compiling.ensure_compiled(fn, compiling.Options())
     compiling.forget(fn)
     with capture() as run:

@@ -43,7 +43,7 @@ from jupyter_graphbreak.report import (
     WhatIf,
 )
 from jupyter_graphbreak.scopes import ScopeTable
-from jupyter_graphbreak.source import SourceText, Sources, columns_of, is_resume, plain_function, shown_stack
+from jupyter_graphbreak.source import Sources, SourceText, columns_of, is_resume, plain_function, shown_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -219,7 +219,9 @@ def _read_frame_record(
         known = current.get(key)
         # Our own record of the same start came just before; without it this is the start.
         frame = known if known is not None and not known.trace_stack else _frame(ledger, current, key, fresh=True)
-        frame.trace_stack = [[names.get(e["filename"], str(e["filename"])), e["line"], e["name"]] for e in data["stack"]]
+        frame.trace_stack = [
+            [names.get(e["filename"], str(e["filename"])), e["line"], e["name"]] for e in data["stack"]
+        ]
         return
     frame = _frame(ledger, current, key)
     frame.attempts = max(frame.attempts, record.attempt + 1)
@@ -410,7 +412,9 @@ class _Writer:
         device = ledger.device
         return Report(
             status=ledger.error["status"] if ledger.error else "ok",
-            device=Device(device.get("requested", "auto"), device.get("used", "unknown"), device.get("name"), device.get("note")),
+            device=Device(
+                device.get("requested", "auto"), device.get("used", "unknown"), device.get("name"), device.get("note")
+            ),
             torch=run.get("torch"),
             python=run.get("python"),
             config=run.get("config", {}),
@@ -517,7 +521,9 @@ class _Writer:
             hints=registry.get("hints") or [],
         )
         raised = bool(refusal.get("raised"))
-        event = _Event(break_message.BreakMessage(cause), 0, refusal, refusal.get("order", 0), failed=True, raised=raised)
+        event = _Event(
+            break_message.BreakMessage(cause), 0, refusal, refusal.get("order", 0), failed=True, raised=raised
+        )
         location = self._sources.location(refusal["filename"], refusal["firstlineno"], refusal["name"])
         stack = shown_stack(self._sources, refusal.get("above", []))
         outcome: Outcome = "error" if raised else "skipped"
@@ -585,9 +591,7 @@ class _Writer:
             if index is None:
                 index = len(self._resumes)
                 broken = self._broken_at(filename, line)
-                self._resumes.append(
-                    self._resume({"name": name, "filename": filename, "line": line}, broken)
-                )
+                self._resumes.append(self._resume({"name": name, "filename": filename, "line": line}, broken))
             resume = self._resumes[index]
             self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident])
             self._resume_of_frame[frame.ident] = resume.id
@@ -611,7 +615,9 @@ class _Writer:
         at = self._sources.location(filename, line)
         for folded in self._breaks:
             for occurrence in folded.occurrences:
-                if at is not None and any(each.source == at.source and each.line == at.line for each in occurrence.stack):
+                if at is not None and any(
+                    each.source == at.source and each.line == at.line for each in occurrence.stack
+                ):
                     return folded
         return None
 
@@ -662,9 +668,7 @@ class _Writer:
 
         return re.sub(r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<name>[^,\n]+), code:", renamed, code)
 
-    def _op(
-        self, op: graph_code.CodeOp, traces: list[list[tuple[str, int, str]]], stacks: dict[str, Any] | None
-    ) -> Op:
+    def _op(self, op: graph_code.CodeOp, traces: list[list[tuple[str, int, str]]], stacks: dict[str, Any] | None) -> Op:
         trace = _trace(op, traces, stacks)
         shown = [entry for entry in trace if self._sources.kind(entry[0], entry[2]) != "machinery"]
         inner = next((e for e in reversed(shown) if "/torch/" not in e[0].replace("\\", "/")), None)
@@ -674,7 +678,9 @@ class _Writer:
             name=op.name,
             target=op.target,
             location=self._sources.location(*entry) if entry else None,
-            output=TensorMeta(tensor.shape, tensor.dtype, tensor.device) if tensor and tensor.shape is not None else None,
+            output=TensorMeta(tensor.shape, tensor.dtype, tensor.device)
+            if tensor and tensor.shape is not None
+            else None,
         )
 
     def _lines(

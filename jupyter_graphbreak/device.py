@@ -79,7 +79,9 @@ def _forced(requested: str, cuda: Cuda) -> Choice:
 
 def devices_of(value: Any) -> set[str]:
     """Return the types of the devices that an object's tensors live on: a tensor, a module, or a container of them."""
-    return {kind for tensor in _tensors(value) for kind in [getattr(getattr(tensor, "device", None), "type", None)] if kind}
+    return {
+        kind for tensor in _tensors(value) for kind in [getattr(getattr(tensor, "device", None), "type", None)] if kind
+    }
 
 
 def _tensors(value: Any) -> Iterable[Any]:

@@ -223,7 +223,9 @@ class CompileExplain(Magics):
             case "nothing":
                 observation.recording.note("info", "There was nothing to compile: the cell only imports and defines.")
             case "not compilable":
-                observation.recording.note("warning", f"The cell was not compiled, because {reason}; it ran as it stands.")
+                observation.recording.note(
+                    "warning", f"The cell was not compiled, because {reason}; it ran as it stands."
+                )
         self._observation = observation
 
     def run_function(self, name: str, assigned: str) -> Any:
@@ -371,7 +373,9 @@ class CompileExplain(Magics):
         recording = observation.recording
         assert recording is not None
         for name in compiling.stale(observation.named, recording.started_codes()):
-            recording.note("warning", f"{name} was compiled before and was not compiled again: its graphs are not here.")
+            recording.note(
+                "warning", f"{name} was compiled before and was not compiled again: its graphs are not here."
+            )
 
     @staticmethod
     def _ignored(observation: _Observation, because: str) -> None:

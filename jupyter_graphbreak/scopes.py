@@ -66,7 +66,9 @@ class Written:
         """Return what opens a scope at a line: a ``with`` item, a decorator, or else a call."""
         here = [each for each in self._regions if each.line <= line <= each.end_line]
         order: dict[Form, int] = {"with": 0, "decorator": 1, "call": 2}
-        here.sort(key=lambda each: (not each.names_setting, order[each.form], abs(each.column - (column or each.column))))
+        here.sort(
+            key=lambda each: (not each.names_setting, order[each.form], abs(each.column - (column or each.column)))
+        )
         return here[0] if here else None
 
     def decorators_of(self, line: int) -> list[Region]:
@@ -212,7 +214,11 @@ class ScopeTable:
         region = None
         if region_index is not None:
             line = next(
-                (e[1] for e in reversed(stack) if e[0] == filename and plain_function(e[2]) == plain_function(entered[2])),
+                (
+                    e[1]
+                    for e in reversed(stack)
+                    if e[0] == filename and plain_function(e[2]) == plain_function(entered[2])
+                ),
                 line,
             )
             around = [each for each in written.around(self._shift(filename, line)) if self._names(filename, each)]

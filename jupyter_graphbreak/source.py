@@ -28,7 +28,10 @@ _MACHINERY_PARTS = (
     "/debugpy/", "/pydevd", "/torch/_dynamo/", "/torch/_compile.py", "/torch/_utils_internal.py", "/torch/_functorch/",
     "/torch/_inductor/", "/torch/compiler/", "/torch/fx/", "/jupyter_graphbreak/",
 )  # fmt: skip
-_MACHINERY_FUNCTIONS = {("/torch/nn/modules/module.py", "_wrapped_call_impl"), ("/torch/nn/modules/module.py", "_call_impl")}
+_MACHINERY_FUNCTIONS = {
+    ("/torch/nn/modules/module.py", "_wrapped_call_impl"),
+    ("/torch/nn/modules/module.py", "_call_impl"),
+}
 _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
 
 

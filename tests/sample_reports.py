@@ -263,7 +263,9 @@ def failed() -> Report:
                     explanation="User-inserted graph break. Message: None",
                     hints=["Remove the `torch._dynamo.graph_break()` call."],
                     stack=[call, place],
-                    occurrences=[Occurrence("0/0", 0, [call, place], "error", None, Setting(True, ["fullgraph"], "c1", ["c1"]))],
+                    occurrences=[
+                        Occurrence("0/0", 0, [call, place], "error", None, Setting(True, ["fullgraph"], "c1", ["c1"]))
+                    ],
                     scope="c1",
                 )
             ],

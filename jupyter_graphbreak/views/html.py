@@ -139,7 +139,9 @@ def render_rest(report: Report) -> dict[str, list[str]]:
             for number, found in enumerate(report.breaks, start=1)
             if number > limits.breaks
         ],
-        "graphs": [macros.graph_item(index, graph) for index, graph in enumerate(report.graphs) if index >= limits.graphs],
+        "graphs": [
+            macros.graph_item(index, graph) for index, graph in enumerate(report.graphs) if index >= limits.graphs
+        ],
         "notes": [macros.note_item(found) for found in report.diagnostics[limits.rows :]],
     }
     for name, macro, items in (

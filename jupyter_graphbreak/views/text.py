@@ -13,7 +13,18 @@ from jupyter_graphbreak.views.listing import break_numbers, listing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jupyter_graphbreak.report import Break, Frame, Location, Recompile, Report, Resume, Scope, Setting, Skipped, Source
+    from jupyter_graphbreak.report import (
+        Break,
+        Frame,
+        Location,
+        Recompile,
+        Report,
+        Resume,
+        Scope,
+        Setting,
+        Skipped,
+        Source,
+    )
 
 WIDTH = 100
 _INDENT = "    "
@@ -249,7 +260,9 @@ def _recompiles(report: Report) -> list[str]:
             by_place.setdefault(each.location, []).append(each)
     lines = []
     for location, again in list(by_place.items())[:_MOST]:
-        where = f"torch's wrapper ({place(report, location)})" if _is_torch(report, location) else place(report, location)
+        where = (
+            f"torch's wrapper ({place(report, location)})" if _is_torch(report, location) else place(report, location)
+        )
         times = f"again ({again[0].frame})" if len(again) == 1 else f"{len(again)} times again"
         why = f": {_one_line(again[-1].reasons[0].guard)}" if again[-1].reasons else ""
         lines.append(_cut(f" -  {where} compiled {times}{why}"))
@@ -316,6 +329,8 @@ def _cut(line: str) -> str:
 def _plain(text: str) -> str:
     """Show characters that would steer a terminal or reorder the text as escapes."""
     return "".join(
-        char if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} else char.encode("unicode_escape", "surrogatepass").decode()
+        char
+        if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        else char.encode("unicode_escape", "surrogatepass").decode()
         for char in text
     )

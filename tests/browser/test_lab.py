@@ -64,7 +64,9 @@ def opened_in_lab(open_page: Open, lab: Lab, name: str, **options: Any) -> Opene
 
 
 def run_all(page: Page) -> None:
-    page.wait_for_function("jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000)
+    page.wait_for_function(
+        "jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000
+    )
     page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
 
 
@@ -155,7 +157,9 @@ def test_a_notebook_that_is_not_trusted_reads_well(open_page: Open, lab: Lab) ->
     expect(report.get_by_text("Data-dependent branching → resumes at 15 (B)")).to_be_visible()
     opened.shoot("lab-untrusted")
     # The same without our style sheet, as a front end shows it that has not our extension.
-    page.evaluate("document.querySelectorAll('.graphbreak, .graphbreak *').forEach(each => each.removeAttribute('class'))")
+    page.evaluate(
+        "document.querySelectorAll('.graphbreak, .graphbreak *').forEach(each => each.removeAttribute('class'))"
+    )
     opened.shoot("lab-untrusted-plain")
 
 

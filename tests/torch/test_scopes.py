@@ -233,7 +233,9 @@ def test_what_if_is_what_happens(name: str, tmp_path: Path) -> None:
     base = load(tmp_path, PROGRAMS[name], PLAIN)
     lines = {each.id: each.location.line for each in base.breaks if each.location is not None}
     strict = [lines[each] for each in base.what_if.error_on_graph_break]
-    raised = [e.location.line for e in load(tmp_path, PROGRAMS[name], STRICT).breaks if e.outcome == "error" and e.location]
+    raised = [
+        e.location.line for e in load(tmp_path, PROGRAMS[name], STRICT).breaks if e.outcome == "error" and e.location
+    ]
     assert raised == strict[:1]
     full = [e.location.line for e in load(tmp_path, PROGRAMS[name], FULL).breaks if e.outcome == "error" and e.location]
     assert full == ([lines[base.what_if.fullgraph]] if base.what_if.fullgraph is not None else [])
@@ -329,7 +331,10 @@ def test_shared_wrapper_that_spent_the_limit_is_told_at_the_function_it_cost(tmp
     ("body", "kind"),
     [
         ("for _ in range(2):\n                x = x + 1\n                torch._dynamo.graph_break()", "loop"),
-        ("try:\n                torch._dynamo.graph_break()\n            except ValueError:\n                pass", "try"),
+        (
+            "try:\n                torch._dynamo.graph_break()\n            except ValueError:\n                pass",
+            "try",
+        ),
         ("with Own():\n                torch._dynamo.graph_break()", "context manager"),
         ("torch._dynamo.skip_frame()", "skip_frame"),
     ],

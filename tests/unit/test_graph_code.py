@@ -6,7 +6,7 @@ import pytest
 
 from jupyter_graphbreak.graph_code import CodeTensor, parse_graph, parse_tensor
 
-CODE = '''class GraphModule(torch.nn.Module):
+CODE = """class GraphModule(torch.nn.Module):
     def forward(self, L_x_: "f32[s0, 3][3, 1]cuda:0", s0: "Sym(s0)", L_w_):
         l_x_ = L_x_
 
@@ -32,7 +32,7 @@ CODE = '''class GraphModule(torch.nn.Module):
         def forward(self, a):
             b = a + 1
             return (b,)
-'''
+"""
 
 
 def test_operations_and_what_they_call() -> None:

@@ -15,7 +15,41 @@ from tests.sample_reports import FOLDER, HOSTILE, SAVED, big, failed, hostile, n
 
 VOID = {"br"}
 #: Elements that the markup is made of; anything else got in from outside.
-KNOWN = {"div", "style", "header", "footer", "section", "p", "b", "i", "em", "strong", "small", "span", "br", "a", "h3", "h5", "ol", "ul", "li", "pre", "code", "mark", "details", "summary", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td"}
+KNOWN = {
+    "div",
+    "style",
+    "header",
+    "footer",
+    "section",
+    "p",
+    "b",
+    "i",
+    "em",
+    "strong",
+    "small",
+    "span",
+    "br",
+    "a",
+    "h3",
+    "h5",
+    "ol",
+    "ul",
+    "li",
+    "pre",
+    "code",
+    "mark",
+    "details",
+    "summary",
+    "dl",
+    "dt",
+    "dd",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+}
 
 
 class Markup(HTMLParser):

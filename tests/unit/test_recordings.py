@@ -67,9 +67,7 @@ def test_recording_reports_what_the_program_does(recording: Path) -> None:
 
 def test_operations_read_from_code_are_those_that_torch_counted(recording: Path) -> None:
     records = read_trace(recording)
-    counted = [
-        each.data["graph_op_count"] or 0 for each in records if each.kind == "compilation_metrics"
-    ]
+    counted = [each.data["graph_op_count"] or 0 for each in records if each.kind == "compilation_metrics"]
     assert build_report(records).summary.ops == sum(counted)
 
 

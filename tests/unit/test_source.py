@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_graphbreak.report import Segment
-from jupyter_graphbreak.source import SourceText, Sources, plain_function, shown_stack
+from jupyter_graphbreak.source import Sources, SourceText, plain_function, shown_stack
 
 CELL = "/tmp/ipykernel_7/123.py"
 TEXT = '%%compile_explain\nimport torch\ndef f(x):\n    é = x; print("ü", x)\n    if (x.sum()\n            > 3000):\n        return x\n'
@@ -48,7 +48,11 @@ def test_lines_count_as_the_editor_shows_them() -> None:
 
 @pytest.mark.parametrize(
     ("name", "plain"),
-    [("f", "f"), ("torch_dynamo_resume_in_f_at_5", "f"), ("torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_5_at_6", "f")],
+    [
+        ("f", "f"),
+        ("torch_dynamo_resume_in_f_at_5", "f"),
+        ("torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_5_at_6", "f"),
+    ],
 )
 def test_resume_functions_go_by_the_name_of_the_function(name: str, plain: str) -> None:
     assert plain_function(name) == plain

@@ -25,8 +25,8 @@ _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
 _MACHINERY_PARTS = (
     "/IPython/", "/ipykernel/", "/ipykernel_launcher", "/asyncio/", "/tornado/", "/traitlets/", "/zmq/",
     "/jupyter_client/", "/nest_asyncio", "/runpy", "<frozen ", "/threading.py", "/concurrent/futures/",
-    "/contextlib.py", "/debugpy/", "/pydevd", "/torch/_dynamo/", "/torch/_compile.py", "/torch/_utils_internal.py", "/torch/_functorch/",
-    "/torch/_inductor/", "/torch/compiler/", "/torch/fx/", "/jupyter_graphbreak/",
+    "/contextlib.py", "/debugpy/", "/pydevd", "/torch/_dynamo/", "/torch/_compile.py", "/torch/_utils_internal.py",
+    "/torch/_functorch/", "/torch/_inductor/", "/torch/compiler/", "/torch/fx/", "/jupyter_graphbreak/",
 )  # fmt: skip
 _MACHINERY_FUNCTIONS = {("/torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
 _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")

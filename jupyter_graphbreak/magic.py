@@ -101,7 +101,7 @@ class Screen:
         self._widget = ReportWidget()
         _show(display, running_bundle(self._widget), self._id)
         self._shown = True
-        clear_output = self._shell.display_pub.clear_output
+        clear_output: Callable[[bool], None] = self._shell.display_pub.clear_output
 
         def cleared(wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython's signature
             self._shown = False  # the user's code clears the cell's outputs, ours among them

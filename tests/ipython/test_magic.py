@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from IPython.core.displaypub import CapturingDisplayPublisher
-from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 
 from jupyter_graphbreak.report import MIME_TYPE, Report
@@ -34,10 +34,10 @@ class Shell:
         self.ip.run_line_magic("load_ext", "jupyter_graphbreak")
         self.io: CapturedIO
 
-    def run(self, text: str) -> ExecutionResult:
+    def run(self, text: str) -> Any:
         self.ip.display_pub.outputs.clear()
         with capture_output(display=False) as self.io:
-            result: ExecutionResult = self.ip.run_cell(text, store_history=True)
+            result = self.ip.run_cell(text, store_history=True)
         return result
 
     @property

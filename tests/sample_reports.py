@@ -35,6 +35,7 @@ from jupyter_graphbreak.report import (
     Tensor,
     TensorMeta,
     Timing,
+    WhatIf,
 )
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def two_breaks() -> Report:
         )
 
     square: list[int | str] = [8, 8]
+    inner = Setting(False, ["inner over outer"], "c3", ["c2", "c3"])
+    own = Setting(False, ["own"], "c1", ["c1"])
     branch, call = at(14, "step", "score > 3", 11), at(5, "norm", "log_stats(x)", 4)
     entry = at(22, "<module>", "step(torch.randn(8, 8), torch.randn(8, 8))", 0)
     norm_call = at(16, "step", "norm(y)", 11)
@@ -154,20 +157,20 @@ def two_breaks() -> Report:
                       "tracing dynamic control flow.",
                       ["Use `torch.cond` to express dynamic control flow.", "Move the branch out of the function."],
                       "attempted to jump with TensorVariable()", None, [entry, branch],
-                      [Occurrence("0/0", 1, [entry, branch], "resumed")], ["r1", "r4"], [], "c3",
+                      [Occurrence("0/0", 1, [entry, branch], "resumed", None, inner)], ["r1", "r4"], [], "c3",
                       [Advice("Make it branchless: `torch.where(score > 3, y / score, y)`, or use `torch.cond`.",
                               "graphbreak"),
-                       Advice("Use `torch.cond` to express dynamic control flow.")]),
+                       Advice("Use `torch.cond` to express dynamic control flow.")], inner),
                 Break("b2", "GB0025", "Call to `print`", call, "skipped", _REGISTRY + "gb0025.html",
                       "Dynamo does not know how to trace the builtin `print`.",
                       ["Move the call out of the compiled region.",
                        "Set `torch._dynamo.config.reorderable_logging_functions` to defer it."],
                       "print(*args)", Reason("GB7000", "Graph break in a loop"), [entry, norm_call, call],
-                      [Occurrence("1/0", 1, [entry, norm_call, call], "resumed"),
-                       Occurrence("2/0", 1, [entry, norm_call, call], "resumed"),
+                      [Occurrence("1/0", 1, [entry, norm_call, call], "resumed", None, own),
+                       Occurrence("2/0", 1, [entry, norm_call, call], "resumed", None, own),
                        Occurrence("3/0", 0, [entry, norm_call, call], "skipped",
-                                  Reason("GB7000", "Graph break in a loop"))],
-                      ["r2", "r3"], ["k1"], "c1"),
+                                  Reason("GB7000", "Graph break in a loop"), own)],
+                      ["r2", "r3"], ["k1"], "c1", [], own),
             ],
             resumes=[
                 Resume("r1", "torch_dynamo_resume_in_step_at_15", "step", at(15, "step", "y = y / score", 12), "b1",
@@ -179,12 +182,14 @@ def two_breaks() -> Report:
                        ["5/0"]),
             ],
             skipped=[Skipped("k1", "3/0", "log_stats", at(18, "log_stats", "def log_stats(x):", 0, 20),
-                             "graph break in a loop", "b2")],
+                             "graph break in a loop", "b2", "loop", ["4/0"],
+                             "Move the loop into a function of its own.", own)],
             scopes=[
                 Scope("c1", "error_on_graph_break", False, "decorator", Location("s1", 2, 6), None, ["b2"]),
                 Scope("c2", "error_on_graph_break", True, "decorator", Location("s1", 8, 16)),
                 Scope("c3", "error_on_graph_break", False, "with", Location("s1", 13, 15), "c2", ["b1"]),
             ],
+            what_if=WhatIf(["b1", "b2"], "b1"),
         )
     )  # fmt: skip
 
@@ -267,10 +272,13 @@ def failed() -> Report:
                         Occurrence("0/0", 0, [call, place], "error", None, Setting(True, ["fullgraph"], "c1", ["c1"]))
                     ],
                     scope="c1",
+                    setting=Setting(True, ["fullgraph"], "c1", ["c1"]),
                 )
             ],
             skipped=[Skipped("k1", None, "f", body, "recompile_limit reached")],
-            scopes=[Scope("c1", "fullgraph", True, "call", Location("s1", 2, 6), None, ["b1"], "no break may occur")],
+            scopes=[
+                Scope("c1", "fullgraph", True, "decorator", Location("s1", 2, 6), None, ["b1"], "no break may occur")
+            ],
             recompiles=[
                 Recompile(
                     "0/1", "0/0", "f", body, [GuardFailure("L['n'] == 0", Location("s1", 4, 4, 4, 13, "f", "x * n"))]
@@ -314,13 +322,15 @@ def hostile() -> Report:
             breaks=[
                 Break("b1", name, name, place, "error", f"javascript:window.hacked='yes'//{name}", name, [name, name],
                       name, Reason(name, name), [place], [Occurrence(name, 0, [place], "error", Reason(name, name))],
-                      ["r1"], ["k1"], "c1", [Advice(f"`{name}` {name}", "graphbreak")])
+                      ["r1"], ["k1"], "c1", [Advice(f"`{name}` {name}", "graphbreak")],
+                      Setting(True, ["fullgraph"], "c1", ["c1"]), [name])
             ],
             resumes=[Resume("r1", name, name, place, "b1", [name], [name])],
-            skipped=[Skipped("k1", name, name, place, name, "b1")],
+            skipped=[Skipped("k1", name, name, place, name, "b1", "other", [name], name)],
             scopes=[Scope("c1", "fullgraph", True, "call", place, None, ["b1"], name)],
             recompiles=[Recompile(name, name, name, place, [GuardFailure(name, place)], True)],
             diagnostics=[Diagnostic("warning", name)],
+            what_if=WhatIf(["b1"], "b1"),
         )
     )  # fmt: skip
 

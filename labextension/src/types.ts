@@ -23,6 +23,7 @@ export interface Report {
   skipped: Skipped[];
   scopes: Scope[];
   recompiles: Recompile[];
+  what_if: WhatIf;
   diagnostics: Diagnostic[];
 }
 /**
@@ -180,6 +181,8 @@ export interface Break {
   skipped: string[];
   scope: string | null;
   advice: Advice[];
+  setting: Setting | null;
+  also_reported_as: string[];
 }
 /**
  * A reason by the names PyTorch gives it: its GB id in the registry of graph breaks, and its type.
@@ -197,8 +200,16 @@ export interface Occurrence {
   stack: Location[];
   outcome: 'error' | 'resumed' | 'skipped';
   consequence: Reason | null;
-  error_on_graph_break: boolean | null;
-  fullgraph: boolean | null;
+  setting: Setting | null;
+}
+/**
+ * Whether a break was an error, and who said so.
+ */
+export interface Setting {
+  value: boolean;
+  rules: ('default' | 'fullgraph' | 'inherited' | 'inner over outer' | 'own')[];
+  scope: string | null;
+  chain: string[];
 }
 /**
  * One thing to do about a break; ``origin`` says whether PyTorch's hint or ours.
@@ -220,7 +231,7 @@ export interface Resume {
   graphs: string[];
 }
 /**
- * A function that runs eagerly because of a break or an error; ``frame`` is ``None`` if Dynamo never began it.
+ * A function that runs eagerly because of a break or an error.
  */
 export interface Skipped {
   id: string;
@@ -229,6 +240,21 @@ export interface Skipped {
   location: Location | null;
   reason: string;
   break: string | null;
+  kind:
+    | 'context manager'
+    | 'dispatch mode'
+    | 'error'
+    | 'generator'
+    | 'loop'
+    | 'marked'
+    | 'other'
+    | 'recompile limit'
+    | 'shared wrapper'
+    | 'skip_frame'
+    | 'try';
+  callees: string[];
+  way_out: string | null;
+  setting: Setting | null;
 }
 /**
  * A region of the source in which a setting says whether a break is an error.
@@ -260,6 +286,13 @@ export interface Recompile {
 export interface GuardFailure {
   guard: string;
   location: Location | null;
+}
+/**
+ * What a stricter setting would have made of this run, worked out from what it did.
+ */
+export interface WhatIf {
+  error_on_graph_break: string[];
+  fullgraph: string | null;
 }
 /**
  * Something about the run or about this report that the reader should know.

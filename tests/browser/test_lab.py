@@ -71,9 +71,7 @@ def run_all(page: Page) -> None:
 
 
 def trust(page: Page) -> None:
-    page.evaluate(
-        """() => { for (const cell of jupyterapp.shell.currentWidget.content.widgets) { cell.model.trusted = true; } }"""
-    )
+    page.evaluate("jupyterapp.shell.currentWidget.content.widgets.forEach(cell => { cell.model.trusted = true; })")
 
 
 def theme(page: Page, name: str) -> None:

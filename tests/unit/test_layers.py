@@ -36,7 +36,20 @@ LAYERS = {
     "watch": Layer({"compiling", "progress", "recorder", "trace_log"}, {"data", "torch"}, frozenset({"torch"})),
     "device": Layer({"device"}, {"data"}),
     "cell": Layer({"cell"}, {"data", "watch"}, frozenset({"IPython"})),
-    "views": Layer({"views", "views.course", "views.highlight", "views.html", "views.listing", "views.text"}, {"data"}),
+    "views": Layer(
+        {
+            "views",
+            "views.course",
+            "views.highlight",
+            "views.html",
+            "views.listing",
+            "views.references",
+            "views.rows",
+            "views.stacks",
+            "views.text",
+        },
+        {"data"},
+    ),
     "widget": Layer({"views.widget"}, {"data", "views"}, frozenset({"anywidget", "ipywidgets"})),
     "faces": Layer(
         {"", "api", "cli", "magic", "pytest_plugin"},

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from jupyter_graphbreak.report import MIME_TYPE, Report
-from jupyter_graphbreak.views import widget as module
 from jupyter_graphbreak.views.html import render_html
 from jupyter_graphbreak.views.widget import WIDGET_VIEW, ReportWidget, mime_bundle, running_bundle
 from tests.sample_reports import big, two_breaks
@@ -58,7 +57,7 @@ def test_while_the_run_goes_on_the_output_holds_no_report() -> None:
 def test_progress_is_told_five_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     widget = ReportWidget()
     now = 100.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr("jupyter_graphbreak.views.widget.time.monotonic", lambda: now)
     told: list[Any] = []
     widget.observe(lambda change: told.append(change["new"]), "_progress")
     for step in range(100):

@@ -117,9 +117,8 @@ def test_no_line_of_the_text_is_machinery(kernel: Kernel) -> None:
 
 
 def test_a_saved_model_cell_is_small_and_whole() -> None:
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(each) for each in ("%load_ext jupyter_graphbreak", f"%%compile_explain\n{BART}")]
-    )
+    cells = ("%load_ext jupyter_graphbreak", f"%%compile_explain\n{BART}")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
     NotebookClient(notebook, timeout=240, kernel_name="python3", store_widget_state=True).execute()
     (output,) = [each for each in notebook.cells[1].outputs if MIME_TYPE in each.get("data", {})]
     report = Report.from_dict(output.data[MIME_TYPE])

@@ -37,8 +37,7 @@ class Shell:
     def run(self, text: str) -> Any:
         self.ip.display_pub.outputs.clear()
         with capture_output(display=False) as self.io:
-            result = self.ip.run_cell(text, store_history=True)
-        return result
+            return self.ip.run_cell(text, store_history=True)
 
     @property
     def bundles(self) -> list[dict[str, Any]]:

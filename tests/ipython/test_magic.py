@@ -270,3 +270,14 @@ def test_help_reads_well(shell: Shell) -> None:
     for word in ("--device", "--backend", "--fullgraph", "--mode", "--dynamic", "-o", "--quiet", "%%compile_explain"):
         assert word in text
     assert io.stderr == ""
+
+
+def test_what_ran_from_an_earlier_compilation_is_said(shell: Shell) -> None:
+    shell.run(
+        "import torch\n@torch.compile(backend='eager')\n@torch._dynamo.error_on_graph_break(False)\n"
+        "def g(x):\n    return x + 1\nx = torch.ones(2)\ng(x)"
+    )
+    # Compiled under a wrapper that torch shares between functions, which is not ours to make Dynamo forget.
+    shell.run("%%compile_explain\ng(x)")
+    assert shell.report.summary.graphs == 0
+    assert any("g was compiled before and was not compiled again" in each.message for each in shell.report.diagnostics)

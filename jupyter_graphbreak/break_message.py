@@ -84,17 +84,14 @@ def parse_break(text: str, exception: str | None = None) -> BreakMessage:
     header = _HEADER.search(text)
     reason = _REASON.search(text)
     stack = _stack(text)
-    if reason is None:  # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
-        body, continuation = _exception_message(text), "skip"
-    else:
-        body = reason["reason"]
-        continuation = _continuation(body)
+    # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
+    body = reason["reason"] if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
     place = (header["file"], int(header["line"])) if header else (stack[-1][:2] if stack else (None, None))
     return BreakMessage(
         cause=message.cause,
         consequence=message.consequence,
-        continuation=continuation,
+        continuation=_continuation(body) if reason is not None else "skip",
         file=place[0],
         line=place[1],
         stack=stack,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak import advice, break_message, graph_code, skips
-from jupyter_graphbreak.records import CompileKey, Record, stack_entries
+from jupyter_graphbreak.ledger import Event, FrameLedger, Ledger, read_records
+from jupyter_graphbreak.records import Record, stack_entries
 from jupyter_graphbreak.report import (
     Break,
     Device,
@@ -50,79 +51,6 @@ if TYPE_CHECKING:
 
 Outcome = Literal["resumed", "skipped", "error"]
 _WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
-_LIMIT = "Dynamo recompile limit exceeded"
-
-
-@dataclass
-class _Event:
-    """One break as one frame met it."""
-
-    message: break_message.BreakMessage
-    attempt: int
-    details: dict[str, Any]
-    order: int = 0  # among all events of the run
-    failed: bool = False  # the frame was given up at this event
-    raised: bool = False  # ... and the error went up to the user
-
-
-@dataclass
-class _FrameLedger:
-    """What the records say of one compilation of one code object, or of its refusal."""
-
-    key: CompileKey
-    ident: str
-    start: dict[str, Any] | None = None
-    trace_stack: list[list[Any]] = field(default_factory=list)
-    events: list[_Event] = field(default_factory=list)
-    graphs: list[tuple[str, dict[str, Any] | None]] = field(default_factory=list)
-    resumes: list[dict[str, Any]] = field(default_factory=list)
-    metrics: dict[str, Any] = field(default_factory=dict)
-    backward_s: float = 0.0
-    recompile_reasons: list[str] = field(default_factory=list)
-    refusal: dict[str, Any] | None = None
-    attempts: int = 1
-    pending_break: dict[str, Any] | None = None
-    pending_failure: dict[str, Any] | None = None
-    pending_graph: dict[str, Any] | None = None
-
-    @property
-    def started(self) -> bool:
-        return self.start is not None or bool(self.trace_stack)
-
-    @property
-    def code(self) -> tuple[str, str, int]:
-        """Function, file and first line of the code object."""
-        if self.start is not None:
-            return self.start["name"], self.start["filename"], self.start["firstlineno"]
-        if self.trace_stack:
-            filename, line, name = self.trace_stack[-1][:3]
-            return name, filename, line
-        if self.refusal is not None and "name" in self.refusal:
-            return self.refusal["name"], self.refusal["filename"], self.refusal["firstlineno"]
-        return "?", "?", 0
-
-    @property
-    def compiled(self) -> bool:
-        """Whether code came of it; ``has_guarded_code`` is true of skipped frames, too."""
-        return self.metrics.get("graph_op_count") is not None
-
-    @property
-    def given_up(self) -> _Event | None:
-        return next((event for event in reversed(self.events) if event.failed), None)
-
-
-@dataclass
-class _Ledger:
-    frames: list[_FrameLedger] = field(default_factory=list)
-    skips: list[dict[str, Any]] = field(default_factory=list)
-    refusals: list[dict[str, Any]] = field(default_factory=list)
-    notes: list[Diagnostic] = field(default_factory=list)
-    run: dict[str, Any] = field(default_factory=dict)
-    error: dict[str, Any] | None = None
-    device: dict[str, Any] = field(default_factory=dict)
-    texts: list[dict[str, Any]] = field(default_factory=list)
-    scopes: list[dict[str, Any]] = field(default_factory=list)
-    records: int = 0
 
 
 def build_report(records: Iterable[Record]) -> Report:
@@ -138,187 +66,14 @@ def build_report(records: Iterable[Record]) -> Report:
     Report
         What cannot be read is left out and said in ``diagnostics``; nothing is raised for it.
     """
-    ledger = _read(records)
-    for frame in ledger.frames:
-        _infer_giving_up(frame)
+    ledger = read_records(records)
     roots = ledger.run.get("library_roots", ())
     kinds = Sources([], roots)
     sources = Sources(_source_texts(ledger, kinds), roots)
     return _Writer(ledger, sources).report()
 
 
-# ---------------------------------------------------------------- reading
-
-
-def _read(records: Iterable[Record]) -> _Ledger:
-    ledger = _Ledger()
-    names: dict[int, str] = {}
-    current: dict[CompileKey, _FrameLedger] = {}
-    for record in records:
-        ledger.records += 1
-        try:
-            _read_record(record, ledger, names, current)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            ledger.notes.append(
-                Diagnostic("warning", f"A record {record.kind!r} could not be read ({type(error).__name__}: {error}).")
-            )
-    return ledger
-
-
-def _read_record(
-    record: Record, ledger: _Ledger, names: dict[int, str], current: dict[CompileKey, _FrameLedger]
-) -> None:
-    data = record.data
-    match record.kind:
-        case "str":
-            names[data[1]] = data[0]
-        case "graphbreak_run":
-            ledger.run = data
-        case "graphbreak_error":
-            ledger.error = data
-        case "graphbreak_device":
-            ledger.device = data
-        case "graphbreak_note":
-            ledger.notes.append(Diagnostic(data["level"], data["message"]))
-        case "graphbreak_fault":
-            ledger.notes.append(Diagnostic("error", f"Watching failed at {data['hook']}: {data['message']}."))
-        case "graphbreak_blind":
-            ledger.notes.append(Diagnostic("info", f"Not seen with this torch: {data['what']}."))
-        case "graphbreak_source":
-            ledger.texts.append(data)
-        case "graphbreak_skip":
-            ledger.skips.append(data)
-        case "graphbreak_scope":
-            ledger.scopes.append(data)
-        case "graphbreak_refusal":
-            data = {**data, "order": ledger.records}
-            key = record.compile_key
-            if data.get("reason") == "recompile limit" and key is not None:
-                _frame(ledger, current, key).refusal = data
-            else:
-                ledger.refusals.append(data)
-        case _:
-            key = record.compile_key
-            if key is not None:
-                _read_frame_record(record, ledger, names, current, key)
-
-
-def _read_frame_record(
-    record: Record,
-    ledger: _Ledger,
-    names: dict[int, str],
-    current: dict[CompileKey, _FrameLedger],
-    key: CompileKey,
-) -> None:
-    data = record.data
-    if record.kind == "graphbreak_start":
-        frame = _frame(ledger, current, key, fresh=True)
-        frame.start = data
-        return
-    if record.kind == "dynamo_start":
-        known = current.get(key)
-        # Our own record of the same start came just before; without it this is the start.
-        frame = known if known is not None and not known.trace_stack else _frame(ledger, current, key, fresh=True)
-        frame.trace_stack = [
-            [names.get(e["filename"], str(e["filename"])), e["line"], e["name"]] for e in data["stack"]
-        ]
-        return
-    frame = _frame(ledger, current, key)
-    frame.attempts = max(frame.attempts, record.attempt + 1)
-    match record.kind:
-        case "graphbreak_break":
-            frame.pending_break = data
-        case "graphbreak_failure":
-            frame.pending_failure = data
-        case "graphbreak_graph":
-            frame.pending_graph = data
-            if frame.graphs and frame.graphs[-1][1] is None:  # the trace's entry comes first in some releases
-                frame.graphs[-1] = (frame.graphs[-1][0], data)
-                frame.pending_graph = None
-        case "graphbreak_resume":
-            frame.resumes.append(data)
-        case "artifact:dynamo_graph_break_reason":
-            _add_break(frame, record, ledger.records)
-        case "artifact:dynamo_error":
-            _add_failure(frame, record, ledger.records)
-        case "artifact:recompile_reasons":
-            frame.recompile_reasons = _reasons(record.payload or "")
-        case "dynamo_output_graph":
-            frame.graphs.append((record.payload or "", frame.pending_graph))
-            frame.pending_graph = None
-        case "compilation_metrics":
-            frame.metrics = data
-            if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMIT):
-                frame.refusal = {"reason": "recompile limit", "registry": {"gb_type": _LIMIT}}
-        case "bwd_compilation_metrics":
-            frame.backward_s += data.get("entire_frame_compile_time_s") or data.get("inductor_compile_time_s") or 0.0
-        case _:
-            pass
-
-
-def _frame(
-    ledger: _Ledger, current: dict[CompileKey, _FrameLedger], key: CompileKey, *, fresh: bool = False
-) -> _FrameLedger:
-    """Return the ledger of a compile id; ``fresh`` begins a new one, as after ``torch._dynamo.reset()``."""
-    known = current.get(key)
-    if known is not None and not (fresh and known.started):
-        return known
-    again = sum(frame.key == key for frame in ledger.frames)
-    made = _FrameLedger(key, f"{key}#{again + 1}" if again else str(key))
-    current[key] = made
-    ledger.frames.append(made)
-    return made
-
-
-def _add_break(frame: _FrameLedger, record: Record, order: int) -> None:
-    details, frame.pending_break = frame.pending_break or {}, None
-    text = record.payload or ""
-    if text.startswith("Graph break: ") and frame.pending_failure is not None:
-        return  # said once more when the frame is given up, if the user's logs show graph breaks
-    message = break_message.parse_break(text, details.get("type"))
-    frame.events.append(_Event(message, record.attempt, details, order))
-
-
-def _add_failure(frame: _FrameLedger, record: Record, order: int) -> None:
-    details, frame.pending_failure = frame.pending_failure or {}, None
-    if "message" in details:
-        parsed = break_message.parse_reason(details["message"], details.get("type"))
-        stack = [(e[0], e[1], e[2]) for e in details.get("stack", ())]
-        file, line = stack[-1][:2] if stack else (None, None)
-        message = break_message.BreakMessage(parsed.cause, parsed.consequence, None, file, line, stack)
-    else:
-        message = break_message.parse_error(record.payload or "", details.get("type"))
-    raised = bool(details.get("raised"))
-    last = frame.events[-1] if frame.events else None
-    if last is not None and last.attempt == record.attempt and not raised and _same_cause(last.message, message):
-        last.failed = True  # the event was logged, then the same exception left the frame
-        if message.consequence is not None and last.message.consequence is None:
-            last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
-        return
-    frame.events.append(_Event(message, record.attempt, details, order, failed=True, raised=raised))
-
-
-def _infer_giving_up(frame: _FrameLedger) -> None:
-    """A break after which there is neither code nor a resume function lost the frame; torch < 2.11 does not say so."""
-    left = frame.compiled or frame.resumes
-    if frame.metrics and frame.events and frame.given_up is None and not left:
-        frame.events[-1].failed = True
-
-
-def _same_cause(one: break_message.BreakMessage, other: break_message.BreakMessage) -> bool:
-    return one.cause.gb_type == other.cause.gb_type and (other.line is None or one.line == other.line)
-
-
-def _reasons(payload: str) -> list[str]:
-    """Read the payload of ``recompile_reasons``: one reason is a bare string, several are a JSON list."""
-    try:
-        found = msgspec.json.decode(payload)
-    except msgspec.DecodeError:
-        return [payload] if payload else []
-    return [str(each) for each in found] if isinstance(found, list) else [str(found)]
-
-
-def _source_texts(ledger: _Ledger, kinds: Sources) -> Iterator[SourceText]:
+def _source_texts(ledger: Ledger, kinds: Sources) -> Iterator[SourceText]:
     for data in ledger.texts:
         try:
             yield _source_text(data, kinds)
@@ -339,15 +94,12 @@ def _source_text(data: dict[str, Any], kinds: Sources) -> SourceText:
     )
 
 
-# ---------------------------------------------------------------- writing
-
-
 @dataclass
 class _BreakLedger:
     """A break in the making: the key that folds its events, and what they said."""
 
     ident: str
-    first: _Event
+    first: Event
     location: Location | None
     occurrences: list[Occurrence] = field(default_factory=list)
     consequence: Reason | None = None
@@ -359,14 +111,14 @@ class _BreakLedger:
 class _Writer:
     """Writes the lists of the report, in the order in which they refer to each other."""
 
-    def __init__(self, ledger: _Ledger, sources: Sources) -> None:
+    def __init__(self, ledger: Ledger, sources: Sources) -> None:
         self._ledger = ledger
         self._sources = sources
         self._breaks: list[_BreakLedger] = []
         self._by_place: dict[tuple[Any, str], list[_BreakLedger]] = {}
         self._breaks_of: dict[str, list[str]] = {}  # by frame
         self._event_break: dict[int, _BreakLedger] = {}  # by id() of the event
-        self._events: list[tuple[_Event, str]] = []  # each with the id of its break
+        self._events: list[tuple[Event, str]] = []  # each with the id of its break
         self._scopes = ScopeTable(sources)
         self._resumes: list[Resume] = []
         self._resume_of_frame: dict[str, str] = {}
@@ -448,12 +200,10 @@ class _Writer:
             diagnostics=ledger.notes,
         )
 
-    # -- breaks
-
-    def _fold(self, frame: _FrameLedger) -> None:
+    def _fold(self, frame: FrameLedger) -> None:
         for event in frame.events:
             message = event.message
-            stack = self._stack(frame, event)
+            stack = self._stack(event)
             own = event.details.get("stack") or []
             name, filename, line = frame.code
             if own:
@@ -464,7 +214,7 @@ class _Writer:
                 location = self._sources.location(message.file, message.line, function)
             else:
                 location = self._sources.location(filename, line, name)
-            outcome = _outcome(frame, event)
+            outcome = _outcome(event)
             occurrence = Occurrence(
                 frame=frame.ident,
                 attempt=event.attempt,
@@ -485,12 +235,12 @@ class _Writer:
                 self._ledger.notes.append(note)
         return setting
 
-    def _stack(self, frame: _FrameLedger, event: _Event) -> list[Location]:
+    def _stack(self, event: Event) -> list[Location]:
         if event.details.get("stack") or event.details.get("above"):
             return shown_stack(self._sources, [*event.details.get("above", ()), *event.details.get("stack", ())])
         return shown_stack(self._sources, [list(entry) for entry in event.message.stack])
 
-    def _add(self, event: _Event, location: Location | None, occurrence: Occurrence, frame: str | None) -> None:
+    def _add(self, event: Event, location: Location | None, occurrence: Occurrence, frame: str | None) -> None:
         cause = event.message.cause
         place = (location.source, location.line) if location else None
         same_line = self._by_place.setdefault((place, cause.gb_id or cause.gb_type), [])
@@ -510,7 +260,7 @@ class _Writer:
             known.append(folded.ident)
 
     def _fold_refusal(self, refusal: dict[str, Any]) -> None:
-        """A function that Dynamo refused before it began, such as a generator: a break at its first line."""
+        """Make a break, at its first line, of a function that Dynamo refused before it began, such as a generator."""
         registry = refusal.get("registry") or {}
         gb_id = registry.get("gb_id")
         cause = break_message.Cause(
@@ -521,7 +271,7 @@ class _Writer:
             hints=registry.get("hints") or [],
         )
         raised = bool(refusal.get("raised"))
-        event = _Event(
+        event = Event(
             break_message.BreakMessage(cause), 0, refusal, refusal.get("order", 0), failed=True, raised=raised
         )
         location = self._sources.location(refusal["filename"], refusal["firstlineno"], refusal["name"])
@@ -546,7 +296,7 @@ class _Writer:
             if (location, folded.ident) not in known:
                 self._skip(None, refusal["name"], location, skips.GENERATOR, folded, setting)
 
-    def _fold_limit(self, frame: _FrameLedger) -> None:
+    def _fold_limit(self, frame: FrameLedger) -> None:
         refusal = frame.refusal or {}
         if refusal.get("raised"):
             return  # the run's error says it
@@ -556,12 +306,12 @@ class _Writer:
         if wrapped is not None:  # what is lost is the decorated function
             name, filename, line = wrapped["name"], wrapped["filename"], wrapped["firstlineno"]
         location = self._sources.location(filename, line, name) if line else None
-        reason = skips.of_limit(refusal.get("limit"), refusal.get("limit_value"), shared)
+        reason = skips.of_limit(refusal.get("limit"), refusal.get("limit_value"), shared=shared)
         known = {(each.location, each.kind) for each in self._skipped}
         if (location, reason.kind) not in known:
             self._skip(None, name, location, reason, None, None)
 
-    def _limited(self, frame: _FrameLedger) -> tuple[str, str, int]:
+    def _limited(self, frame: FrameLedger) -> tuple[str, str, int]:
         """Return the code of a frame that was not begun any more: the refusal's, or that of its first compilation."""
         if frame.refusal is not None and "name" in frame.refusal:
             return frame.refusal["name"], frame.refusal["filename"], frame.refusal["firstlineno"]
@@ -569,9 +319,7 @@ class _Writer:
         first = next(earlier, None)
         return first.code if first is not None else frame.code
 
-    # -- resume functions
-
-    def _write_resumes(self, started: list[_FrameLedger]) -> None:
+    def _write_resumes(self, started: list[FrameLedger]) -> None:
         by_code: dict[Any, int] = {}
         for frame in started:
             last = next((e for e in reversed(frame.events) if not e.failed), None)
@@ -621,9 +369,7 @@ class _Writer:
                     return folded
         return None
 
-    # -- graphs
-
-    def _write_graphs(self, frame: _FrameLedger) -> None:
+    def _write_graphs(self, frame: FrameLedger) -> None:
         last = next((e for e in reversed(frame.events) if not e.failed), None)
         folded = self._event_break.get(id(last)) if last is not None else None
         for code, stacks in frame.graphs:
@@ -701,8 +447,6 @@ class _Writer:
                 counted[place] = counted.get(place, 0) + 1
         return [GraphLine(source, line, number) for (source, line), number in sorted(counted.items())]
 
-    # -- frames that run eagerly
-
     def _skip(
         self,
         frame: str | None,
@@ -729,7 +473,7 @@ class _Writer:
             )
         )
 
-    def _write_skipped(self, frame: _FrameLedger) -> None:
+    def _write_skipped(self, frame: FrameLedger) -> None:
         event = frame.given_up
         if event is None or event.raised:
             return
@@ -740,7 +484,7 @@ class _Writer:
         location = self._sources.location(filename, line, name)
         self._skip(frame.ident, name, location, reason, folded, met.setting if met is not None else None)
 
-    def _block(self, frame: _FrameLedger, event: _Event) -> SkipKind | None:
+    def _block(self, frame: FrameLedger, event: Event) -> SkipKind | None:
         """Return the block in the frame's own function that holds the break, or the call that leads to it."""
         name, filename, _ = frame.code
         stack = event.details.get("stack") or [list(entry) for entry in event.message.stack]
@@ -758,9 +502,7 @@ class _Writer:
                 location = self._sources.location(skip["filename"], skip["firstlineno"], skip["name"])
                 self._skip(None, skip["name"], location, reason, None, None)
 
-    # -- frames
-
-    def _write_frame(self, frame: _FrameLedger, started: list[_FrameLedger]) -> Frame:
+    def _write_frame(self, frame: FrameLedger, started: list[FrameLedger]) -> Frame:
         name, filename, line = frame.code
         graphs = self._graphs_of.get(frame.ident, [])
         given_up = frame.given_up
@@ -791,18 +533,16 @@ class _Writer:
         )
 
     @staticmethod
-    def _role(frame: _FrameLedger) -> Literal["entry", "call"]:
+    def _role(frame: FrameLedger) -> Literal["entry", "call"]:
         stack = frame.start["stack"] if frame.start is not None else frame.trace_stack[:-1]
         # torch/_dynamo/eval_frame.py holds the wrapper that torch.compile returns
         return "entry" if not stack or stack[-1][0].endswith("eval_frame.py") else "call"
 
-    def _first_id(self, frame: _FrameLedger) -> str | None:
+    def _first_id(self, frame: FrameLedger) -> str | None:
         first = next(
             (f for f in self._ledger.frames if f.key.frame == frame.key.frame and f.started and f is not frame), None
         )
         return first.ident if first is not None else None
-
-    # -- the rest
 
     def _what_if(self) -> WhatIf:
         """Work out what a stricter setting would have made of the run: the first error would have ended it."""
@@ -887,7 +627,7 @@ def _overlap(one: Location | None, other: Location | None) -> bool:
     return not ends_before
 
 
-def _outcome(frame: _FrameLedger, event: _Event) -> Outcome:
+def _outcome(event: Event) -> Outcome:
     if event.raised:
         return "error"
     if event.failed or event.message.continuation in {"skip", "rest eager"}:
@@ -899,7 +639,7 @@ def _callees(skipped: Skipped, frames: list[Frame]) -> list[str]:
     return [each.id for each in frames if each.caller == skipped.frame and each.outcome == "compiled"]
 
 
-def _caller(frame: _FrameLedger, started: list[_FrameLedger]) -> str | None:
+def _caller(frame: FrameLedger, started: list[FrameLedger]) -> str | None:
     """Return the innermost frame on the stack that was compiled before this one."""
     if frame.start is None:
         return None

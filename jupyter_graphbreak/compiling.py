@@ -75,8 +75,11 @@ def leads_to_compiled(values: Iterable[Any]) -> bool:
 
 
 def forget(*values: Any) -> None:
-    """Have the functions that some objects lead to compiled afresh: nothing they had compiled before is used."""
-    _torch_compat.forget(_codes(values))
+    """Have the functions that some objects lead to compiled afresh: nothing they had compiled before is used.
+
+    What torch itself shares between functions, such as the wrapper of ``@error_on_graph_break``, stays as it is.
+    """
+    _torch_compat.forget(_codes(value for value in _reach(values) if not _foreign(value)))
 
 
 def names_used(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +106,7 @@ def stale(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) ->
     names = []
     for name, value in values.items():
         inner = _torch_compat.compiled_callable(value)
-        codes = list(_codes([inner])) if inner is not None else []
+        codes = list(_codes(_reach([inner]))) if inner is not None else []
         fresh = any((code.co_name, code.co_filename, code.co_firstlineno) in begun for code in codes)
         if codes and not fresh and any(_torch_compat.has_cached_code(code) for code in codes):
             names.append(name)
@@ -111,8 +114,9 @@ def stale(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) ->
 
 
 def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
+    """Yield the code objects of functions, and those of the functions that they define."""
     seen: set[types.CodeType] = set()
-    for value in _reach(values):
+    for value in values:
         code = getattr(value, "__code__", None)
         pending = [code] if isinstance(code, types.CodeType) else []
         while pending:

@@ -22,7 +22,7 @@ _FORM = re.compile(r"auto|cpu|cuda(?::\d+)?")
 class Cuda(msgspec.Struct, frozen=True):
     """The CUDA devices of the kernel: their names, the number of the current one, and why there is none."""
 
-    names: Sequence[str] = ()
+    names: list[str] = []
     current: int = 0
     why_none: str = "no CUDA device is visible to this kernel"
 

@@ -188,8 +188,8 @@ def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor 
     if isinstance(value, ast.Name) and value.id in values:  # l_x_ = L_x_: the input by its short name
         values.add(name)
         return None, True
-    target = _target(value, values) if value is not None else None
-    return ((name, target, tensor) if target else None), True
+    called = _target(value, values) if value is not None else None
+    return ((name, called, tensor) if called else None), True
 
 
 def _target(value: ast.expr, values: set[str]) -> str | None:

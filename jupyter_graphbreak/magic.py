@@ -7,6 +7,7 @@ import contextlib
 import re
 import sys
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -19,6 +20,7 @@ from jupyter_graphbreak.progress import Progress, ProgressMeter
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
@@ -63,16 +65,15 @@ def _face() -> CompileExplain:
     return face
 
 
+@dataclass
 class _Observation:
     """One run under observation: what must be undone, and where its report goes."""
 
-    def __init__(self, args: argparse.Namespace, named: dict[str, Any], filename: str) -> None:
-        self.args = args
-        self.named = named
-        self.filename = filename
-        self.stack = contextlib.ExitStack()
-        self.recording: Recording | None = None
-        self.screen: Screen | None = None
+    args: argparse.Namespace
+    named: dict[str, Any]
+    recording: Recording
+    screen: Screen | None
+    stack: contextlib.ExitStack
 
 
 class Screen:
@@ -98,15 +99,15 @@ class Screen:
         from jupyter_graphbreak.views.widget import ReportWidget, running_bundle
 
         self._widget = ReportWidget()
-        display(running_bundle(self._widget), raw=True, display_id=self._id)
+        _show(display, running_bundle(self._widget), self._id)
         self._shown = True
-        clear_output = self._shell.display_pub.clear_output
+        clear_output: Callable[[bool], None] = self._shell.display_pub.clear_output
 
         def cleared(wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython's signature
             self._shown = False  # the user's code clears the cell's outputs, ours among them
             clear_output(wait)
 
-        self._shell.display_pub.clear_output = cleared
+        vars(self._shell.display_pub)["clear_output"] = cleared
 
     def progress(self, progress: Progress) -> None:
         """Show how far the run is."""
@@ -117,15 +118,18 @@ class Screen:
         """Show the report."""
         from jupyter_graphbreak.views.widget import mime_bundle
 
-        with contextlib.suppress(AttributeError):
-            del self._shell.display_pub.clear_output
+        vars(self._shell.display_pub).pop("clear_output", None)
         if self._widget is not None:
             self._widget.finish(report)
         bundle = mime_bundle(report, self._widget)
         if self._shown:
-            update_display(bundle, raw=True, display_id=self._id)
+            _show(update_display, bundle, self._id)
         else:
-            display(bundle, raw=True, display_id=self._id)
+            _show(display, bundle, self._id)
+
+
+def _show(how: Callable[..., Any], bundle: dict[str, Any], display_id: str) -> None:
+    how(bundle, raw=True, display_id=display_id)
 
 
 @magics_class
@@ -134,28 +138,28 @@ class CompileExplain(Magics):
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
+        self._ip = shell  # as self.shell, which may be None for its type
         self._cells = cells.Cells(shell)
         self._observation: _Observation | None = None
         self._ast_transformer = cells.BeginObservation(self._uses_compile)
 
     def connect(self) -> None:
         """Register with the shell."""
-        self.shell.register_magics(self)
-        self.shell.input_transformers_cleanup.insert(0, cells.replace_magic_line)
-        self.shell.ast_transformers.append(self._ast_transformer)
-        self.shell.events.register("post_run_cell", self._end)
+        self._ip.register_magics(self)
+        self._ip.input_transformers_cleanup.insert(0, cells.replace_magic_line)
+        self._ip.ast_transformers.append(self._ast_transformer)
+        self._ip.events.register("post_run_cell", self._end)
         self._format_reports()
 
     def disconnect(self) -> None:
         """Take everything back that :meth:`connect` registered."""
-        self.shell.input_transformers_cleanup.remove(cells.replace_magic_line)
-        self.shell.ast_transformers.remove(self._ast_transformer)
-        self.shell.events.unregister("post_run_cell", self._end)
+        self._ip.input_transformers_cleanup.remove(cells.replace_magic_line)
+        self._ip.ast_transformers.remove(self._ast_transformer)
+        self._ip.events.unregister("post_run_cell", self._end)
         for kind in ("line", "cell"):
-            self.shell.magics_manager.magics[kind].pop("compile_explain", None)
-        formatter = self.shell.display_formatter.mimebundle_formatter
-        with contextlib.suppress(KeyError):
-            formatter.pop("jupyter_graphbreak.report.Report")
+            self._ip.magics_manager.magics[kind].pop("compile_explain", None)
+        if self._ip.display_formatter is not None:
+            self._ip.display_formatter.mimebundle_formatter.pop("jupyter_graphbreak.report.Report", None)
 
     @magic_arguments()
     @argument(
@@ -194,7 +198,7 @@ class CompileExplain(Magics):
         """
         if cell is None:
             return self._explain_line(line)
-        result = self.shell.run_cell(f"{cells.MAGIC} {line}\n{cell}", store_history=False)
+        result = self._ip.run_cell(f"{cells.MAGIC} {line}\n{cell}", store_history=False)
         result.raise_error()
         return result.result
 
@@ -213,8 +217,7 @@ class CompileExplain(Magics):
         text = self._cells.find(filename)
         tree = _parse_python(text.text if text is not None else "")
         named = self._named(tree)
-        observation = self._open(args, named, filename)
-        assert observation.recording is not None
+        observation = self._open(args, named)
         match plan:
             case "as it stands":
                 self._ignored(observation, "the cell's code uses torch.compile and runs as it stands")
@@ -232,7 +235,7 @@ class CompileExplain(Magics):
         """Compile and run the function that the cell was made into."""
         from jupyter_graphbreak import compiling
 
-        namespace = self.shell.user_ns
+        namespace = self._ip.user_ns
         function = namespace.pop(name)
         observation = self._observation
         if observation is None:
@@ -270,9 +273,9 @@ class CompileExplain(Magics):
         call = tree.body
         if not isinstance(call, ast.Call):
             raise UsageError(f"%compile_explain explains a call, and {args.expression!r} is none: write f(x)")
-        namespace = self.shell.user_ns
-        observation = self._open(args, self._named(tree), "<compile_explain>")
-        error: BaseException | None = None
+        namespace = self._ip.user_ns
+        observation = self._open(args, self._named(tree))
+        failed: BaseException | None = None
         try:
             function, arguments, keywords = self._evaluate(call, namespace)
             if compiling.is_compiled(function):
@@ -280,11 +283,11 @@ class CompileExplain(Magics):
             compiling.forget(function)
             compiled = compiling.ensure_compiled(function, _options(args))
             return compiled(*arguments, **keywords)
-        except BaseException as raised:
-            error = raised
+        except BaseException as error:
+            failed = error
             raise
         finally:
-            self._close(observation, error)
+            self._close(observation, failed)
 
     @staticmethod
     def _evaluate(call: ast.Call, namespace: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
@@ -313,7 +316,7 @@ class CompileExplain(Magics):
             args.expression = expression
         return args
 
-    def _open(self, args: argparse.Namespace, named: dict[str, Any], filename: str) -> _Observation:
+    def _open(self, args: argparse.Namespace, named: dict[str, Any]) -> _Observation:
         """Start watching; every misuse is a :class:`UsageError`, raised before anything has been changed."""
         from jupyter_graphbreak import _torch_compat, compiling, device, recorder
 
@@ -329,29 +332,25 @@ class CompileExplain(Magics):
             raise UsageError(f"unknown backend {args.backend!r}: use one of {', '.join(known)}")
         if args.mode is not None and args.mode not in (modes := _torch_compat.modes()):
             raise UsageError(f"unknown mode {args.mode!r}: use one of {', '.join(modes)}")
-        observation = _Observation(args, named, filename)
         with contextlib.ExitStack() as stack:
-            if not args.quiet:
-                observation.screen = Screen(self.shell)
-                observation.screen.open()
+            screen = None if args.quiet else Screen(self._ip)
+            if screen is not None:
+                screen.open()
             compiling.forget(*named.values())
             meter = None
-            if observation.screen is not None and observation.screen.live:
-                meter = stack.enter_context(ProgressMeter(observation.screen.progress))
+            if screen is not None and screen.live:
+                meter = stack.enter_context(ProgressMeter(screen.progress))
             recording = stack.enter_context(recorder.record(self._cells.find, meter.count if meter else None))
             recording.describe_device(choice.device)
             stack.enter_context(_torch_compat.forced_backend(args.backend))
             stack.enter_context(_torch_compat.default_device(choice.default))
-            observation.recording = recording
-            observation.stack = stack.pop_all()
-        return observation
+            return _Observation(args, named, recording, screen, stack.pop_all())
 
     def _close(self, observation: _Observation, error: BaseException | None) -> None:
         """Stop watching, make the report, store and show it; a fault of ours is told, never raised."""
         from jupyter_graphbreak import api
 
         recording = observation.recording
-        assert recording is not None
         try:
             if error is not None:
                 recording.fail(error)
@@ -361,7 +360,7 @@ class CompileExplain(Magics):
         try:
             report = api.report_of(recording)
             if observation.args.output is not None:
-                self.shell.user_ns[observation.args.output] = report
+                self._ip.user_ns[observation.args.output] = report
             if observation.screen is not None:
                 observation.screen.close(report)
         except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
@@ -371,7 +370,6 @@ class CompileExplain(Magics):
         from jupyter_graphbreak import compiling
 
         recording = observation.recording
-        assert recording is not None
         for name in compiling.stale(observation.named, recording.started_codes()):
             recording.note(
                 "warning", f"{name} was compiled before and was not compiled again: its graphs are not here."
@@ -382,13 +380,13 @@ class CompileExplain(Magics):
         """Say that options for what the magic compiles had nothing to apply to."""
         args = observation.args
         given = [f"--{name}" for name in ("fullgraph", "mode", "dynamic") if getattr(args, name)]
-        if given and observation.recording is not None:
+        if given:
             observation.recording.note("warning", f"{', '.join(given)} had no effect: {because}.")
 
     def _uses_compile(self, tree: ast.Module) -> bool:
         from jupyter_graphbreak import compiling
 
-        if cells.mentions_compile(tree, self.shell.user_ns):
+        if cells.mentions_compile(tree, self._ip.user_ns):
             return True
         return "torch" in sys.modules and compiling.leads_to_compiled(self._named(tree).values())
 
@@ -396,7 +394,7 @@ class CompileExplain(Magics):
         return self._named_by(cells.names_read(tree))
 
     def _named_by(self, names: Any) -> dict[str, Any]:
-        namespace = self.shell.user_ns
+        namespace = self._ip.user_ns
         return {name: namespace[name] for name in sorted(names) if name in namespace and not _HISTORY.fullmatch(name)}
 
     def _format_reports(self) -> None:
@@ -405,13 +403,13 @@ class CompileExplain(Magics):
         def bundle(report: Report) -> dict[str, Any]:
             from jupyter_graphbreak.views.widget import ReportWidget, mime_bundle
 
-            widget = ReportWidget() if hasattr(self.shell, "kernel") else None
+            widget = ReportWidget() if hasattr(self._ip, "kernel") else None
             if widget is not None:
                 widget.finish(report)
             return mime_bundle(report, widget)
 
-        formatter = self.shell.display_formatter.mimebundle_formatter
-        formatter.for_type("jupyter_graphbreak.report.Report", bundle)
+        if self._ip.display_formatter is not None:
+            self._ip.display_formatter.mimebundle_formatter.for_type("jupyter_graphbreak.report.Report", bundle)
 
 
 def _options(args: argparse.Namespace) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -51,7 +51,7 @@ class ProgressMeter:
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="graphbreak-progress", daemon=True)
 
-    def __enter__(self) -> ProgressMeter:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

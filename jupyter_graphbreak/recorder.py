@@ -49,7 +49,7 @@ _BLOCK_MOST = 400
 
 
 class CellText(msgspec.Struct, frozen=True):
-    """A notebook cell: what the reader calls it, its text as the editor has it, what was cut off its front to run it."""
+    """A cell: what the reader calls it, its text as the editor has it, what was cut off its front to run it."""
 
     name: str
     text: str

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Form = Literal["decorator", "with", "call"]
 _NAME = "error_on_graph_break"
+# A stack entry of this length or less has no columns at all; a longer one may have them empty.
+_WITH_COLUMNS = 4
 
 
 class Region(msgspec.Struct, frozen=True):
@@ -155,7 +157,9 @@ class ScopeTable:
         chain = self._chain(details.get("scopes") or [], stack)
         if details.get("fullgraph"):
             ident = self._fullgraph(details.get("fullgraph_site"))
-            return Setting(True, ["fullgraph"], ident, [*chain, *([ident] if ident else [])]), None
+            return Setting(
+                value=True, rules=["fullgraph"], scope=ident, chain=[*chain, *([ident] if ident else [])]
+            ), None
         table = {each.id: each for each in self._scopes.values()}
         inner = table[chain[-1]] if chain else None
         if inner is None:
@@ -201,43 +205,44 @@ class ScopeTable:
             around = f"put around {plain_function(wrapped['name'])}"
             if region is None and site is not None:  # outside the functions whose text is known
                 location = self._sources.location(site[0], site[1], site[2], columns_of(site))
-                return self._add("call", value, location, parent, around)
+                return self._add("call", location, parent, around, value=value)
             if region is None:
                 location = self._sources.location(wrapped["filename"], wrapped["firstlineno"], wrapped["name"])
-                return self._add("call", value, location, parent, f"{around} where nobody watched")
+                return self._add("call", location, parent, f"{around} where nobody watched", value=value)
             if region.form == "call":
                 note = around
-            return self._add(region.form, value, self._place(filename, region), parent, note)
+            return self._add(region.form, self._place(filename, region), parent, note, value=value)
+        return self._find_with(record, stack, region_index, parent)
+
+    def _find_with(
+        self, record: dict[str, Any], stack: Sequence[list[Any]], region_index: int | None, parent: str | None
+    ) -> str:
+        """Find a scope that is not put around a function: a ``with`` block, or a call such as ``enter_context``."""
         entered = record["entered"]
         filename, line = entered[0], entered[1]
         written = self._of(filename)
-        region = None
         if region_index is not None:
-            line = next(
-                (
-                    e[1]
-                    for e in reversed(stack)
-                    if e[0] == filename and plain_function(e[2]) == plain_function(entered[2])
-                ),
-                line,
+            same = (
+                e[1] for e in reversed(stack) if e[0] == filename and plain_function(e[2]) == plain_function(entered[2])
             )
-            around = [each for each in written.around(self._shift(filename, line)) if self._names(filename, each)]
-            region = around[region_index] if len(around) >= -region_index else None
+            line = next(same, line)
+            named = [each for each in written.around(self._shift(filename, line)) if self._names(filename, each)]
+            region = named[region_index] if len(named) >= -region_index else None
         else:
-            region = written.opened_at(self._shift(filename, line), entered[4] if len(entered) > 4 else None)
-            around = [each for each in written.around(self._shift(filename, line)) if each.names_setting]
-            if region is None or (region.form != "with" and around):
-                region = around[-1] if around else region
+            region = written.opened_at(self._shift(filename, line), columns_of(entered)[0])
+            named = [each for each in written.around(self._shift(filename, line)) if each.names_setting]
+            if named and (region is None or region.form != "with"):
+                region = named[-1]
             if region is not None and region.form == "with":
                 self._known_sites.add((filename, region.line))
         if region is None:
-            return self._add("with", value, self._sources.location(filename, line, entered[2]), parent, None)
-        return self._add(region.form, value, self._place(filename, region), parent, note)
+            return self._add("with", self._sources.location(filename, line, entered[2]), parent, value=record["value"])
+        return self._add(region.form, self._place(filename, region), parent, value=record["value"])
 
     def _around_function(self, site: list[Any] | None, wrapped: dict[str, Any]) -> tuple[str, Region | None]:
         if site is not None:
             filename = site[0]
-            found = self._of(filename).opened_at(self._shift(filename, site[1]), site[4] if len(site) > 4 else None)
+            found = self._of(filename).opened_at(self._shift(filename, site[1]), columns_of(site)[0])
             return filename, found
         filename = wrapped["filename"]
         decorators = self._of(filename).decorators_of(self._shift(filename, wrapped["firstlineno"]))
@@ -252,7 +257,7 @@ class ScopeTable:
         filename = ""
         if site is not None:
             filename = site[0]
-            region = self._of(filename).opened_at(self._shift(filename, site[1]), site[4] if len(site) > 4 else None)
+            region = self._of(filename).opened_at(self._shift(filename, site[1]), columns_of(site)[0])
         elif wrapped is not None:
             filename = wrapped["filename"]
             named = [
@@ -262,18 +267,19 @@ class ScopeTable:
             ]
             region = named[0] if named else None
         if region is not None:
-            return self._add(region.form, True, self._place(filename, region), None, None, "fullgraph")
+            return self._add(region.form, self._place(filename, region), value=True, setting="fullgraph")
         at = site or ([wrapped["filename"], wrapped["firstlineno"], wrapped["name"]] if wrapped is not None else None)
         location = self._sources.location(at[0], at[1], at[2]) if at is not None else None
-        return self._add("call", True, location, None, None, "fullgraph")
+        return self._add("call", location, value=True, setting="fullgraph")
 
     def _add(
         self,
         form: Form,
-        value: bool,
         location: Location | None,
-        parent: str | None,
-        note: str | None,
+        parent: str | None = None,
+        note: str | None = None,
+        *,
+        value: bool,
         setting: Literal["error_on_graph_break", "fullgraph"] = "error_on_graph_break",
     ) -> str:
         place = (location.source, location.line, location.column) if location is not None else None
@@ -313,7 +319,9 @@ class ScopeTable:
 def _reopened(record: dict[str, Any]) -> bool:
     """Whether Dynamo opened the scope again, in code of its own: its line is not the scope's."""
     entered = record.get("entered") or [None, None, ""]
-    return record.get("wrapped") is None and (is_resume(entered[2]) or (len(entered) > 4 and entered[4] is None))
+    return record.get("wrapped") is None and (
+        is_resume(entered[2]) or (len(entered) > _WITH_COLUMNS and columns_of(entered)[0] is None)
+    )
 
 
 def _where(record: dict[str, Any]) -> tuple[Any, ...]:

@@ -59,6 +59,9 @@ _MARKED = SkipReason(
 )
 
 
+_BY_BLOCK: dict[SkipKind | None, SkipReason] = {"try": _TRY, "context manager": _WITH, "loop": _LOOP}
+
+
 def of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) -> SkipReason:
     """Return why a frame that met a break was given up.
 
@@ -78,18 +81,14 @@ def of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) ->
         return _SKIP_FRAME
     if "generator" in cause.gb_type.lower() and consequence is None and block is None:
         return _GENERATOR
-    if block == "try":
-        return _TRY
-    if block == "context manager":
-        return _WITH
-    if block == "loop":
-        return _LOOP
+    if block in _BY_BLOCK:
+        return _BY_BLOCK[block]
     if cause.gb_id is None and cause.gb_type.endswith(("Error", "Failed")):
         return SkipReason("error", f"compilation failed: {cause.gb_type}")
     return SkipReason("other", f"a graph break from which Dynamo cannot resume: {last.gb_type}")
 
 
-def of_limit(limit: str | None, value: object, shared: bool) -> SkipReason:
+def of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
     """Return why a function was not compiled once more.
 
     Parameters

@@ -24,14 +24,11 @@ _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
 # Frames that only carry the program: what runs a cell, what runs Dynamo, and ourselves.
 _MACHINERY_PARTS = (
     "/IPython/", "/ipykernel/", "/ipykernel_launcher", "/asyncio/", "/tornado/", "/traitlets/", "/zmq/",
-    "/jupyter_client/", "/nest_asyncio", "/runpy", "<frozen ", "/threading.py", "/concurrent/futures/", "/contextlib.py",
-    "/debugpy/", "/pydevd", "/torch/_dynamo/", "/torch/_compile.py", "/torch/_utils_internal.py", "/torch/_functorch/",
-    "/torch/_inductor/", "/torch/compiler/", "/torch/fx/", "/jupyter_graphbreak/",
+    "/jupyter_client/", "/nest_asyncio", "/runpy", "<frozen ", "/threading.py", "/concurrent/futures/",
+    "/contextlib.py", "/debugpy/", "/pydevd", "/torch/_dynamo/", "/torch/_compile.py", "/torch/_utils_internal.py",
+    "/torch/_functorch/", "/torch/_inductor/", "/torch/compiler/", "/torch/fx/", "/jupyter_graphbreak/",
 )  # fmt: skip
-_MACHINERY_FUNCTIONS = {
-    ("/torch/nn/modules/module.py", "_wrapped_call_impl"),
-    ("/torch/nn/modules/module.py", "_call_impl"),
-}
+_MACHINERY_FUNCTIONS = {("/torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
 _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
 
 
@@ -94,7 +91,7 @@ class Sources:
             return "machinery"
         if text is not None:
             return text.kind
-        if path.startswith(self._roots) or any(part in path for part in _LIBRARY_PARTS) or path.startswith("<"):
+        if path.startswith((*self._roots, "<")) or any(part in path for part in _LIBRARY_PARTS):
             return "library"
         return "file"
 
@@ -192,7 +189,8 @@ class Sources:
         if first is None:
             return None
         column = _characters(first, start)
-        for last_line in [last] if last is not None else range(line, line + 40):
+        for number in [last] if last is not None else range(line, line + 40):
+            last_line = number
             ending = self._line(text, last_line)
             if ending is None:
                 return None

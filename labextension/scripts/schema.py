@@ -2,7 +2,6 @@
 
 Run it when a class in ``jupyter_graphbreak/report.py`` changes, then ``npm run types`` in ``labextension/``.
 """
-# ruff: noqa: INP001 - a script, not a package
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
 import sys
@@ -196,10 +197,8 @@ def load(tmp_path: Path, body: str, entry: str) -> Report:
     torch._dynamo.reset()
     with jupyter_graphbreak.capture() as run:
         spec.loader.exec_module(module)
-        try:
+        with contextlib.suppress(torch._dynamo.exc.Unsupported):
             module.run(torch.ones(3))
-        except torch._dynamo.exc.Unsupported:
-            pass
     return run.report
 
 

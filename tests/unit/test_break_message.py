@@ -16,7 +16,7 @@ CAUSE = """Call to `torch._dynamo.graph_break()`
 LOOP = """graph break in loop
   Explanation: torch.compile detected a graph break in a for/while loop.
       Second line of it.
-  Hint: This graph break may have been caused by an earlier graph break. Resolving the earlier graph break may resolve this one.
+  Hint: This graph break may have been caused by an earlier graph break. Resolve that first.
 
   Developer debug context: frame skipped: f (a.py line 3)
 

@@ -76,6 +76,7 @@ def test_every_place_has_its_source_line(recording: Path) -> None:
     program = (HERE / "programs" / f"{recording.stem}.py").read_text().split("\n")
     for each in report.breaks:
         assert each.location is not None
+        assert each.location.code is not None
         assert each.location.code in program[each.location.line - 1]
 
 

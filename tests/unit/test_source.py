@@ -8,11 +8,18 @@ from jupyter_graphbreak.report import Segment
 from jupyter_graphbreak.source import Sources, SourceText, plain_function, shown_stack
 
 CELL = "/tmp/ipykernel_7/123.py"
-TEXT = '%%compile_explain\nimport torch\ndef f(x):\n    é = x; print("ü", x)\n    if (x.sum()\n            > 3000):\n        return x\n'
+TEXT = """%%compile_explain
+import torch
+def f(x):
+    é = x; print("ü", x)
+    if (x.sum()
+            > 3000):
+        return x
+"""
 
 
-def cell(**kwargs: int) -> SourceText:
-    return SourceText(CELL, "Cell In[3]", "cell", [Segment(1, TEXT)], **kwargs)
+def cell() -> SourceText:
+    return SourceText(CELL, "Cell In[3]", "cell", [Segment(1, TEXT)])
 
 
 def test_columns_are_characters_not_bytes() -> None:

@@ -1,0 +1,39 @@
+"""The only package that touches PyTorch's internals.
+
+Every hook has a feature test: where a release of PyTorch lacks what it needs, the hook is left out and :func:`watch`
+says so in a sentence, for the report's diagnostics. Written against torch 2.9.1, 2.13.0 and 2.15.0. Nothing is patched
+at import; what :func:`watch` patches it restores.
+"""
+
+from __future__ import annotations
+
+from jupyter_graphbreak._torch_compat.compiled import (
+    compiled_callable,
+    forget,
+    has_cached_code,
+    is_torch_compile,
+    resume_codes,
+)
+from jupyter_graphbreak._torch_compat.hooks import watch
+from jupyter_graphbreak._torch_compat.settings import (
+    TorchUnavailable,
+    backends,
+    cuda_devices,
+    default_device,
+    default_device_name,
+    dynamo_config,
+    envelope,
+    errors_suppressed,
+    forced_backend,
+    interned_name,
+    library_roots,
+    modes,
+    require_torch,
+    trace_logger,
+)
+
+__all__ = [
+    "TorchUnavailable", "backends", "compiled_callable", "cuda_devices", "default_device", "default_device_name",
+    "dynamo_config", "envelope", "errors_suppressed", "forced_backend", "forget", "has_cached_code", "interned_name",
+    "is_torch_compile", "library_roots", "modes", "require_torch", "resume_codes", "trace_logger", "watch",
+]  # fmt: skip

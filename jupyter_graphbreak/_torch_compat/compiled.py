@@ -1,0 +1,64 @@
+"""Compiled functions: which objects are some, what Dynamo keeps of them, and how it forgets."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import CodeType
+
+
+def is_torch_compile(value: Any) -> bool:
+    """Whether an object is ``torch.compile`` itself, also with arguments bound to it."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    optimize = getattr(sys.modules.get("torch._dynamo"), "optimize", None)
+    return (value.func if isinstance(value, functools.partial) else value) in (torch.compile, optimize)
+
+
+def compiled_callable(value: Any) -> Any:
+    """Return the plain function behind a compiled function or module, ``None`` if the object is not compiled."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    if isinstance(value, torch.nn.Module):
+        inner = value.__dict__.get("_orig_mod") or value.__dict__.get("_modules", {}).get("_orig_mod")
+        if inner is not None:
+            return inner
+        return value if value.__dict__.get("_compiled_call_impl") is not None else None
+    try:
+        return inspect.getattr_static(value, "_torchdynamo_orig_callable", None) or (
+            getattr(value, "__func__", None) and compiled_callable(value.__func__)
+        )
+    except TypeError:
+        return None
+
+
+def resume_codes(code: CodeType) -> list[CodeType]:
+    """Return the resume functions that Dynamo has made for a code object, and those made for these."""
+    cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
+    found: list[CodeType] = []
+    for made in cache.get(code, {}).values():
+        resume = made if hasattr(made, "co_name") else made[0]
+        found += [resume, *resume_codes(resume)]
+    return found
+
+
+def has_cached_code(code: CodeType) -> bool:
+    """Whether Dynamo holds a compiled version of a code object."""
+    read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
+    return bool(read(code)) if read is not None else False
+
+
+def forget(codes: Iterable[CodeType]) -> None:
+    """Make Dynamo forget what it compiled or skipped of some code objects, and of their resume functions."""
+    reset_code = importlib.import_module("torch._C._dynamo.eval_frame").reset_code
+    for code in codes:
+        for each in (code, *resume_codes(code)):
+            reset_code(each)

@@ -1,0 +1,139 @@
+"""The magic in a real kernel: one output, live while the cell runs, whole when it is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import nbformat
+import pytest
+from jupyter_client.manager import start_new_kernel
+from nbclient import NotebookClient
+
+from jupyter_graphbreak.report import MIME_TYPE, Report
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+BREAK = """import torch
+@torch.compile(backend="eager")
+def f(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+"""
+BART = """import torch
+from transformers import BartConfig, BartForCausalLM
+torch.manual_seed(0)
+config = BartConfig(vocab_size=200, d_model=32, decoder_layers=3, decoder_ffn_dim=64, decoder_attention_heads=2,
+                    max_position_embeddings=64, decoder_layerdrop=0.3, use_cache=False)
+model = torch.compile(BartForCausalLM(config).train(), backend="eager")
+ids = torch.randint(0, 200, (2, 16))
+loss = model(input_ids=ids, labels=ids, use_cache=False).loss
+loss.backward()
+"""
+
+
+class Kernel:
+    """A kernel with the extension loaded; runs cells and keeps all messages of the last one."""
+
+    def __init__(self) -> None:
+        self.manager, self.client = start_new_kernel(kernel_name="python3")
+        self.messages: list[dict[str, Any]] = []
+        self.run("%load_ext jupyter_graphbreak")
+
+    def run(self, code: str) -> dict[str, Any]:
+        self.messages = []
+        reply: dict[str, Any] = self.client.execute_interactive(
+            code, output_hook=self.messages.append, allow_stdin=False, timeout=240, stop_on_error=False
+        )
+        content: dict[str, Any] = reply["content"]
+        return content
+
+    def bundles(self) -> list[dict[str, Any]]:
+        shown = [m for m in self.messages if m["msg_type"] in {"display_data", "update_display_data"}]
+        return [m["content"]["data"] for m in shown]
+
+    def stdout(self) -> str:
+        return "".join(m["content"]["text"] for m in self.messages if m["msg_type"] == "stream")
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    made = Kernel()
+    yield made
+    made.client.stop_channels()
+    made.manager.shutdown_kernel(now=True)
+
+
+def test_one_output_shown_at_once_and_completed_in_place(kernel: Kernel) -> None:
+    kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
+    kinds = [m["msg_type"] for m in kernel.messages if "display" in m["msg_type"] or m["msg_type"] == "execute_result"]
+    assert kinds == ["display_data", "execute_result", "update_display_data"]
+    first, last = kernel.bundles()
+    assert set(first) == {"text/plain", WIDGET_VIEW}
+    assert set(last) == {"text/plain", "text/html", MIME_TYPE, WIDGET_VIEW}
+    assert first[WIDGET_VIEW]["model_id"] == last[WIDGET_VIEW]["model_id"]
+    assert Report.from_dict(last[MIME_TYPE]).summary.breaks == 1
+
+
+def test_a_long_compilation_does_not_look_like_a_hang(kernel: Kernel) -> None:
+    kernel.run(
+        "%%compile_explain\nimport time, torch\ndef slow(gm, inputs):\n    time.sleep(3)\n    return gm\n"
+        "_ = torch.compile(lambda x: x + 1, backend=slow)(torch.ones(2))"
+    )
+    states = [m["content"]["data"].get("state", {}) for m in kernel.messages if m["msg_type"] == "comm_msg"]
+    told = [state["_progress"] for state in states if "_progress" in state]
+    assert len(told) >= 4
+    assert told[-1]["phase"] == "compiling"
+    assert [each["elapsed_s"] for each in told] == sorted(each["elapsed_s"] for each in told)
+
+
+def test_report_survives_output_that_the_cell_clears(kernel: Kernel) -> None:
+    kernel.run(f"%%compile_explain\nfrom IPython.display import clear_output\n{BREAK}f(torch.ones(2))\nclear_output()")
+    last = [m for m in kernel.messages if m["msg_type"] in {"display_data", "update_display_data"}][-1]
+    assert last["msg_type"] == "display_data"
+    assert MIME_TYPE in last["content"]["data"]
+
+
+def test_await_and_magics_work_in_the_cell(kernel: Kernel) -> None:
+    reply = kernel.run(
+        f"%%compile_explain\nimport asyncio\n{BREAK}await asyncio.sleep(0)\n%timeit -n1 -r1 -q f(torch.ones(2))\n"
+        "async def g():\n    return f(torch.ones(2)).tolist()\nprint(await g())"
+    )
+    assert reply["status"] == "ok"
+    assert kernel.stdout() == "[4.0, 4.0]\n"
+    (found,) = Report.from_dict(kernel.bundles()[-1][MIME_TYPE]).breaks
+    assert found.location is not None
+    assert found.location.line == 7
+
+
+def test_no_line_of_the_text_is_machinery(kernel: Kernel) -> None:
+    kernel.run(f"%%compile_explain\n{BART}")
+    text = kernel.bundles()[-1]["text/plain"]
+    for word in ("ipykernel", "IPython", "asyncio", "tornado", "traitlets", "runpy", "_dynamo/", "site-packages"):
+        assert word not in text
+    head, _, _ = text.partition("\n\n")
+    assert len(head.split("\n")) <= 8 * 2
+    assert [word in head for word in ("modeling_bart.py", "output_capturing.py", "GB0170")] == [True] * 3
+
+
+def test_a_saved_model_cell_is_small_and_whole() -> None:
+    cells = ("%load_ext jupyter_graphbreak", f"%%compile_explain\n{BART}")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    NotebookClient(notebook, timeout=240, kernel_name="python3", store_widget_state=True).execute()
+    (output,) = [each for each in notebook.cells[1].outputs if MIME_TYPE in each.get("data", {})]
+    report = Report.from_dict(output.data[MIME_TYPE])
+    assert (report.summary.breaks, report.summary.events) == (2, 6)
+    assert WIDGET_VIEW in output.data
+    size = len(nbformat.writes(notebook).encode())
+    assert size < 250_000, f"{size} bytes"
+    assert notebook.metadata.widgets
+
+
+def test_loading_the_extension_leaves_torch_alone() -> None:
+    fresh = Kernel()
+    try:
+        fresh.run("import sys\nprint('torch' in sys.modules, 'anywidget' in sys.modules)")
+        assert fresh.stdout() == "False False\n"
+    finally:
+        fresh.client.stop_channels()
+        fresh.manager.shutdown_kernel(now=True)

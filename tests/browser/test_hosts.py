@@ -71,7 +71,7 @@ def webview(folder: Path, html: str, rest: object = None, *, dark: bool = False)
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_in_a_webview_of_vs_code(open_page: Open, tmp_path: Path, dark: bool) -> None:  # noqa: FBT001 - a parameter
+def test_in_a_webview_of_vs_code(open_page: Open, tmp_path: Path, dark: bool) -> None:
     # The theme is the editor's, whatever the system prefers.
     opened = open_page(webview(tmp_path, render_html(two_breaks()), dark=dark), scheme="light" if dark else "dark")
     page = opened.page

@@ -407,7 +407,7 @@ class _Writer:
             self._graphs_of.setdefault(frame.ident, []).append(ident)
 
     def _readable(self, code: str) -> str:
-        """Return a graph's code with each place named as everywhere else, not by a path of this machine."""
+        """Return a graph's code with places named as everywhere else, without what only frees memory."""
 
         def renamed(match: re.Match[str]) -> str:
             location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
@@ -415,6 +415,7 @@ class _Writer:
                 return match[0]
             return f"# {self._sources.name(match['file'])}:{location.line} in {location.function}, code:"
 
+        code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
         return re.sub(r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<name>[^,\n]+), code:", renamed, code)
 
     def _op(self, op: graph_code.CodeOp, traces: list[list[tuple[str, int, str]]], stacks: dict[str, Any] | None) -> Op:
@@ -609,7 +610,8 @@ class _Writer:
 
     def _shown_sources(self, frames: list[Frame]) -> list[Source]:
         """Return the sources; of a library only the lines around what happened, its functions can be long."""
-        places = [each.location for each in (*self._breaks, *frames, *self._skipped, *self._scopes.scopes())]
+        places = [each.location for each in self._breaks] + [each.location for each in frames]
+        places += [each.location for each in self._skipped] + [each.location for each in self._scopes.scopes()]
         shown = []
         for source in self._sources.sources():
             lines = {place.line for place in places if place is not None and place.source == source.id}

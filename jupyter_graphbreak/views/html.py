@@ -304,6 +304,14 @@ class View:
             return f"resume at {resume.location.line}"
         return frame.role
 
+    def short_reason(self, skipped: Skipped) -> str:
+        """Return why a function runs eagerly in a word or two, or else where it stands."""
+        place = skipped.location
+        if skipped.kind != "other" or place is None:
+            return skipped.kind
+        name = self.source_name(place)
+        return f"{name}:{place.line}" if name else f"line {place.line}"
+
     def callees(self, skipped: Skipped) -> list[str]:
         """Return the ids of frames of functions that a skipped function calls and that are compiled all the same."""
         return [each for each in skipped.callees if self.refs.frame(each)]

@@ -71,6 +71,10 @@ class ReportWidget(anywidget.AnyWidget):
         self._report = report
         self._html = render_html(report)
 
+    def shows(self, report: Report) -> bool:
+        """Return whether this very report is what it shows."""
+        return self._report is report
+
     def _answer(self, _: ReportWidget, question: dict[str, Any], __: list[bytes]) -> None:
         asked = question.get("ask")
         answers: dict[str, Callable[[Report], Any]] = {
@@ -102,9 +106,14 @@ def mime_bundle(report: Report, widget: ReportWidget | None) -> dict[str, Any]:
     widget : ReportWidget or None
         The widget that shows it in a live front end, where there is one.
     """
-    return {"text/plain": render_text(report), "text/html": render_html(report), MIME_TYPE: report.to_dict()} | (
-        _view(widget) if widget is not None else {}
-    )
+    bundle = {"text/plain": render_text(report), "text/html": _html_of(report, widget), MIME_TYPE: report.to_dict()}
+    return bundle | (_view(widget) if widget is not None else {})
+
+
+def _html_of(report: Report, widget: ReportWidget | None) -> str:
+    if widget is not None and widget.shows(report):
+        return str(widget._html)  # noqa: SLF001 - rendered once already
+    return render_html(report)
 
 
 def _view(widget: ReportWidget) -> dict[str, Any]:

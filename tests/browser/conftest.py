@@ -166,7 +166,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
     command += [f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password="]
     command += ["--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}"]
-    command += ["--LabApp.expose_app_in_browser=True", f"--LabServerApp.app_settings_dir={home / 'settings'}"]
+    command += ["--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"]
+    command += [f"--LabServerApp.app_settings_dir={home / 'settings'}"]
     log = (home / "log").open("w")
     server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
     running = Lab(f"http://127.0.0.1:{port}", folder)

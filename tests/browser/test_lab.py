@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import nbformat
@@ -205,3 +206,48 @@ def test_a_report_shown_in_a_later_cell_is_live_and_can_be_had_whole(open_page: 
     report.get_by_role("button", name="Show 40 more breaks").click()
     expect(report.locator(".gb-item").filter(visible=True)).to_have_count(60)
     assert opened.errors == []
+
+
+MODEL = """\
+import torch
+from transformers import BartConfig, BartForCausalLM
+torch.manual_seed(0)
+config = BartConfig(vocab_size=100, d_model=32, decoder_layers=2, decoder_attention_heads=2, decoder_ffn_dim=64,
+                    decoder_layerdrop=0.5, max_position_embeddings=16, use_cache=False)
+model = BartForCausalLM(config).train()
+ids = torch.randint(0, 100, (2, 16))"""
+
+STEP = """\
+%%compile_explain
+compiled = torch.compile(model, backend="eager")
+loss = compiled(input_ids=ids, labels=ids, use_cache=False).loss
+loss.backward()
+loss.item()"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
+def test_a_real_models_two_breaks_are_understood_without_scrolling(open_page: Open, lab: Lab) -> None:
+    """How many breaks, where and why, on one screen 1280 pixels wide; and the saved cell is small."""
+    save(lab, "bart", "%load_ext jupyter_graphbreak\n" + MODEL, STEP)
+    opened = opened_in_lab(open_page, lab, "bart")
+    page = opened.page
+    run_all(page)
+    report = page.locator(".graphbreak.gb-live")
+    expect(report).to_have_count(1, timeout=120_000)
+    expect(report.locator(".gb-verdict")).to_have_text("2 breaks")
+    report.evaluate("element => element.scrollIntoView({ block: 'start' })")
+    opened.shoot("lab-bart")
+    for number in (0, 1):
+        expect(report.locator(".gb-note").nth(number)).to_be_in_viewport(ratio=1)
+        item = report.locator(".gb-item").nth(number)
+        expect(item.locator("summary").first).to_be_in_viewport(ratio=1)
+        expect(item.locator("dd").first).to_be_in_viewport(ratio=1)
+    assert opened.serious() == []
+    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    saved = json.loads((lab.folder / "bart.ipynb").read_text())
+    assert len(json.dumps(saved["cells"][1])) < 250_000
+    for tab in report.get_by_role("tab").all():
+        tab.click()
+        opened.shoot(f"lab-bart-{tab.inner_text().split()[0].lower()}")
+        assert opened.serious() == []

@@ -1,0 +1,164 @@
+"""Other hosts: VS Code's webview, Jupyter Notebook, pages that nbconvert makes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import nbconvert
+import nbformat
+import pytest
+from playwright.sync_api import expect
+
+from jupyter_graphbreak.views.html import render_html, render_rest
+from jupyter_graphbreak.views.widget import ReportWidget, mime_bundle
+from tests.browser.conftest import PACKAGE
+from tests.sample_reports import big, hostile, two_breaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.browser.conftest import Lab, Opened
+
+    Open = Callable[..., Opened]
+
+#: What VS Code's notebooks give an output: a shadowless div in a page of their own, with the theme as variables, and
+#: an anywidget front end that imports the module from its text.
+_WEBVIEW = """<!doctype html><html><head><meta charset="utf-8"><style>
+html {{ --vscode-editor-background: {paper}; --vscode-editor-foreground: {ink}; --vscode-focusBorder: #0078d4;
+  --vscode-font-family: sans-serif; --vscode-editor-font-family: monospace; background: {paper}; color: {ink}; }}
+code {{ color: #d7ba7d; }} pre {{ background: #123; }} table {{ font-size: 20px; }}
+</style></head><body><div class="cell_container"><div class="output" id="out"></div></div>
+<script type="module">
+const state = {state};
+const listeners = {{}};
+window.asked = [];
+window.model = {{
+  get: name => state[name],
+  set: (name, value) => {{ state[name] = value; (listeners[`change:${{name}}`] ?? []).forEach(each => each()); }},
+  on: (event, act) => {{ (listeners[event] ??= []).push(act); }},
+  off: (event, act) => {{ listeners[event] = (listeners[event] ?? []).filter(each => each !== act); }},
+  send: message => {{
+    window.asked.push(message.ask);
+    (listeners['msg:custom'] ?? []).forEach(each => each({{ asked: message.ask, answer: {rest} }}));
+  }},
+  save_changes: () => undefined
+}};
+const url = URL.createObjectURL(new Blob([{module}], {{ type: 'text/javascript' }}));
+const {{ default: widget }} = await import(url);
+window.end = await widget.render({{ model: window.model, el: document.getElementById('out') }});
+</script></body></html>"""
+
+
+def webview(folder: Path, html: str, rest: object = None, *, dark: bool = False) -> Path:
+    def held(data: object) -> str:
+        return json.dumps(data).replace("<", "\\u003c")
+
+    page = folder / "webview.html"
+    progress = {"phase": "compiling", "function": "step", "frames": 2, "graphs": 1, "breaks": 1, "elapsed_s": 3.0}
+    page.write_text(
+        _WEBVIEW.format(
+            paper="#1f1f1f" if dark else "#ffffff",
+            ink="#cccccc" if dark else "#3b3b3b",
+            state=held({"_html": html, "_progress": progress}),
+            rest=held(rest),
+            module=held((PACKAGE / "views/static/widget.js").read_text(encoding="utf-8")),
+        ),
+        encoding="utf-8",
+    )
+    return page
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_in_a_webview_of_vs_code(open_page: Open, tmp_path: Path, dark: bool) -> None:
+    # The theme is the editor's, whatever the system prefers.
+    opened = open_page(webview(tmp_path, render_html(two_breaks()), dark=dark), scheme="light" if dark else "dark")
+    page = opened.page
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
+    opened.shoot(f"vscode-{'dark' if dark else 'light'}")
+    background = page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor")
+    assert background == ("rgb(31, 31, 31)" if dark else "rgb(255, 255, 255)")
+    assert opened.serious() == []
+    page.get_by_role("tab", name="Breaks").focus()
+    page.keyboard.press("n")
+    expect(page.locator(".gb-line[id].gb-broken.gb-with")).to_have_count(1)
+    assert opened.errors == []
+
+
+def test_the_widget_goes_from_progress_to_report(open_page: Open, tmp_path: Path) -> None:
+    opened = open_page(webview(tmp_path, ""))
+    page = opened.page
+    expect(page.get_by_role("timer")).to_contain_text("compiling step | 2 frames, 1 graph, 1 break so far | 3.")
+    page.evaluate("html => window.model.set('_html', html)", render_html(two_breaks()))
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
+    expect(page.get_by_role("timer")).to_have_count(0)
+    page.evaluate("window.end()")
+    page.evaluate("window.model.set('_html', '')")
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(1)  # nobody listens any more
+    assert opened.errors == []
+
+
+def test_the_widget_asks_once_for_what_its_markup_leaves_out(open_page: Open, tmp_path: Path) -> None:
+    report = big(breaks=100, ops=200)
+    page = open_page(webview(tmp_path, render_html(report), render_rest(report))).page
+    assert page.evaluate("window.asked") == []
+    page.get_by_role("button", name="Show 50 of 80 more").click()
+    page.get_by_role("button", name="Show 30 more").click()
+    expect(page.locator(".gb-item").filter(visible=True)).to_have_count(100)
+    assert page.evaluate("window.asked") == ["rest"]
+
+
+def test_hostile_text_in_the_widget_stays_text(open_page: Open, tmp_path: Path) -> None:
+    page = open_page(webview(tmp_path, render_html(hostile()), render_rest(hostile()))).page
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.hacked") is None
+    progress = {"phase": "compiling", "function": "<img src=x onerror=window.hacked=1>", "elapsed_s": 1.0}
+    page = open_page(webview(tmp_path, "")).page
+    page.evaluate("progress => window.model.set('_progress', progress)", progress)
+    page.wait_for_timeout(500)
+    expect(page.get_by_text("compiling <img src=x")).to_be_visible()
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_of_nbconvert_shows_the_static_view(open_page: Open, tmp_path: Path, scheme: str) -> None:
+    widget = ReportWidget()
+    widget.finish(two_breaks())
+    cell = nbformat.v4.new_code_cell("%%compile_explain\nstep()")
+    cell.outputs = [nbformat.v4.new_output("display_data", mime_bundle(two_breaks(), widget))]
+    body, _ = nbconvert.HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
+    # The exporter's own scripts come from elsewhere.
+    path = tmp_path / "notebook.html"
+    path.write_text(body, encoding="utf-8")
+    opened = open_page(path, scheme=scheme, scripts=False)
+    report = opened.page.locator(".graphbreak")
+    expect(report).to_have_count(1)
+    expect(report.get_by_text("Data-dependent branching → resumes at 15 (B)")).to_be_visible()
+    opened.shoot(f"nbconvert-{scheme}")
+
+
+def test_jupyter_notebook_shows_the_same(open_page: Open, lab: Lab) -> None:
+    pytest.importorskip("notebook")
+    show = "%load_ext jupyter_graphbreak\nfrom jupyter_graphbreak import Report\nfrom pathlib import Path"
+    (lab.folder / "two.json").write_bytes(two_breaks().to_json())
+    code = [
+        nbformat.v4.new_code_cell(show),
+        nbformat.v4.new_code_cell("Report.from_json(Path('two.json').read_bytes())"),
+    ]
+    notebook = nbformat.v4.new_notebook(
+        cells=code, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    )
+    nbformat.write(notebook, lab.folder / "notebook7.ipynb")
+    opened = open_page(f"{lab.url}/notebooks/notebook7.ipynb")
+    page = opened.page
+    page.wait_for_function(
+        "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", timeout=60_000
+    )
+    page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
+    report = page.locator(".graphbreak.gb-live")
+    expect(report).to_have_count(1, timeout=30_000)
+    report.get_by_role("tab", name="Breaks").focus()
+    page.keyboard.press("n")
+    expect(report.locator(".gb-line[id].gb-broken.gb-with")).to_have_count(1)
+    opened.shoot("notebook7")

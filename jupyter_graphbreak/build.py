@@ -37,6 +37,7 @@ from jupyter_graphbreak.report import (
     Setting,
     SkipKind,
     Skipped,
+    Source,
     Summary,
     Tensor,
     TensorMeta,
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Outcome = Literal["resumed", "skipped", "error"]
+#: Lines of a library shown before and after a place where something happened.
+_LIBRARY_CONTEXT = 10
 _WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
 
 
@@ -188,7 +191,7 @@ class _Writer:
                 recompiles=len(recompiles),
                 errors=sum(frame.outcome == "error" for frame in frames),
             ),
-            sources=self._sources.sources(),
+            sources=self._shown_sources(frames),
             frames=frames,
             graphs=self._graphs,
             breaks=breaks,
@@ -404,7 +407,7 @@ class _Writer:
             self._graphs_of.setdefault(frame.ident, []).append(ident)
 
     def _readable(self, code: str) -> str:
-        """Return a graph's code with each place named as everywhere else, not by a path of this machine."""
+        """Return a graph's code with places named as everywhere else, without what only frees memory."""
 
         def renamed(match: re.Match[str]) -> str:
             location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
@@ -412,6 +415,7 @@ class _Writer:
                 return match[0]
             return f"# {self._sources.name(match['file'])}:{location.line} in {location.function}, code:"
 
+        code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
         return re.sub(r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<name>[^,\n]+), code:", renamed, code)
 
     def _op(self, op: graph_code.CodeOp, traces: list[list[tuple[str, int, str]]], stacks: dict[str, Any] | None) -> Op:
@@ -604,6 +608,19 @@ class _Writer:
         location = self._sources.location(*stack[-1]) if stack else None
         return GuardFailure(_guard(reason), location)
 
+    def _shown_sources(self, frames: list[Frame]) -> list[Source]:
+        """Return the sources; of a library only the lines around what happened, its functions can be long."""
+        places = [each.location for each in self._breaks] + [each.location for each in frames]
+        places += [each.location for each in self._skipped] + [each.location for each in self._scopes.scopes()]
+        shown = []
+        for source in self._sources.sources():
+            lines = {place.line for place in places if place is not None and place.source == source.id}
+            segments = source.segments
+            if source.kind == "library":
+                segments = [part for segment in segments for part in _around(segment, lines)]
+            shown.append(msgspec.structs.replace(source, segments=segments))
+        return shown
+
     def _write_error(self, breaks: list[Break]) -> RunError | None:
         error = self._ledger.error
         if error is None:
@@ -616,6 +633,21 @@ class _Writer:
         cause = same[-1] if same else None
         location = cause.location if cause is not None else (stack[-1] if stack else None)
         return RunError(error["type"], message, location, cause.id if cause is not None else None)
+
+
+def _around(segment: Segment, lines: set[int]) -> Iterator[Segment]:
+    """Yield the parts of a segment that are close to some lines."""
+    text = segment.text.split("\n")
+    kept = [
+        index
+        for index in range(len(text))
+        if any(abs(segment.first_line + index - line) <= _LIBRARY_CONTEXT for line in lines)
+    ]
+    for position, index in enumerate(kept):
+        if position and kept[position - 1] == index - 1:
+            continue
+        end = next((i for i, j in zip(kept[position:], kept[position + 1 :], strict=False) if j != i + 1), kept[-1])
+        yield Segment(segment.first_line + index, "\n".join(text[index : end + 1]))
 
 
 def _overlap(one: Location | None, other: Location | None) -> bool:

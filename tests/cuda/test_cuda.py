@@ -1,0 +1,71 @@
+"""On a real GPU: the device rule, and a report of code that runs there. ``make test-cuda`` runs these alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+
+from jupyter_graphbreak.report import MIME_TYPE, Report
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+CELL = """import torch
+@torch.compile(backend="eager")
+def f(n):
+    x = torch.ones(n)
+    torch._dynamo.graph_break()
+    return x * 2
+made = f(3)
+"""
+
+
+def run(code: str) -> tuple[Any, list[Report]]:
+    InteractiveShell.clear_instance()
+    torch._dynamo.reset()
+    shell: Any = InteractiveShell.instance()
+    shell.display_pub = CapturingDisplayPublisher()
+    shell.run_line_magic("load_ext", "jupyter_graphbreak")
+    shell.run_cell(code)
+    bundles = [each["data"] for each in shell.display_pub.outputs]
+    return shell, [Report.from_dict(each[MIME_TYPE]) for each in bundles if MIME_TYPE in each]
+
+
+def test_auto_takes_the_gpu_and_gives_the_default_device_back() -> None:
+    before = torch.get_default_device()
+    shell, (report,) = run(f"%%compile_explain\n{CELL}")
+    assert shell.user_ns["made"].device.type == "cuda"
+    assert report.device.used == f"cuda:{torch.cuda.current_device()}"
+    assert report.device.name == torch.cuda.get_device_name()
+    assert report.graphs[0].ops[0].output is not None
+    assert report.graphs[0].ops[0].output.device is not None
+    assert report.graphs[0].ops[0].output.device.startswith("cuda")
+    assert torch.get_default_device() == before
+
+
+def test_auto_leaves_the_cpu_to_code_that_uses_a_tensor_on_it() -> None:
+    shell, _ = run("import torch\nweights = torch.ones(3)")
+    shell.display_pub.outputs.clear()
+    shell.run_cell(f"%%compile_explain\n{CELL}made = made + weights\n")
+    (report,) = [Report.from_dict(e["data"][MIME_TYPE]) for e in shell.display_pub.outputs if MIME_TYPE in e["data"]]
+    assert shell.user_ns["made"].device.type == "cpu"
+    assert report.device.note == "weights lives on the CPU, so the code's own devices stand"
+
+
+@pytest.mark.parametrize(("option", "kind"), [("cpu", "cpu"), ("cuda", "cuda"), ("cuda:0", "cuda")])
+def test_forced_device(option: str, kind: str) -> None:
+    shell, (report,) = run(f"%%compile_explain --device {option}\n{CELL}")
+    assert shell.user_ns["made"].device.type == kind
+    assert report.device.requested == option
+
+
+def test_inductor_on_the_gpu_finds_the_same_break() -> None:
+    _, (report,) = run(f"%%compile_explain --backend inductor\n{CELL}")
+    assert [found.gb_id for found in report.breaks] == ["GB0025"]
+    assert report.timing.compile_s

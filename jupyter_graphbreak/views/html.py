@@ -102,7 +102,8 @@ def render_rest(report: Report) -> dict[str, list[str]]:
     for listed in view.listed:
         rows = listed.left_out
         rest[f"l{listed.index}"] = [
-            macros.source_lines(rows[start : start + _LINES_AT_ONCE]) for start in range(0, len(rows), _LINES_AT_ONCE)
+            macros.source_lines(rows[start : start + _LINES_AT_ONCE], lazy=True)
+            for start in range(0, len(rows), _LINES_AT_ONCE)
         ]
     return {name: [str(item) for item in items] for name, items in rest.items() if items}
 
@@ -280,12 +281,17 @@ class View:
     # Graphs, frames, scopes.
 
     def span(self, graph: Graph) -> str:
-        """Return the lines of the cell, or of the first other source, that a graph covers."""
+        """Return the lines of the cell, or of the first other source, that a graph covers; else where its code is."""
         own = [line.line for line in graph.lines if line.source == graph.lines[0].source]
         if not own:
-            return ""
+            frame = next((frame for frame in self.report.frames if frame.id == graph.frame), None)
+            return self._spot(frame.location) if frame is not None and frame.location is not None else ""
         first, last = min(own), max(own)
         return f"line {first}" if first == last else f"lines {first} to {last}"
+
+    def _spot(self, place: Location) -> str:
+        name = self.source_name(place)
+        return f"{name}:{place.line}" if name else f"line {place.line}"
 
     def code_length(self, graph: Graph) -> int:
         """Return how many lines the code of a graph has."""
@@ -306,11 +312,9 @@ class View:
 
     def short_reason(self, skipped: Skipped) -> str:
         """Return why a function runs eagerly in a word or two, or else where it stands."""
-        place = skipped.location
-        if skipped.kind != "other" or place is None:
+        if skipped.kind != "other" or skipped.location is None:
             return skipped.kind
-        name = self.source_name(place)
-        return f"{name}:{place.line}" if name else f"line {place.line}"
+        return self._spot(skipped.location)
 
     def callees(self, skipped: Skipped) -> list[str]:
         """Return the ids of frames of functions that a skipped function calls and that are compiled all the same."""

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Outcome = Literal["resumed", "skipped", "error"]
+#: Exceptions that say a break by another name.
+_RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: Lines of a library shown before and after a place where something happened.
 _LIBRARY_CONTEXT = 10
 _WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
@@ -302,7 +304,9 @@ class _Writer:
     def _fold_limit(self, frame: FrameLedger) -> None:
         refusal = frame.refusal or {}
         if refusal.get("raised"):
-            return  # the run's error says it
+            if "filename" in refusal:
+                self._fold_refusal(refusal)
+            return
         name, filename, line = self._limited(frame)
         wrapped = refusal.get("wrapped")
         shared = wrapped is not None
@@ -378,8 +382,10 @@ class _Writer:
         for code, stacks in frame.graphs:
             if folded is not None and stacks and stacks.get("reason"):
                 folded.reasons.append(stacks["reason"])
-            ident = _letter(len(self._graphs))
             parsed = graph_code.parse_graph(code)
+            if frame.start is not None and stacks is None and not parsed.ops:
+                continue  # torch >= 2.15 writes an empty graph to the trace and does not compile it
+            ident = _letter(len(self._graphs))
             if parsed.unread:
                 self._ledger.notes.append(
                     Diagnostic("warning", f"{parsed.unread} lines of graph {ident} could not be read.")
@@ -590,7 +596,7 @@ class _Writer:
             limit = frame.refusal is not None
             if frame.key.compile == 0 and not limit:
                 continue
-            name, filename, line = self._limited(frame) if limit else frame.code
+            name, filename, line = self._limited(frame) if limit or not frame.started else frame.code
             made.append(
                 Recompile(
                     frame=frame.ident,
@@ -629,7 +635,11 @@ class _Writer:
         message = error["message"].partition("\n\nfrom user code:")[0]
         parsed = break_message.parse_reason(message, error["type"])
         failed = [each for each in breaks if each.outcome == "error"]
-        same = [each for each in failed if each.gb_type == parsed.cause.gb_type or error["type"] == each.gb_type]
+        same = [
+            each
+            for each in failed
+            if each.gb_type in {parsed.cause.gb_type, error["type"], _RAISED_AS.get(error["type"])}
+        ]
         cause = same[-1] if same else None
         location = cause.location if cause is not None else (stack[-1] if stack else None)
         return RunError(error["type"], message, location, cause.id if cause is not None else None)

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import ast
 import dis
+import linecache
 import re
+import types
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -63,8 +65,11 @@ class BeginObservation(ast.NodeTransformer):
     that it assigns are declared global: they go to the notebook as ever.
     """
 
-    def __init__(self, uses_compile: Callable[[ast.Module], bool]) -> None:
+    def __init__(
+        self, uses_compile: Callable[[ast.Module], bool], scoped_magic: Callable[[str], bool] = lambda _: False
+    ) -> None:
         self._uses_compile = uses_compile
+        self._scoped_magic = scoped_magic
 
     def visit_Module(self, node: ast.Module) -> ast.Module:
         """Rewrite a cell that starts with the string; leave any other alone."""
@@ -78,7 +83,7 @@ class BeginObservation(ast.NodeTransformer):
             plan = "as it stands"
         else:
             lead, rest = _split(body)
-            reason = _why_no_function(rest)
+            reason = _why_no_function(rest, self._scoped_magic)
             plan = "nothing" if not rest else "not compilable" if reason else "compiled"
             if plan == "compiled":
                 body = [*lead, *_as_function(rest, marker)]
@@ -124,8 +129,17 @@ def _own_nodes(nodes: list[ast.stmt]) -> Iterator[ast.AST]:
             pending += ast.iter_child_nodes(node)
 
 
-def _why_no_function(body: list[ast.stmt]) -> str:
+# What means another scope inside a function, or is looked up while nothing is assigned yet.
+_OF_THE_MODULE = frozenset({"exec", "eval", "locals", "vars", "dir", "globals", "NameError", "__annotations__"})
+
+
+def _why_no_function(body: list[ast.stmt], scoped_magic: Callable[[str], bool] = lambda _: False) -> str:
     for node in _own_nodes(body):
+        if isinstance(node, ast.Name) and node.id in _OF_THE_MODULE:
+            return f"it uses {node.id}, which means something else inside a function"
+        match node:
+            case ast.Call(ast.Attribute(_, "run_line_magic"), [ast.Constant(str(name)), *_]) if scoped_magic(name):
+                return f"it uses %{name}, which runs code of its own"
         if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
             return "it awaits at its top level"
         if isinstance(node, ast.ImportFrom) and any(each.name == "*" for each in node.names):
@@ -159,6 +173,7 @@ class _DropAnnotations(ast.NodeTransformer):
 
 def _as_function(body: list[ast.stmt], at: ast.stmt) -> list[ast.stmt]:
     names = sorted(_assigned(body))
+    awaited = ",".join(_stored_first(body))
     body = [_DropAnnotations().visit(each) for each in body]
     last = body[-1]
     if isinstance(last, ast.Expr):  # the cell's value, which IPython displays
@@ -168,8 +183,29 @@ def _as_function(body: list[ast.stmt], at: ast.stmt) -> list[ast.stmt]:
     function = ast.FunctionDef(_FUNCTION, arguments, [*declared, *body], [])
     for each in declared:
         ast.copy_location(each, at)
-    call = _call("run_function", [ast.Constant(_FUNCTION), ast.Constant(",".join(names))], at)
-    return [ast.copy_location(function, at), call]
+    run = _call("run_function", [ast.Constant(_FUNCTION), ast.Constant(awaited)], at)
+    # The error of the cell is shown as that of any cell: without the frames in between.
+    handler = ast.ExceptHandler(
+        ast.Name("BaseException", ast.Load()), None, [_call("trim_traceback", [], at), ast.Raise()]
+    )
+    attempt = ast.Try([run], [handler], [], [])
+    return [ast.copy_location(each, at) for each in (function, attempt, _call("value", [], at))]
+
+
+def _stored_first(body: list[ast.stmt]) -> list[str]:
+    """Return the names that are assigned before they are read, in the order of the text.
+
+    Only these may exist before the cell runs: a name that is read first is one that is there, or an error.
+    """
+    code = compile(ast.fix_missing_locations(ast.Module(body, [])), "<names>", "exec", dont_inherit=True)
+    first: dict[str, bool] = {}
+    for each in dis.get_instructions(code):
+        if each.opname in {"STORE_NAME", "STORE_GLOBAL"}:
+            first.setdefault(each.argval, True)
+        elif each.opname in {"LOAD_NAME", "LOAD_GLOBAL", "DELETE_NAME", "DELETE_GLOBAL"}:
+            first.setdefault(each.argval, False)
+    inner = _assigned(body) - set(first)  # by a walrus inside a comprehension
+    return sorted({name for name, stored in first.items() if stored} | inner)
 
 
 def _assigned(body: list[ast.stmt]) -> set[str]:
@@ -179,7 +215,8 @@ def _assigned(body: list[ast.stmt]) -> set[str]:
     pending = [code]
     while pending:
         each = pending.pop()
-        stores = ("STORE_NAME", "DELETE_NAME") if each is code else ("STORE_GLOBAL",)
+        # a name of the module that a function in the cell declares global is stored as a global, too
+        stores = ("STORE_NAME", "DELETE_NAME", "STORE_GLOBAL", "DELETE_GLOBAL") if each is code else ("STORE_GLOBAL",)
         names |= {i.argval for i in dis.get_instructions(each) if i.opname in stores}
         # a walrus inside a comprehension assigns in the scope around it
         pending += [c for c in each.co_consts if hasattr(c, "co_code") and c.co_name.endswith("comp>")]
@@ -250,6 +287,12 @@ class Cells:
             history = self._shell.history_manager
             raw = history.input_hist_raw if history is not None else []
             text = raw[number] if 0 < number < len(raw) else ""
+            inner = "".join(linecache.getlines(filename)).rstrip()
+            if self._current is not None and inner and inner in self._current[1]:
+                # A cell that a magic of this one runs, such as %%capture: its lines count from below that magic.
+                _, text, number = self._current
+                above = text.count("\n", 0, text.rindex(inner))
+                return CellText(f"Cell In[{number}]", text.rstrip("\n"), above, 0)
         offset, indent = _cut_off(text)
         return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent)
 
@@ -268,8 +311,6 @@ class Cells:
         raw = history.input_hist_raw if history is not None else []
         if raw and MAGIC in raw[-1]:
             return str(raw[-1])
-        import linecache
-
         return "".join(linecache.getlines(filename))
 
 
@@ -303,3 +344,60 @@ def withdraw(namespace: dict[str, Any], names: str) -> None:
     for name in filter(None, names.split(",")):
         if namespace.get(name) is UNASSIGNED:
             del namespace[name]
+
+
+def as_module_code(code: types.CodeType) -> types.CodeType:
+    """Return the code of the function that a cell was made into, and of what is in it, under the names of a module."""
+    prefix = f"{_FUNCTION}.<locals>."
+    constants = tuple(as_module_code(each) if isinstance(each, types.CodeType) else each for each in code.co_consts)
+    if code.co_name == _FUNCTION:
+        return code.replace(co_name="cell", co_qualname="cell", co_consts=constants)
+    return code.replace(co_qualname=code.co_qualname.removeprefix(prefix), co_consts=constants)
+
+
+def trim(error: BaseException, is_cell: Callable[[str], bool]) -> None:
+    """Take the frames between the notebook and the cell's own off an error's traceback.
+
+    Parameters
+    ----------
+    error : BaseException
+    is_cell : callable
+        Whether a function of this name is the cell, or goes on with it after a break.
+    """
+    if error.__traceback__ is None:
+        return
+    filename = error.__traceback__.tb_frame.f_code.co_filename
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending:
+        each = pending.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        pending += [each.__cause__, each.__context__]
+        kept = None
+        entry = each.__traceback__
+        while entry is not None:
+            code = entry.tb_frame.f_code
+            if code.co_filename == filename and is_cell(code.co_name):
+                kept = entry
+            entry = entry.tb_next
+        if kept is not None:
+            each.__traceback__ = _at_module_level(kept)
+
+
+def _at_module_level(entry: types.TracebackType) -> types.TracebackType:
+    """Return the entry of a traceback as if its line stood in the cell itself.
+
+    Not only for its looks: IPython hashes the code of each frame, and Dynamo's has constants that have no hash.
+    """
+    code, namespace = entry.tb_frame.f_code, entry.tb_frame.f_globals
+    stand_in = compile("\n" * (entry.tb_lineno - 1) + "raise StopIteration", code.co_filename, "exec")
+    try:
+        exec(stand_in, namespace)  # noqa: S102 - the line above
+    except StopIteration as raised:
+        made = raised.__traceback__
+        frame = made.tb_next if made is not None else None
+        if frame is not None:
+            return types.TracebackType(entry.tb_next, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return entry

@@ -60,7 +60,7 @@ def run_compiled(function: Callable[[], Any], options: Options) -> Any:
     with ``fullgraph`` the error is what was asked for.
     """
     forgiving = contextlib.nullcontext() if options.fullgraph else _torch_compat.errors_suppressed()
-    with forgiving:
+    with forgiving, _torch_compat.as_uncompiled():
         return ensure_compiled(function, options)()
 
 

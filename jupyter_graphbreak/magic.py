@@ -17,12 +17,13 @@ from IPython.display import display, update_display
 
 from jupyter_graphbreak import cell as cells
 from jupyter_graphbreak.progress import Progress, ProgressMeter
+from jupyter_graphbreak.source import plain_function
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+    from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
     from jupyter_graphbreak.recorder import Recording
     from jupyter_graphbreak.report import Report
@@ -51,9 +52,21 @@ def begin(options: str, plan: cells.Plan, reason: str) -> None:
     _face().begin(options, plan, reason, sys._getframe(1).f_code.co_filename)  # noqa: SLF001 - the cell's own name
 
 
-def run_function(name: str, assigned: str) -> Any:
-    """Compile and run the function that the observed cell was made into, and return the cell's value."""
-    return _face().run_function(name, assigned)
+def run_function(name: str, assigned: str) -> None:
+    """Compile and run the function that the observed cell was made into; :func:`value` has its value."""
+    _face().run_function(name, assigned)
+
+
+def trim_traceback() -> None:
+    """Make the error in flight look like that of an ordinary cell."""
+    error = sys.exc_info()[1]
+    if error is not None:
+        cells.trim(error, lambda name: plain_function(name) == "cell")
+
+
+def value() -> Any:
+    """Return the value of the cell that ran as a function, once."""
+    return _face().take_value()
 
 
 def _face() -> CompileExplain:
@@ -91,23 +104,33 @@ class Screen:
         self._id = uuid.uuid4().hex
         self._shown = False
         self._widget: Any = None
+        self._publisher: Any = None
 
-    def open(self) -> None:
-        """Show that the run has started."""
+    def open(self) -> str | None:
+        """Show that the run has started; return why that failed, if it did: the cell runs all the same."""
         if not self.live:
-            return
+            return None
+        try:
+            self._open()
+        except Exception as fault:  # noqa: BLE001 - whatever a front end or a broken installation brings
+            self.live, self._shown, self._widget = False, False, None
+            return f"The live view is not there ({type(fault).__name__}: {fault})."
+        return None
+
+    def _open(self) -> None:
         from jupyter_graphbreak.views.widget import ReportWidget, running_bundle
 
         self._widget = ReportWidget()
         _show(display, running_bundle(self._widget), self._id)
         self._shown = True
-        clear_output: Callable[[bool], None] = self._shell.display_pub.clear_output
+        self._publisher = self._shell.display_pub  # %%capture puts another in its place meanwhile
+        clear_output: Callable[[bool], None] = self._publisher.clear_output
 
         def cleared(wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython's signature
             self._shown = False  # the user's code clears the cell's outputs, ours among them
             clear_output(wait)
 
-        vars(self._shell.display_pub)["clear_output"] = cleared
+        vars(self._publisher)["clear_output"] = cleared
 
     def progress(self, progress: Progress) -> None:
         """Show how far the run is."""
@@ -118,7 +141,8 @@ class Screen:
         """Show the report."""
         from jupyter_graphbreak.views.widget import mime_bundle
 
-        vars(self._shell.display_pub).pop("clear_output", None)
+        if self._publisher is not None:
+            vars(self._publisher).pop("clear_output", None)
         if self._widget is not None:
             self._widget.finish(report)
         bundle = mime_bundle(report, self._widget)
@@ -141,13 +165,16 @@ class CompileExplain(Magics):
         self._ip = shell  # as self.shell, which may be None for its type
         self._cells = cells.Cells(shell)
         self._observation: _Observation | None = None
-        self._ast_transformer = cells.BeginObservation(self._uses_compile)
+        self._value: Any = None
+        self._inner_cells = 0
+        self._ast_transformer = cells.BeginObservation(self._uses_compile, self._needs_scope)
 
     def connect(self) -> None:
         """Register with the shell."""
         self._ip.register_magics(self)
         self._ip.input_transformers_cleanup.insert(0, cells.replace_magic_line)
         self._ip.ast_transformers.append(self._ast_transformer)
+        self._ip.events.register("pre_run_cell", self._enter)
         self._ip.events.register("post_run_cell", self._end)
         self._format_reports()
 
@@ -155,6 +182,7 @@ class CompileExplain(Magics):
         """Take everything back that :meth:`connect` registered."""
         self._ip.input_transformers_cleanup.remove(cells.replace_magic_line)
         self._ip.ast_transformers.remove(self._ast_transformer)
+        self._ip.events.unregister("pre_run_cell", self._enter)
         self._ip.events.unregister("post_run_cell", self._end)
         for kind in ("line", "cell"):
             self._ip.magics_manager.magics[kind].pop("compile_explain", None)
@@ -206,6 +234,7 @@ class CompileExplain(Magics):
 
     def begin(self, options: str, plan: cells.Plan, reason: str, filename: str) -> None:
         """Begin to observe the running cell."""
+        self._inner_cells = 0
         self._end(None)  # an observation that a strange front end never ended
         args = self._parse(options)
         if args.expression:
@@ -231,7 +260,15 @@ class CompileExplain(Magics):
                 )
         self._observation = observation
 
-    def run_function(self, name: str, assigned: str) -> Any:
+    def take_value(self) -> Any:
+        """Hand out the value of the cell that ran as a function."""
+        value, self._value = self._value, None
+        return value
+
+    def _needs_scope(self, name: str) -> bool:
+        return bool(getattr(self._ip.find_line_magic(name), "needs_local_scope", False))
+
+    def run_function(self, name: str, assigned: str) -> None:
         """Compile and run the function that the cell was made into."""
         from jupyter_graphbreak import compiling
 
@@ -239,19 +276,29 @@ class CompileExplain(Magics):
         function = namespace.pop(name)
         observation = self._observation
         if observation is None:
-            return function()
-        function.__code__ = function.__code__.replace(co_name="cell", co_qualname="cell")
+            self._value = function()
+            return
+        function.__code__ = cells.as_module_code(function.__code__)
         if compiling.leads_to_compiled(self._named_by(function.__code__.co_names).values()):
             self._ignored(observation, "the cell uses a compiled function that it imports, and runs as it stands")
-            return function()
+            self._value = function()
+            return
         cells.declare(namespace, assigned)
         try:
-            return compiling.run_compiled(function, _options(observation.args))
+            self._value = compiling.run_compiled(function, _options(observation.args))
         finally:
             cells.withdraw(namespace, assigned)
 
+    def _enter(self, _: ExecutionInfo) -> None:
+        """Count the cells that the observed one runs: IPython's event ``pre_run_cell``."""
+        if self._observation is not None:
+            self._inner_cells += 1
+
     def _end(self, result: ExecutionResult | None) -> None:
         """End the observation of the cell: IPython's event ``post_run_cell``."""
+        if self._inner_cells and result is not None:  # the end of a cell that the observed one ran, as %%capture does
+            self._inner_cells -= 1
+            return
         observation, self._observation = self._observation, None
         if observation is None:
             return
@@ -334,14 +381,15 @@ class CompileExplain(Magics):
             raise UsageError(f"unknown mode {args.mode!r}: use one of {', '.join(modes)}")
         with contextlib.ExitStack() as stack:
             screen = None if args.quiet else Screen(self._ip)
-            if screen is not None:
-                screen.open()
+            unseen = screen.open() if screen is not None else None
             compiling.forget(*named.values())
             meter = None
             if screen is not None and screen.live:
                 meter = stack.enter_context(ProgressMeter(screen.progress))
             recording = stack.enter_context(recorder.record(self._cells.find, meter.count if meter else None))
             recording.describe_device(choice.device)
+            if unseen is not None:
+                recording.note("warning", unseen)
             stack.enter_context(_torch_compat.forced_backend(args.backend))
             stack.enter_context(_torch_compat.default_device(choice.default))
             return _Observation(args, named, recording, screen, stack.pop_all())

@@ -160,7 +160,10 @@ def record(
     logger.addHandler(handler)
     start = time.perf_counter()
     try:
-        with _torch_compat.watch(recording.add, recording.spent) as missing:
+        with (
+            _torch_compat.narrowed_trace(handler, KEPT),
+            _torch_compat.watch(recording.add, recording.spent) as missing,
+        ):
             for sentence in missing:
                 recording.note("warning", sentence)
             yield recording

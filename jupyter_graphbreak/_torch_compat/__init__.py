@@ -17,6 +17,7 @@ from jupyter_graphbreak._torch_compat.compiled import (
 from jupyter_graphbreak._torch_compat.hooks import watch
 from jupyter_graphbreak._torch_compat.settings import (
     TorchUnavailable,
+    as_uncompiled,
     backends,
     cuda_devices,
     default_device,
@@ -28,12 +29,14 @@ from jupyter_graphbreak._torch_compat.settings import (
     interned_name,
     library_roots,
     modes,
+    narrowed_trace,
     require_torch,
     trace_logger,
 )
 
 __all__ = [
-    "TorchUnavailable", "backends", "compiled_callable", "cuda_devices", "default_device", "default_device_name",
-    "dynamo_config", "envelope", "errors_suppressed", "forced_backend", "forget", "has_cached_code", "interned_name",
-    "is_torch_compile", "library_roots", "modes", "require_torch", "resume_codes", "trace_logger", "watch",
+    "TorchUnavailable", "as_uncompiled", "backends", "compiled_callable", "cuda_devices", "default_device",
+    "default_device_name", "dynamo_config", "envelope", "errors_suppressed", "forced_backend", "forget",
+    "has_cached_code", "interned_name", "is_torch_compile", "library_roots", "modes", "narrowed_trace",
+    "require_torch", "resume_codes", "trace_logger", "watch",
 ]  # fmt: skip

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
 import re
+import sys
 import sysconfig
-from typing import TYPE_CHECKING, Any
+import warnings
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MINIMUM_TORCH = (2, 9)
 
@@ -60,6 +63,41 @@ def trace_logger() -> logging.Logger:
     return logging.getLogger("torch.__trace")
 
 
+@contextlib.contextmanager
+def narrowed_trace(handler: logging.Handler, kept: frozenset[str]) -> Iterator[None]:
+    """Spare torch the making of trace entries that nobody reads, while the context is open.
+
+    Torch makes every entry as soon as the logger has a handler, guards and kernels in full among them. Where ours is
+    the only one, entries of other kinds than those kept are not made; where somebody else listens, all are.
+    """
+    internal = importlib.import_module("torch._logging._internal")
+    original = internal.trace_structured
+    logger = trace_logger()
+
+    @functools.wraps(original)
+    def trace_structured(name: str, metadata_fn: Callable[[], Any] = dict, *args: Any, **kwargs: Any) -> None:
+        if logger.handlers == [handler]:
+            kind = f"artifact:{metadata_fn().get('name')}" if name == "artifact" else name
+            if kind not in kept:
+                return
+        original(name, metadata_fn, *args, **kwargs)
+
+    # Modules that imported the function by name hold it themselves.
+    holders = [
+        module
+        for key, module in list(sys.modules.items())
+        if key.startswith("torch.") and vars(module).get("trace_structured") is original
+    ]
+    for module in holders:
+        vars(module)["trace_structured"] = trace_structured
+    try:
+        yield
+    finally:
+        for module in [*holders, *(m for k, m in list(sys.modules.items()) if k.startswith("torch."))]:
+            if vars(module).get("trace_structured") is trace_structured:
+                vars(module)["trace_structured"] = original
+
+
 def interned_name(number: int) -> str | None:
     """Return the file name behind a number of the trace; only those interned since torch was imported are known."""
     table: dict[str, int] = importlib.import_module("torch._logging.structured").INTERN_TABLE
@@ -91,6 +129,46 @@ def modes() -> list[str]:
     """Return the names that ``torch.compile(mode=...)`` takes."""
     listed: list[str] = list(importlib.import_module("torch._inductor").list_mode_options())
     return listed
+
+
+#: Loggers on which torch tells of its compiling.
+_TELLS = ("torch._dynamo", "torch._subclasses", "torch._functorch", "torch._inductor", "torch._logging", "torch.fx")
+
+
+@contextlib.contextmanager
+def as_uncompiled() -> Iterator[None]:
+    """Have code that nobody asked to compile act and print as it does uncompiled, as far as Dynamo has settings.
+
+    Asserts raise AssertionError, numpy draws from its own generator, and what torch warns of while it compiles is not
+    printed: the report has it.
+    """
+    config = importlib.import_module("torch._dynamo.config")
+    settings = {"rewrite_assert_with_torch_assert": False, "use_numpy_random_stream": True}
+    # No catch_warnings: it would take back what the cell itself sets.
+    warnings.filterwarnings("ignore", module=r"torch\._(dynamo|functorch|inductor|subclasses)\b")
+    filters = cast("list[Any]", warnings.filters)
+    ours = filters[0]
+    loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
+    handlers = {
+        handler
+        for log in loggers
+        if log.name.split(".")[0] == "torch" and log.name != "torch.__trace"
+        for handler in log.handlers
+    }
+
+    def quiet(record: logging.LogRecord) -> bool:
+        return not record.name.startswith(_TELLS)
+
+    for handler in handlers:
+        handler.addFilter(quiet)
+    try:
+        with config.patch({name: value for name, value in settings.items() if hasattr(config, name)}):
+            yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(quiet)
+        if ours in filters:
+            filters.remove(ours)
 
 
 def errors_suppressed() -> contextlib.AbstractContextManager[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -86,12 +85,3 @@ def test_addresses_that_a_page_would_load_are_found() -> None:
     <a href="https://e.test/">a link is not loaded</a>
     """
     assert loads(page) == ["https://a.test/a.css", "//b.test/b.js", "https://c.test/c.css", "https://d.test/d.png"]
-
-
-def test_the_saved_cell_of_the_model_is_small(notebook: NotebookNode) -> None:
-    cell = next(cell for cell in reversed(notebook.cells) if cell.cell_type == "code")
-    views = [output.data.get("application/vnd.jupyter.widget-view+json") for output in cell.outputs if "data" in output]
-    states = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
-    shown = [states[view["model_id"]] for view in views if view]
-    assert shown
-    assert len(json.dumps([cell, shown])) < 250_000

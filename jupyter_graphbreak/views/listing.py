@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from jupyter_graphbreak.report import Location, Report, Scope, Segment, Skipped, Source
 
@@ -99,7 +99,7 @@ def listing(report: Report, source: Source) -> list[Line]:
     breaks = _marks_by_line(report, source, lines)
     leads_to = _calls_by_line(report, source)
     scopes = _scopes_by_line(report, source)
-    eager = dict(_eager_lines(report, source))
+    eager = dict(_eager_lines(report, source, lines))
     return [
         replace(
             lines[number],
@@ -183,28 +183,24 @@ def _scopes_by_line(report: Report, source: Source) -> dict[int, Scope]:
     return {line: scope for _, place, scope in regions for line in range(place.line, place.end_line + 1)}
 
 
-def _eager_lines(report: Report, source: Source) -> Iterator[tuple[int, Skipped]]:
+def _eager_lines(report: Report, source: Source, lines: dict[int, Line]) -> Iterator[tuple[int, Skipped]]:
     resumed_at = {resume.id: resume.location for resume in report.resumes}
     frames = {frame.id: frame for frame in report.frames}
+    numbers = sorted(lines)
+    texts = [lines[number].text for number in numbers]
     for skipped in report.skipped:
         frame = frames.get(skipped.frame or "")
         start = skipped.location
         if frame is not None and frame.resume is not None:
             start = resumed_at.get(frame.resume) or start
-        if start is not None and start.source == source.id:
-            yield from ((line, skipped) for line in range(start.line, _end_of_function(source, start) + 1))
-
-
-def _end_of_function(source: Source, place: Location) -> int:
-    """Return the last line of the function around a place; the place's own where that cannot be told."""
-    if place.end_line > place.line:
-        return place.end_line
-    for segment in source.segments:
-        lines = segment.text.split("\n")
-        index = place.line - segment.first_line
-        if 0 <= index < len(lines):
-            return segment.first_line + _block_end(lines, index, place.function)
-    return place.end_line
+        if start is None or start.source != source.id:
+            continue
+        if start.end_line > start.line or start.line not in lines:
+            yield from ((number, skipped) for number in range(start.line, start.end_line + 1))
+        else:
+            first = numbers.index(start.line)
+            last = _block_end(texts, first, start.function)
+            yield from ((number, skipped) for number in numbers[first : last + 1])
 
 
 def _block_end(lines: Sequence[str], index: int, function: str | None) -> int:
@@ -219,8 +215,29 @@ def _block_end(lines: Sequence[str], index: int, function: str | None) -> int:
     return index
 
 
-def _block_length(lines: Iterable[str]) -> int:
+def _block_length(lines: Sequence[str]) -> int:
     try:
         return max(1, len(inspect.getblock([line + "\n" for line in lines])))
     except (SyntaxError, tokenize.TokenError):
-        return 1
+        # Where lines are left out, what is there need not be Python.
+        return _indented_length(lines)
+
+
+def _indented_length(lines: Sequence[str]) -> int:
+    """Return how many lines from the first on belong to its function, going by their indentation alone."""
+    around = _indentation(lines[0])
+    length, defined = 1, False
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text:
+            continue
+        if _indentation(line) <= around and not text.startswith(("@", ")", "#")):
+            if defined:
+                break
+            defined = True
+        length = number
+    return length
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())

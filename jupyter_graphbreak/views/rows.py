@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report import Break, Report, Resume, Scope, Source
     from jupyter_graphbreak.views.listing import BreakMark, Line
 
-#: A source of at most so many lines is shown whole.
+#: A source of the reader's own of at most so many lines is shown whole.
 _WHOLE = 40
 #: Fewer lines than this are not worth folding.
 _WORTH_FOLDING = 6
@@ -26,6 +27,7 @@ _NEAR_BREAK, _NEAR_CALL = 3, 1
 #: Letters of graphs in the gutter of one line; of more, the first two and how many more.
 _LETTERS = 3
 _TITLE_GRAPHS = 6
+_DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
 #: Columns up to which a note moves to the right with its expression.
 _NOTE_COLUMNS = 60
 
@@ -101,7 +103,7 @@ def list_sources(report: Report, limit: int) -> list[Listed]:
         shown, left_out = rows[:limit], rows[limit:]
         limit -= len(shown)
         is_open = source.kind != "library" or any(row.line.breaks for row in rows)
-        found.append(Listed(index, source, list(_chunks(shown)), left_out, is_open))
+        found.append(Listed(index, source, list(_chunks(shown, source)), left_out, is_open))
     return sorted(found, key=lambda listed: not listed.open)
 
 
@@ -213,14 +215,15 @@ def _runs(source: Source) -> dict[int, list[Run]]:
     return found
 
 
-def _chunks(rows: Sequence[Row]) -> Iterator[Chunk]:
+def _chunks(rows: Sequence[Row], source: Source) -> Iterator[Chunk]:
     """Yield the rows in order, those far from any break folded."""
-    kept = set(range(len(rows))) if len(rows) <= _WHOLE else set(_near_breaks(rows))
+    is_whole = len(rows) <= _WHOLE and source.kind != "library"
+    kept = set(range(len(rows))) if is_whole else set(_near_breaks(rows))
     start = 0
     while start < len(rows):
         folded = start not in kept
         end = start + 1
-        while end < len(rows) and (end not in kept) == folded and _follows(rows[end], rows[end - 1]):
+        while end < len(rows) and (end not in kept) == folded and (folded or _follows(rows[end], rows[end - 1])):
             end += 1
         part = list(rows[start:end])
         if folded and len(part) >= _WORTH_FOLDING:
@@ -236,7 +239,7 @@ def _follows(row: Row, before: Row) -> bool:
 
 def _near_breaks(rows: Sequence[Row]) -> Iterator[int]:
     for index, row in enumerate(rows):
-        if index == 0 or not _follows(row, rows[index - 1]):
+        if index == 0 or (_DEFINITION.match(row.line.text) and not _follows(row, rows[index - 1])):
             # The first line of a function says where one is.
             yield index
         if row.line.breaks:

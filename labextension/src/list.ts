@@ -1,3 +1,5 @@
+import { reasonOf } from './elements';
+
 /**
  * What the markup of a report leaves out: markup of further items, by the name of the list that they continue.
  */
@@ -152,10 +154,8 @@ export class List {
     const first = this._box.childElementCount;
     try {
       await this.load();
-    } catch (reason) {
-      button.textContent = String(
-        reason instanceof Error ? reason.message : reason
-      );
+    } catch (error) {
+      button.textContent = reasonOf(error);
       return;
     }
     this._limit += this._options.page ?? PAGE;

@@ -1,0 +1,170 @@
+"""Cells of many kinds in a real kernel: what the report says of them, and that they run as they do without it.
+
+The places, outcomes and counts were written down from what Dynamo did when the cells ran on their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+from jupyter_graphbreak.report import MIME_TYPE, Location, Report
+
+CELLS = Path(__file__).parent / "cells"
+PREPARE = """%reset -f
+import random, numpy, torch
+torch._dynamo.reset()
+random.seed(1); numpy.random.seed(1); torch.manual_seed(1)
+del random, numpy, torch"""
+NAMES = "print(sorted(name for name in dir() if not name.startswith('_') and name not in {'In', 'Out'}))"
+
+
+@dataclass
+class Expected:
+    """What a report must say: the line (or file and line) and the outcome of each break, in order; counts."""
+
+    breaks: str
+    graphs: int
+    eager: int = 0
+
+
+COMPILED = {
+    "closures_deep": Expected("8 resumed", graphs=2),
+    "methods": Expected("16 resumed, 12 resumed, 8 skipped", graphs=2, eager=1),
+    "recursion": Expected("6 resumed", graphs=3),
+    "for_zip": Expected("9 skipped", graphs=0, eager=1),
+    "managers": Expected("11 skipped", graphs=0, eager=1),
+    "genexp": Expected("5 resumed, 5 skipped", graphs=0, eager=1),
+    "autograd_function_break": Expected("6 resumed", graphs=3),
+    "item_tolist_numpy": Expected("5 resumed, 6 resumed, 8 resumed, 9 resumed, 10 resumed", graphs=5),
+    "match": Expected("10 resumed, 12 resumed", graphs=4),
+    "tabs2": Expected("5 resumed, 8 resumed, 11 resumed", graphs=3),
+    "html_ansi_bidi": Expected("6 resumed", graphs=1),
+    "thread_error": Expected("6 resumed, 7 skipped", graphs=1, eager=1),
+    "gather": Expected("10 resumed, 6 resumed", graphs=4),
+    "gen_fn_two": Expected("3 skipped, 6 skipped", graphs=0, eager=2),
+    "dispatch_mode_own": Expected("", graphs=0, eager=1),
+    "limit_small": Expected("6 resumed", graphs=4, eager=1),
+    "fullgraph_nested_err": Expected("4 error", graphs=0),
+    "eogb_dyn": Expected("8 resumed, 11 error", graphs=1),
+    "skip_frame_nested": Expected("4 skipped", graphs=2, eager=1),
+    "raise_after_break": Expected("4 resumed, 5 resumed, 6 skipped", graphs=2, eager=1),
+    "kbd_caught": Expected("6 resumed", graphs=1),
+    "two_fns_same_name": Expected("5 resumed, 11 resumed", graphs=1),
+    "finally_return": Expected("10 skipped", graphs=0, eager=1),
+    "checkpoint": Expected("6 resumed", graphs=1),
+    "reset_mid_thread": Expected("6 resumed", graphs=6),
+    "later_call": Expected("6 resumed", graphs=5),
+}
+
+
+@dataclass
+class Outcome:
+    """What the user sees of a cell."""
+
+    stdout: str = ""
+    result: str | None = None
+    displays: list[dict[str, Any]] = field(default_factory=list)
+    error: tuple[str, str] | None = None
+    traceback: str = ""
+    reports: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Kernel:
+    """A kernel with the extension loaded."""
+
+    def __init__(self) -> None:
+        self.manager, self.client = start_new_kernel(kernel_name="python3")
+        self.run("%load_ext jupyter_graphbreak")
+
+    def run(self, code: str) -> Outcome:
+        seen = Outcome()
+
+        def take(message: dict[str, Any]) -> None:
+            kind, content = message["msg_type"], message["content"]
+            if kind == "stream" and content["name"] == "stdout":
+                seen.stdout += content["text"]
+            elif kind == "execute_result":
+                seen.result = content["data"]["text/plain"]
+            elif kind == "error":
+                seen.error = (content["ename"], content["evalue"])
+                seen.traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
+            elif kind in {"display_data", "update_display_data"} and MIME_TYPE in content["data"]:
+                seen.reports.append(content["data"])
+            elif kind == "display_data" and "compile_explain" not in content["data"].get("text/plain", ""):
+                seen.displays.append(content["data"])
+
+        self.client.execute_interactive(code, output_hook=take, allow_stdin=False, timeout=120, stop_on_error=False)
+        return seen
+
+    def both_ways(self, cell: str) -> tuple[Outcome, Outcome, Report]:
+        """Run a cell on its own and under the magic, each in a namespace of its own, and compare what is seen."""
+        self.run(PREPARE)
+        plain = self.run(cell)
+        plain_names = self.run(NAMES).stdout
+        self.run(PREPARE)
+        explained = self.run("%%compile_explain\n" + cell)
+        assert self.run(NAMES).stdout == plain_names
+        assert explained.stdout == plain.stdout
+        assert without_addresses(explained.result) == without_addresses(plain.result)
+        assert explained.displays == plain.displays
+        assert (explained.error and explained.error[0]) == (plain.error and plain.error[0])
+        assert lines_of_the_cell(explained.traceback) == [line + 1 for line in lines_of_the_cell(plain.traceback)]
+        (bundle,) = explained.reports
+        return plain, explained, Report.from_dict(bundle[MIME_TYPE])
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    made = Kernel()
+    yield made
+    made.client.stop_channels()
+    made.manager.shutdown_kernel(now=True)
+
+
+def read_cells(name: str) -> dict[str, str]:
+    parts = re.split(r"^# %% (\w+)\n", (CELLS / name).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {title: code.rstrip("\n") for title, code in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def lines_of_the_cell(traceback: str) -> list[int]:
+    return [int(line) for line in re.findall(r"Cell In\[\d+\], line (\d+)", traceback)]
+
+
+def without_addresses(text: str | None) -> str | None:
+    return re.sub(r"0x[0-9a-f]+", "0x", text) if text is not None else None
+
+
+def place(report: Report, location: Location | None) -> str:
+    assert location is not None
+    source = next(each for each in report.sources if each.id == location.source)
+    return str(location.line) if source.kind == "cell" else f"{source.name}:{location.line}"
+
+
+def said(report: Report) -> str:
+    return ", ".join(f"{place(report, each.location)} {each.outcome}" for each in report.breaks)
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_every_break_is_at_its_place_once_and_the_cell_runs_as_ever(kernel: Kernel, name: str) -> None:
+    _, explained, report = kernel.both_ways(read_cells("compiled.txt")[name])
+    expected = COMPILED[name]
+    text = explained.reports[0]["text/plain"]
+    assert (said(report), report.summary.graphs, report.summary.skipped) == (
+        expected.breaks,
+        expected.graphs,
+        expected.eager,
+    ), text
+    head, _, _ = text.partition("\n\n")
+    for word in ("IPython", "ipykernel", "asyncio/", "tornado", "torch/_dynamo", "jupyter_graphbreak"):
+        assert word not in head
+
+
+def test_cells_and_expectations_match() -> None:
+    assert set(read_cells("compiled.txt")) == set(COMPILED)

@@ -80,6 +80,13 @@ def narrowed_trace(handler: logging.Handler, kept: frozenset[str]) -> Iterator[N
             kind = f"artifact:{metadata_fn().get('name')}" if name == "artifact" else name
             if kind not in kept:
                 return
+            # logging.config in the cell disables loggers that it does not name; ours is to hear all the same.
+            disabled, logger.disabled = logger.disabled, False
+            try:
+                original(name, metadata_fn, *args, **kwargs)
+            finally:
+                logger.disabled = disabled
+            return
         original(name, metadata_fn, *args, **kwargs)
 
     # Modules that imported the function by name hold it themselves.

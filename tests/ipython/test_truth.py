@@ -62,6 +62,7 @@ COMPILED = {
     "later_call": Expected("6 resumed", graphs=5),
     "limit_fullgraph": Expected("3 error", graphs=2),
     "capture_magic": Expected("6 resumed", graphs=1),
+    "logging_configured_anew": Expected("6 resumed", graphs=2),
 }
 
 #: Cells that compile nothing themselves, and whether they can be compiled as one function.

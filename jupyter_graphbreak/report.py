@@ -93,7 +93,8 @@ class Segment(msgspec.Struct, frozen=True):
 class Source(msgspec.Struct, frozen=True):
     """A file or a cell. A cell is one segment, whole; of a file only the functions that took part are kept.
 
-    ``name`` is what a person calls it: "Cell In[3]", "modeling_bart.py".
+    ``name`` is what a person calls it: "Cell In[3]", "modeling_bart.py". ``path`` is ``null`` for a cell; it counts
+    from the folder of the packages or of the standard library, from the run's working directory, or from ``~``.
     """
 
     id: str

@@ -162,7 +162,7 @@ def _name(report: Report, frame: Frame) -> str:
 
 def _is_torch(report: Report, location: Location | None) -> bool:
     path = next((s.path for s in report.sources if location is not None and s.id == location.source), None)
-    return path is not None and "/torch/_dynamo/" in path.replace("\\", "/")
+    return path is not None and path.startswith("torch/_dynamo/")
 
 
 def _went_on(report: Report, found: Break) -> list[str]:

@@ -372,6 +372,10 @@ def _ticks(text: str) -> Markup:
     )
 
 
+def _arrows(text: str) -> str:
+    return text.replace(" -> ", " → ")
+
+
 def _short(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -412,7 +416,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in (_ticks, _short, _first_line, _seconds, _times, _is_web):
+    for each in (_ticks, _arrows, _short, _first_line, _seconds, _times, _is_web):
         environment.filters[each.__name__.removeprefix("_")] = each
     return environment
 

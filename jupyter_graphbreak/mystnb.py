@@ -27,9 +27,7 @@ class ReportRenderer:
     ]
 
     @staticmethod
-    def handle_mime(
-        renderer: NbElementRenderer, data: MimeData, inline: bool
-    ) -> list[nodes.Element] | None:
+    def handle_mime(renderer: NbElementRenderer, data: MimeData, inline: bool) -> list[nodes.Element] | None:
         """Return the nodes of a report, or None for what is none."""
         if data.mime_type != MIME_TYPE or inline:
             return None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Kind = Literal["cell", "file", "library", "machinery"]
 
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
+_PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 
 # Frames that only carry the program: what runs a cell, what runs Dynamo, and ourselves.
 _MACHINERY_PARTS = (
@@ -134,6 +135,14 @@ class Sources:
         """Return what a person calls a source."""
         text = self._texts.get(filename)
         return text.name if text is not None else PurePath(filename).name or filename
+
+    def in_words(self, text: str | None) -> str | None:
+        """Return a text of PyTorch's in which places are named as the reader counts them."""
+        return _PLACE.sub(self._in_words, text) if text is not None else None
+
+    def _in_words(self, place: re.Match[str]) -> str:
+        filename = place["file"]
+        return f"{self.name(filename)}, line {int(place['line']) + self.line_offset(filename)}"
 
     def location(
         self,

@@ -7,7 +7,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { IRun, ISelection, NotebookReports } from './model';
 import { locationOf } from './parts';
 import { findCell } from './places';
-import type { Location } from './types';
+import type { Break, Location, Report } from './types';
 
 /** Opens a source that is in no cell, read-only. */
 const OPEN_SOURCE = 'jupyter-graphbreak:open-source';
@@ -73,7 +73,7 @@ export class Guide {
   /** Go to the next or the previous break of the notebook, from what is selected or else from the active cell. */
   async step(by: 1 | -1): Promise<void> {
     const breaks = this._reports.runs.flatMap(run =>
-      (run.report?.breaks ?? []).map(({ id }) => ({ run, id }))
+      byLine(run.report).map(({ id }) => ({ run, id }))
     );
     if (breaks.length === 0) {
       return;
@@ -132,6 +132,19 @@ export class Guide {
   private readonly _commands: CommandRegistry;
   private readonly _activate: (id: string) => void;
   private _asked: object | null = null;
+}
+
+/** The breaks of a report in the order of its lines. */
+function byLine(report: Report | null): Break[] {
+  const place = ({ location }: Break): [number, number] => [
+    report!.sources.findIndex(({ id }) => id === location?.source),
+    location?.line ?? 0
+  ];
+  return [...(report?.breaks ?? [])].sort((one, other) => {
+    const [source, line] = place(one);
+    const [otherSource, otherLine] = place(other);
+    return source - otherSource || line - otherLine;
+  });
 }
 
 /** Scroll a notebook to a line of a cell, in every windowing mode. */

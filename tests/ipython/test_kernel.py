@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import nbformat
-import pytest
-from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 from jupyter_graphbreak.report import MIME_TYPE, Report
+from tests.ipython.conftest import Kernel
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 BREAK = """import torch
@@ -30,38 +26,6 @@ ids = torch.randint(0, 200, (2, 16))
 loss = model(input_ids=ids, labels=ids, use_cache=False).loss
 loss.backward()
 """
-
-
-class Kernel:
-    """A kernel with the extension loaded; runs cells and keeps all messages of the last one."""
-
-    def __init__(self) -> None:
-        self.manager, self.client = start_new_kernel(kernel_name="python3")
-        self.messages: list[dict[str, Any]] = []
-        self.run("%load_ext jupyter_graphbreak")
-
-    def run(self, code: str) -> dict[str, Any]:
-        self.messages = []
-        reply: dict[str, Any] = self.client.execute_interactive(
-            code, output_hook=self.messages.append, allow_stdin=False, timeout=240, stop_on_error=False
-        )
-        content: dict[str, Any] = reply["content"]
-        return content
-
-    def bundles(self) -> list[dict[str, Any]]:
-        shown = [m for m in self.messages if m["msg_type"] in {"display_data", "update_display_data"}]
-        return [m["content"]["data"] for m in shown]
-
-    def stdout(self) -> str:
-        return "".join(m["content"]["text"] for m in self.messages if m["msg_type"] == "stream")
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    made = Kernel()
-    yield made
-    made.client.stop_channels()
-    made.manager.shutdown_kernel(now=True)
 
 
 def test_one_output_shown_at_once_and_completed_in_place(kernel: Kernel) -> None:
@@ -135,5 +99,4 @@ def test_loading_the_extension_leaves_torch_alone() -> None:
         fresh.run("import sys\nprint('torch' in sys.modules, 'anywidget' in sys.modules)")
         assert fresh.stdout() == "False False\n"
     finally:
-        fresh.client.stop_channels()
-        fresh.manager.shutdown_kernel(now=True)
+        fresh.stop()

@@ -72,9 +72,10 @@ def build_report(records: Iterable[Record]) -> Report:
         What cannot be read is left out and said in ``diagnostics``; nothing is raised for it.
     """
     ledger = read_records(records)
-    roots = ledger.run.get("library_roots", ())
+    run = ledger.run
+    roots = run.get("library_roots", ())
     kinds = Sources([], roots)
-    sources = Sources(_source_texts(ledger, kinds), roots)
+    sources = Sources(_source_texts(ledger, kinds), roots, run.get("folder"), run.get("home"))
     return _Writer(ledger, sources).report()
 
 

@@ -14,6 +14,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display, update_display
+from msgspec.structs import replace
 
 from jupyter_graphbreak import cell as cells
 from jupyter_graphbreak.progress import Progress, ProgressMeter
@@ -94,6 +95,7 @@ class _Observation:
     recording: Recording
     screen: Screen | None
     stack: contextlib.ExitStack
+    cell_id: str | None = None
 
 
 class Screen:
@@ -175,6 +177,7 @@ class CompileExplain(Magics):
         self._value: Any = None
         self._inner_cells = 0
         self._asked: cells.Asked | None = None
+        self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
         self._ast_transformer = cells.BeginObservation(self._uses_compile, self._runs_code, self._take_asked)
 
     def connect(self) -> None:
@@ -255,6 +258,7 @@ class CompileExplain(Magics):
         tree = _parse_python(text.text if text is not None else "")
         named = self._named(tree)
         observation = self._open(args, named)
+        observation.cell_id = self._cell_id()
         match plan:
             case "as it stands" if reason:
                 self._ignored(observation, f"{reason} runs the cell's code")
@@ -428,13 +432,26 @@ class CompileExplain(Magics):
         finally:
             observation.stack.close()
         try:
-            report = api.report_of(recording)
+            report = self._compared(api.report_of(recording), observation.cell_id)
             if observation.args.output is not None:
                 self._ip.user_ns[observation.args.output] = report
             if observation.screen is not None:
                 observation.screen.close(report)
         except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
             print(f"compile_explain: no report, {type(fault).__name__}: {fault}", file=sys.stderr)  # noqa: T201
+
+    def _cell_id(self) -> str | None:
+        """Return the id of the notebook cell that runs, where the front end sends one (nbclient, say, does not)."""
+        get_parent: Callable[[], dict[str, Any]] = getattr(self._ip, "get_parent", dict)  # ipykernel's shell has it
+        cell_id = get_parent().get("metadata", {}).get("cellId")
+        return cell_id if isinstance(cell_id, str) else None
+
+    def _compared(self, report: Report, cell_id: str | None) -> Report:
+        """Add to a report what changed since the run before of the same cell, and remember it for the next."""
+        if cell_id is None:
+            return report
+        before, self._last_reports[cell_id] = self._last_reports.get(cell_id), report
+        return replace(report, changes=before.diff(report)) if before is not None else report
 
     def _note_stale(self, observation: _Observation) -> None:
         from jupyter_graphbreak import compiling

@@ -16,7 +16,7 @@ import re
 import threading
 import time
 import traceback
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -130,6 +130,7 @@ class Recording:
                         "python": platform.python_version(),
                         "config": _torch_compat.dynamo_config(),
                         "library_roots": _torch_compat.library_roots(),
+                        **_folders(),
                         "wall_s": wall_s,
                         "capture_s": self.capture_s + time.perf_counter() - start,
                     }
@@ -225,6 +226,15 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - a broken __str__ is the user's, and no reason to fail
         return f"<{type(error).__name__} whose message cannot be read>"
+
+
+def _folders() -> dict[str, str]:
+    """Return the folders that the paths in a report are told from."""
+    found = {}
+    for name, find in (("folder", Path.cwd), ("home", Path.home)):
+        with contextlib.suppress(OSError, RuntimeError):  # the working directory is deleted, the user has no home
+            found[name] = str(find())
+    return found
 
 
 def _source_records(records: list[Record], find_cell: Callable[[str], CellText | None]) -> list[dict[str, Any]]:

@@ -69,11 +69,24 @@ class Sources:
         What is known of the sources.
     library_roots : iterable of str
         Folders of the standard library and of installed packages.
+    folder, home : str or None
+        The run's working directory and its user's home.
     """
 
-    def __init__(self, texts: Iterable[SourceText], library_roots: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        texts: Iterable[SourceText],
+        library_roots: Iterable[str] = (),
+        folder: str | None = None,
+        home: str | None = None,
+    ) -> None:
         self._texts = {text.filename: text for text in texts}
-        self._roots = tuple(root.rstrip("/\\") + "/" for root in library_roots)
+        self._roots = tuple(_as_folder(root) for root in library_roots)
+        self._shortened = dict.fromkeys(self._roots, "")
+        if home:
+            self._shortened[_as_folder(home)] = "~/"
+        if folder:
+            self._shortened[_as_folder(folder)] = ""
         self._ids: dict[str, str] = {}
         for text in self._texts.values():  # cells first and in order, whether or not something points at them
             if text.kind == "cell":
@@ -112,7 +125,7 @@ class Sources:
             id=self._id(filename),
             name=self.name(filename),
             kind="library" if kind == "machinery" else kind,
-            path=filename,
+            path=None if kind == "cell" else self._path(filename),
             segments=list(text.segments) if text is not None else [],
         )
 
@@ -167,6 +180,14 @@ class Sources:
         """Return the sources that were mentioned, with their texts."""
         return [self.source(filename) for filename in list(self._ids)]
 
+    def _path(self, filename: str) -> str:
+        """Return a path without the folders that say whose machine this is: reports are saved and passed on."""
+        path = filename.replace("\\", "/")
+        root = max((root for root in self._shortened if path.startswith(root)), key=len, default=None)
+        if root is not None:
+            return self._shortened[root] + path.removeprefix(root)
+        return re.sub(r"^.*/(?:site|dist)-packages/", "", path)
+
     def _id(self, filename: str) -> str:
         return self._ids.setdefault(filename, f"s{len(self._ids) + 1}")
 
@@ -210,6 +231,10 @@ class Sources:
         lines[-1] = lines[-1][:last_column]
         lines[0] = lines[0][column:]
         return "\n".join(lines)
+
+
+def _as_folder(path: str) -> str:
+    return path.replace("\\", "/").rstrip("/") + "/"
 
 
 def _characters(text: str, utf8_offset: int) -> int:

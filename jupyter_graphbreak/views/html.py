@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from jupyter_graphbreak.report import Advice
+from jupyter_graphbreak.views import changes as words
 from jupyter_graphbreak.views.course import course
 from jupyter_graphbreak.views.highlight import marked_code, token_runs, visible
 from jupyter_graphbreak.views.listing import break_numbers, graph_colours
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report import (
         Break,
+        Changes,
         Diagnostic,
         Frame,
         Graph,
@@ -67,6 +69,12 @@ class Limits:
 def render_html(report: Report) -> str:
     """Return the report as a snippet with its own style sheet: the top of each list, and how much more there is."""
     return str(_macros(View(report)).report())
+
+
+def render_changes_html(changes: Changes) -> str:
+    """Return what changed between two runs as a snippet with its own style sheet."""
+    macros: Any = _environment().get_template("changes.html.j2").make_module({"words": words})
+    return str(macros.alone(changes, _style()))
 
 
 def render_rest(report: Report) -> dict[str, list[str]]:
@@ -411,4 +419,4 @@ def _environment() -> jinja2.Environment:
 
 def _macros(view: View) -> Any:
     # The macros of a template are attributes of its module, of which there is no type.
-    return _environment().get_template("report.html.j2").make_module({"v": view})
+    return _environment().get_template("report.html.j2").make_module({"v": view, "words": words})

@@ -4,8 +4,13 @@ import type {
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
+import { INotebookReports, NotebookReports } from './model';
 import { RANK, rendererFactory } from './output';
+
+/** The name of our texts for translators. */
+const DOMAIN = 'jupyter_graphbreak';
 
 const output: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-graphbreak:output',
@@ -23,4 +28,19 @@ const output: JupyterFrontEndPlugin<void> = {
   }
 };
 
-export default [output];
+const reports: JupyterFrontEndPlugin<NotebookReports> = {
+  id: 'jupyter-graphbreak:reports',
+  description: 'Reads the reports in the outputs of the current notebook.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  optional: [ITranslator],
+  provides: INotebookReports,
+  activate: (
+    _app: JupyterFrontEnd,
+    notebooks: INotebookTracker,
+    translator: ITranslator | null
+  ): NotebookReports =>
+    new NotebookReports(notebooks, (translator ?? nullTranslator).load(DOMAIN))
+};
+
+export default [output, reports];

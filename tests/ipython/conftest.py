@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from jupyter_client.manager import start_new_kernel
 
+from jupyter_graphbreak.report import MIME_TYPE, Report
+
 
 class Kernel:
     """Runs cells and keeps all messages of the last one."""
@@ -32,6 +34,10 @@ class Kernel:
         """Return what the last cell displayed."""
         shown = [m for m in self.messages if m["msg_type"] in {"display_data", "update_display_data"}]
         return [m["content"]["data"] for m in shown]
+
+    def report(self) -> Report:
+        """Return the report of the last cell."""
+        return Report.from_dict(self.bundles()[-1][MIME_TYPE])
 
     def stdout(self) -> str:
         """Return what the last cell printed."""

@@ -65,7 +65,7 @@ def test_await_and_magics_work_in_the_cell(kernel: Kernel) -> None:
     )
     assert reply["status"] == "ok"
     assert kernel.stdout() == "[4.0, 4.0]\n"
-    (found,) = Report.from_dict(kernel.bundles()[-1][MIME_TYPE]).breaks
+    (found,) = kernel.report().breaks
     assert found.location is not None
     assert found.location.line == 7
 
@@ -100,3 +100,19 @@ def test_loading_the_extension_leaves_torch_alone() -> None:
         assert fresh.stdout() == "False False\n"
     finally:
         fresh.stop()
+
+
+def test_a_cell_that_runs_again_is_compared_with_its_run_before(kernel: Kernel) -> None:
+    kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", {"cellId": "one"})
+    assert kernel.report().changes is None
+    kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", {"cellId": "other"})
+    assert kernel.report().changes is None
+    fixed = BREAK.replace("    torch._dynamo.graph_break()\n", "")
+    kernel.run(f"%%compile_explain\n{fixed}f(torch.ones(3))", {"cellId": "one"})
+    changes = kernel.report().changes
+    assert changes is not None
+    assert [(each.change, each.code) for each in changes.breaks] == [("gone", "torch._dynamo.graph_break()")]
+    assert (changes.before.summary.graphs, changes.after.summary.graphs) == (2, 1)
+    assert "1 break gone" in kernel.bundles()[-1]["text/plain"]
+    kernel.run(f"%%compile_explain\n{fixed}f(torch.ones(3))")
+    assert kernel.report().changes is None

@@ -28,10 +28,6 @@ def f(x):
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def report_of(kernel: Kernel) -> Report:
-    return Report.from_dict(kernel.bundles()[-1][MIME_TYPE])
-
-
 def traceback_of(kernel: Kernel) -> str:
     (error,) = [m["content"] for m in kernel.messages if m["msg_type"] == "error"]
     text = COLOURS.sub("", "\n".join(error["traceback"]))
@@ -46,7 +42,7 @@ def breaks_at(report: Report) -> list[tuple[str, int, int | None]]:
 
 def test_lines_and_columns_are_those_of_the_cell(kernel: Kernel) -> None:
     reply = kernel.run(f"{STEP}f(torch.ones(2)).tolist()", ASKED)
-    report = report_of(kernel)
+    report = kernel.report()
     assert breaks_at(report) == [(f"Cell In[{reply['execution_count']}]", 5, 4)]
     assert report.sources[0].segments[0].text == f"{STEP}f(torch.ones(2)).tolist()"
     (result,) = [m["content"] for m in kernel.messages if m["msg_type"] == "execute_result"]
@@ -57,13 +53,13 @@ def test_lines_and_columns_are_those_of_the_cell(kernel: Kernel) -> None:
 @pytest.mark.parametrize("before", ["\n\n", "    \n", "# what this is for\n\n", '"""What this is for."""\n'])
 def test_lines_count_from_the_top_of_the_editor(kernel: Kernel, before: str) -> None:
     kernel.run(f"{before}{STEP}f(torch.ones(2))", ASKED)
-    ((_, line, column),) = breaks_at(report_of(kernel))
+    ((_, line, column),) = breaks_at(kernel.report())
     assert (line, column) == (5 + before.count("\n"), 4)
 
 
 def test_an_indented_cell(kernel: Kernel) -> None:
     kernel.run("".join(f"  {line}\n" for line in [*STEP.splitlines(), "f(torch.ones(2))"]), ASKED)
-    ((_, line, column),) = breaks_at(report_of(kernel))
+    ((_, line, column),) = breaks_at(kernel.report())
     assert (line, column) == (5, 6)
 
 
@@ -75,7 +71,7 @@ def test_an_error_reads_as_that_of_any_cell(kernel: Kernel, cell: str) -> None:
     assert traceback_of(kernel) == plain
     assert reply["status"] == "error"
     if "def g(:" not in cell:
-        assert report_of(kernel).status == "error"
+        assert kernel.report().status == "error"
 
 
 def test_history_and_count_are_those_of_a_plain_run(kernel: Kernel) -> None:
@@ -120,20 +116,20 @@ def test_options_are_those_of_the_magic(kernel: Kernel) -> None:
 
 def test_a_cell_with_the_magic_runs_as_it_is(kernel: Kernel) -> None:
     reply = kernel.run(f"%%compile_explain -o own\n{STEP}f(torch.ones(2))", ASKED)
-    assert breaks_at(report_of(kernel)) == [(f"Cell In[{reply['execution_count']}]", 6, 4)]
+    assert breaks_at(kernel.report()) == [(f"Cell In[{reply['execution_count']}]", 6, 4)]
     kernel.run("print(own.summary.breaks)")
     assert kernel.stdout() == "1\n"
 
 
 def test_a_cell_that_has_another_magic(kernel: Kernel) -> None:
     kernel.run(f"%%capture shown\n{STEP}print(f(torch.ones(2)).tolist())", ASKED)
-    report = report_of(kernel)
+    report = kernel.report()
     assert [(line, column) for _, line, column in breaks_at(report)] == [(6, 4)]
     kernel.run("print(shown.stdout, end='')")
     assert kernel.stdout() == "[4.0, 4.0]\n"
     kernel.run("%%bash\necho from the shell", ASKED)
     assert kernel.stdout() == "from the shell\n"
-    report = report_of(kernel)
+    report = kernel.report()
     assert [each.message for each in report.diagnostics] == [
         "%%bash runs the cell's code: only what it compiles in this process is here."
     ]
@@ -144,13 +140,13 @@ def test_of_all_cells_those_with_nothing_to_compile_run_as_they_are(kernel: Kern
     kernel.run(cell, ASKED_OF_ALL)
     assert kernel.bundles() == []
     kernel.run(cell, ASKED)
-    (note,) = report_of(kernel).diagnostics
+    (note,) = kernel.report().diagnostics
     assert "nothing to compile" in note.message
 
 
 def test_of_all_cells_the_others_are_explained(kernel: Kernel) -> None:
     kernel.run(f"{STEP}f(torch.ones(2))", ASKED_OF_ALL)
-    assert report_of(kernel).summary.breaks == 1
+    assert kernel.report().summary.breaks == 1
 
 
 @pytest.mark.parametrize("metadata", [{}, {"graphbreak": None}, {"graphbreak": {"explain": 3}}, {"cellId": "a"}])
@@ -166,7 +162,7 @@ def test_a_front_end_loads_the_extension_without_a_trace() -> None:
         for _ in range(2):
             assert fresh.run(load, silent=True, store_history=False)["status"] == "ok"
         assert fresh.run(f"{STEP}f(torch.ones(2))", ASKED)["execution_count"] == 2
-        assert report_of(fresh).summary.breaks == 1
+        assert fresh.report().summary.breaks == 1
         fresh.run("print({name for name in dir() if not name.startswith('_')} - before)")
         names = fresh.stdout()
         assert sorted(re.findall(r"'(\w+)'", names)) == ["before", "f", "torch"]

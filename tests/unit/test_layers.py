@@ -29,7 +29,9 @@ TORCH_MODULES = ("compiled", "frames", "hooks", "patching", "scopes", "settings"
 #: From the bottom to the top. Modules of one layer may import each other, but for the inert data.
 LAYERS = {
     "data": Layer({"records", "report"}, set()),
-    "build": Layer({"advice", "break_message", "build", "graph_code", "ledger", "scopes", "skips", "source"}, {"data"}),
+    "build": Layer(
+        {"advice", "break_message", "build", "diff", "graph_code", "ledger", "scopes", "skips", "source"}, {"data"}
+    ),
     "torch": Layer(
         {"_torch_compat"} | {f"_torch_compat.{each}" for each in TORCH_MODULES}, {"data"}, frozenset({"torch"})
     ),
@@ -39,6 +41,7 @@ LAYERS = {
     "views": Layer(
         {
             "views",
+            "views.changes",
             "views.course",
             "views.highlight",
             "views.html",
@@ -46,6 +49,7 @@ LAYERS = {
             "views.references",
             "views.rows",
             "views.stacks",
+            "views.terminal",
             "views.text",
         },
         {"data"},
@@ -59,8 +63,8 @@ LAYERS = {
 }
 HEAVY = {"IPython", "anywidget", "ipywidgets", "pytest", "torch"}
 
-#: A saved report can show itself: its methods look up, when they are called.
-SHOWING = {"to_text", "to_html", "save"}
+#: A saved report can compare and show itself: its methods look up, when they are called.
+SHOWING = {"diff", "to_text", "to_html", "save"}
 
 
 def modules() -> dict[str, Path]:

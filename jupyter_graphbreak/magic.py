@@ -442,8 +442,7 @@ class CompileExplain(Magics):
 
     def _cell_id(self) -> str | None:
         """Return the id of the notebook cell that runs, where the front end sends one (nbclient, say, does not)."""
-        get_parent: Callable[[], dict[str, Any]] = getattr(self._ip, "get_parent", dict)  # ipykernel's shell has it
-        cell_id = get_parent().get("metadata", {}).get("cellId")
+        cell_id = (self._cells.request() or {}).get("metadata", {}).get("cellId")
         return cell_id if isinstance(cell_id, str) else None
 
     def _compared(self, report: Report, cell_id: str | None) -> Report:

@@ -456,7 +456,9 @@ class CompileExplain(Magics):
         from jupyter_graphbreak import compiling
 
         recording = observation.recording
-        for name in compiling.stale(observation.named, recording.started_codes()):
+        # A name that the cell gave to something else stands for what the cell itself compiled.
+        kept = {name: value for name, value in observation.named.items() if self._ip.user_ns.get(name) is value}
+        for name in compiling.stale(kept, recording.started_codes()):
             recording.note(
                 "warning", f"{name} was compiled before and was not compiled again: its graphs are not here."
             )

@@ -157,7 +157,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Op(msgspec.Struct, frozen=True):
-    """One operation of a graph: the name of its result, what is called, where it stands in the source."""
+    """One operation of a graph: the name of its result, what is called, the line it comes from (without its text)."""
 
     name: str
     target: str

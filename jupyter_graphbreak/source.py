@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Kind = Literal["cell", "file", "library", "machinery"]
 
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
+_PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 
 # Frames that only carry the program: what runs a cell, what runs Dynamo, and ourselves.
 _MACHINERY_PARTS = (
@@ -88,6 +89,7 @@ class Sources:
         if folder:
             self._shortened[_as_folder(folder)] = ""
         self._ids: dict[str, str] = {}
+        self._lines: dict[str, dict[int, str]] = {}  # by file, as the code object counts them
         for text in self._texts.values():  # cells first and in order, whether or not something points at them
             if text.kind == "cell":
                 self._id(text.filename)
@@ -133,6 +135,14 @@ class Sources:
         """Return what a person calls a source."""
         text = self._texts.get(filename)
         return text.name if text is not None else PurePath(filename).name or filename
+
+    def in_words(self, text: str | None) -> str | None:
+        """Return a text of PyTorch's in which places are named as the reader counts them."""
+        return _PLACE.sub(self._in_words, text) if text is not None else None
+
+    def _in_words(self, place: re.Match[str]) -> str:
+        filename = place["file"]
+        return f"{self.name(filename)}, line {int(place['line']) + self.line_offset(filename)}"
 
     def location(
         self,
@@ -191,14 +201,14 @@ class Sources:
     def _id(self, filename: str) -> str:
         return self._ids.setdefault(filename, f"s{len(self._ids) + 1}")
 
-    @staticmethod
-    def _line(text: SourceText, line: int) -> str | None:
-        at = line + text.line_offset
-        for segment in text.segments:
-            lines = segment.text.split("\n")
-            if segment.first_line <= at < segment.first_line + len(lines):
-                return lines[at - segment.first_line][text.indent :] if text.indent else lines[at - segment.first_line]
-        return text.lines.get(line)
+    def _line(self, text: SourceText, line: int) -> str | None:
+        lines = self._lines.get(text.filename)
+        if lines is None:
+            lines = self._lines[text.filename] = dict(text.lines)
+            for segment in text.segments:
+                for at, each in enumerate(segment.text.split("\n"), start=segment.first_line - text.line_offset):
+                    lines[at] = each[text.indent :]
+        return lines.get(line)
 
     def _expression(
         self, text: SourceText, line: int, start: int | None, end: int | None, last: int | None

@@ -18,7 +18,7 @@ def render_changes(changes: Changes) -> list[str]:
     """Return the changes as lines for a terminal 100 columns wide: what it comes to, the figures, each break."""
     name = plain(changes.before.name or "the run before")
     lines = [cut(f"since {name}: {headline(changes)}"), cut(f"    {', '.join(figures(changes))}")]
-    lines += [cut(f"    {each.change:<6}{told(each)}") for each in changes.breaks[:_MOST]]
+    lines += [cut(f"    {each.change:<6}{'   '.join(filter(None, told(each)))}") for each in changes.breaks[:_MOST]]
     if len(changes.breaks) > _MOST:
         lines.append(f"    and {len(changes.breaks) - _MOST} more")
     return lines
@@ -54,16 +54,15 @@ def figures(changes: Changes) -> list[str]:
     return lines
 
 
-def told(change: Change) -> str:
-    """Return one change: where, the expression, the reason."""
+def told(change: Change) -> tuple[str, str, str]:
+    """Return where a break stands or stood, its expression, its reason."""
     at = _place(change.after or change.before)
-    if change.change == "moved" and change.before is not None and change.after is not None:
-        at = _step(_place(change.before), f"{_place(change.after)}")
+    if change.change == "moved":
+        at = _step(_place(change.before), at)
     if change.function and change.function != "<module>":
         at += f" in {change.function}"
     code = " ".join((change.code or "").split())
-    reason = change.gb_type + (f" ({change.gb_id})" if change.gb_id else "")
-    return "   ".join(filter(None, [at, code, reason]))
+    return at, code, change.gb_type + (f" ({change.gb_id})" if change.gb_id else "")
 
 
 def _place(place: Place | None) -> str:

@@ -116,17 +116,26 @@ def render_rest(report: Report) -> dict[str, list[str]]:
     return {name: [str(item) for item in items] for name, items in rest.items() if items}
 
 
+def render_with_data(report: Report) -> str:
+    """Return the snippet of :func:`render_html` and, beside it, the data that :func:`page_script` needs."""
+    return str(
+        _macros(View(report)).with_data(
+            Markup(render_html(report)),  # noqa: S704 - our own markup
+            _inert(json.dumps(render_text(report))),
+            _inert(json.dumps(render_rest(report))),
+            _inert(report.to_json().decode()),
+        )
+    )
+
+
 def render_page(report: Report) -> str:
     """Return the report as one page that needs no other file: everything, with search and keyboard."""
     view = View(report)
     return str(
         _macros(view).page(
-            Markup(render_html(report)),  # noqa: S704 - our own markup
+            Markup(render_with_data(report)),  # noqa: S704 - our own markup
             f"compile_explain: {view.main_source}",
-            _inert(json.dumps(render_text(report))),
-            _inert(json.dumps(render_rest(report))),
-            _inert(report.to_json().decode()),
-            _script(),
+            Markup(page_script()),  # noqa: S704 - made of the project's own sources, it holds no text of a report
         )
     )
 
@@ -136,11 +145,14 @@ def _inert(data: str) -> Markup:
     return Markup(data.replace("<", "\\u003c"))  # noqa: S704 - no "<" is left
 
 
-def _script() -> Markup:
-    """Return the script of a page; a source tree in which the front end has not been built has none."""
+@cache
+def page_script() -> str:
+    """Return the module that adds behaviour to every report of a page that has its data beside it.
+
+    A source tree in which the front end has not been built has none.
+    """
     path = _HERE / "static" / "page.js"
-    # It is made of the project's own sources and holds no text of a report.
-    return Markup(path.read_text(encoding="utf-8") if path.is_file() else "")  # noqa: S704
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 class View:
@@ -372,6 +384,10 @@ def _ticks(text: str) -> Markup:
     )
 
 
+def _arrows(text: str) -> str:
+    return text.replace(" -> ", " → ")
+
+
 def _short(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -412,7 +428,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in (_ticks, _short, _first_line, _seconds, _times, _is_web):
+    for each in (_ticks, _arrows, _short, _first_line, _seconds, _times, _is_web):
         environment.filters[each.__name__.removeprefix("_")] = each
     return environment
 

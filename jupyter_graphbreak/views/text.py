@@ -26,8 +26,9 @@ if TYPE_CHECKING:
         Source,
     )
 
-#: More than so many breaks or eager functions are counted, not told one by one.
+#: More than so many breaks or eager functions are counted, not told one by one; so are lines of a source.
 _MOST = 50
+_MOST_LINES = 400
 
 
 def render_text(report: Report) -> str:
@@ -284,7 +285,7 @@ def _listing(report: Report, source: Source) -> list[str]:
     shown = [plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
     digits = len(str(max((line.number for line in lines), default=0)))
     previous = None
-    for line in lines:
+    for line in lines[:_MOST_LINES]:
         if previous is not None and line.number != previous + 1:
             shown.append(f"{'...':>{digits}}")
         previous = line.number
@@ -297,4 +298,6 @@ def _listing(report: Report, source: Source) -> list[str]:
             start = len(plain(line.text[: each.start].expandtabs(4)))
             width = max(len(plain(line.text[: each.end].expandtabs(4))) - start, 1)
             shown.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
+    if len(lines) > _MOST_LINES:
+        shown.append(f"and {len(lines) - _MOST_LINES} more lines")
     return shown

@@ -129,7 +129,7 @@ export interface Graph {
   break: string | null;
 }
 /**
- * One operation of a graph: the name of its result, what is called, where it stands in the source.
+ * One operation of a graph: the name of its result, what is called, the line it comes from (without its text).
  */
 export interface Op {
   name: string;

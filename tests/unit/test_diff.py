@@ -165,4 +165,4 @@ def test_a_report_with_changes_goes_to_json_and_back_and_shows_them() -> None:
     assert Report.from_json(shown.to_json()) == shown
     assert "since Cell In[1]: 1 break gone" in shown.to_text()
     assert "Since Cell In[1]: <b>1 break gone</b>" in shown.to_html()
-    assert "line 7 in f   print(y)" in shown.to_html()
+    assert "<td>line 7 in f</td><td><code>print(y)</code></td>" in shown.to_html()

@@ -56,12 +56,12 @@ LAYERS = {
     ),
     "widget": Layer({"views.widget"}, {"data", "views"}, frozenset({"anywidget", "ipywidgets"})),
     "faces": Layer(
-        {"", "api", "cli", "magic", "pytest_plugin"},
+        {"", "api", "cli", "magic", "mystnb", "pytest_plugin"},
         {"data", "build", "torch", "watch", "device", "cell", "views", "widget"},
-        frozenset({"IPython", "pytest"}),
+        frozenset({"IPython", "docutils", "myst_nb", "pytest"}),
     ),
 }
-HEAVY = {"IPython", "anywidget", "ipywidgets", "pytest", "torch"}
+HEAVY = {"IPython", "anywidget", "docutils", "ipywidgets", "myst_nb", "pytest", "torch"}
 
 #: A saved report can compare and show itself: its methods look up, when they are called.
 SHOWING = {"diff", "to_text", "to_html", "save"}

@@ -110,6 +110,15 @@ def test_path_on_windows() -> None:
     assert sources.source("C:\\Users\\me\\x.py").path == "~/x.py"
 
 
+def test_places_in_pytorchs_words_are_named_as_the_reader_counts_them() -> None:
+    source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\ndef f():\n    g()")], line_offset=2)
+    sources = Sources([source])
+    said = f'computed as follows:\n  # File "{CELL}", line 2, in f, code: g()\n  # File "/a/b.py", line 7, in h'
+    read = "computed as follows:\n  # Cell In[1], line 4, in f, code: g()\n  # b.py, line 7, in h"
+    assert sources.in_words(said) == read
+    assert sources.in_words(None) is None
+
+
 def test_stack_of_a_kernel_is_cut_down_to_what_is_worth_reading() -> None:
     stack = [
         ["<frozen runpy>", 198, "_run_module_as_main"],

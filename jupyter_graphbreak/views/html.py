@@ -161,7 +161,7 @@ class View:
     @property
     def css(self) -> Markup:
         """The style sheet."""
-        return _style()
+        return style_sheet()
 
     # The head.
 
@@ -346,7 +346,8 @@ def _stacks(found: Break) -> list[list[Location]]:
 
 
 @cache
-def _style() -> Markup:
+def style_sheet() -> Markup:
+    """Return the style sheet of everything that we show, without its comments."""
     text = (_HERE / "templates" / "report.css").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
     # Strings stay as they are.
@@ -393,7 +394,8 @@ def _shown(value: Any) -> Any:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Return where templates are found, with our filters; it escapes text."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -411,4 +413,4 @@ def _environment() -> jinja2.Environment:
 
 def _macros(view: View) -> Any:
     # The macros of a template are attributes of its module, of which there is no type.
-    return _environment().get_template("report.html.j2").make_module({"v": view})
+    return environment().get_template("report.html.j2").make_module({"v": view})

@@ -47,7 +47,7 @@ def render_text(report: Report) -> str:
     lines += _alone(report)
     lines += _recompiles(report)
     lines += _error(report)
-    lines += [line for each in report.diagnostics for line in _wrapped(f"{each.level}: ", each.message, indent="")]
+    lines += [line for each in report.diagnostics for line in wrapped(f"{each.level}: ", each.message, indent="")]
     shown = [source for source in report.sources if source.kind != "library" and source.segments]
     for source in shown:
         lines += ["", *_listing(report, source)]
@@ -58,7 +58,7 @@ def summary_line(report: Report) -> str:
     """Return the one line that says how bad it is: breaks, graphs, eager frames, device, time."""
     summary = report.summary
     own = next((source.name for source in report.sources if source.kind == "cell"), None)
-    head = f"compile_explain  {_plain(own)}: " if own else "compile_explain: "
+    head = f"compile_explain  {plain(own)}: " if own else "compile_explain: "
     counts = [counted(summary.breaks, "break"), f"{counted(summary.graphs, 'graph')} ({counted(summary.ops, 'op')})"]
     if summary.skipped:
         counts.append(f"{counted(summary.skipped, 'frame')} eager")
@@ -72,7 +72,7 @@ def summary_line(report: Report) -> str:
         parts.append(f"{timing.wall_s:.2f} s" + (f", compiling {timing.compile_s:.2f} s" if timing.compile_s else ""))
     if report.status == "interrupted":
         parts.append("interrupted")
-    return _plain(head + " | ".join(parts))
+    return plain(head + " | ".join(parts))
 
 
 def place(report: Report, location: Location | None) -> str:
@@ -116,7 +116,7 @@ def _break(report: Report, number: int, found: Break) -> list[str]:
         who = ""
     lines += [_cut(_INDENT + each) for each in [*went_on, *([who] if who else [])]]
     if found.advice:
-        lines += _wrapped("do: ", found.advice[0].text)[:2]
+        lines += wrapped("do: ", found.advice[0].text)[:2]
     return lines
 
 
@@ -247,8 +247,8 @@ def _alone(report: Report) -> list[str]:
     others = [each for each in report.skipped if each.break_ is None]
     lines = []
     for each in others[:_MOST]:
-        lines += _wrapped(" -  ", f"{place(report, each.location)} runs eagerly: {each.reason}", "")
-        lines += _wrapped("do: ", each.way_out) if each.way_out else []
+        lines += wrapped(" -  ", f"{place(report, each.location)} runs eagerly: {each.reason}", "")
+        lines += wrapped("do: ", each.way_out) if each.way_out else []
     return [*lines, f"{_INDENT}and {len(others) - _MOST} more"] if len(others) > _MOST else lines
 
 
@@ -274,7 +274,7 @@ def _error(report: Report) -> list[str]:
     if error is None:
         return []
     if error.break_ is not None:
-        return [f" -  the run ended in {_plain(error.type)}, raised by break {break_numbers(report)[error.break_]}"]
+        return [f" -  the run ended in {plain(error.type)}, raised by break {break_numbers(report)[error.break_]}"]
     first = _one_line(error.message)
     where = f" at {place(report, error.location)}" if error.location is not None else ""
     return [_cut(f" -  the run ended in {error.type}{where}: {first}")]
@@ -286,7 +286,7 @@ def _listing(report: Report, source: Source) -> list[str]:
     signs += ["/1 break"] if any(line.breaks for line in lines) else []
     signs += [">1 leads to it"] if any(line.leads_to and not line.breaks for line in lines) else []
     signs += ["~ runs eagerly"] if any(line.eager for line in lines) else []
-    shown = [_plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
+    shown = [plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
     digits = len(str(max((line.number for line in lines), default=0)))
     previous = None
     for line in lines:
@@ -296,16 +296,16 @@ def _listing(report: Report, source: Source) -> list[str]:
         mark = "".join(f"/{each.number}" for each in line.breaks) or "".join(f">{each}" for each in line.leads_to[:2])
         letters = ",".join(line.graphs[:3]) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
-        text = _plain(line.text.expandtabs(4))
+        text = plain(line.text.expandtabs(4))
         shown.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
         for each in line.breaks:
-            start = len(_plain(line.text[: each.start].expandtabs(4)))
-            width = max(len(_plain(line.text[: each.end].expandtabs(4))) - start, 1)
+            start = len(plain(line.text[: each.start].expandtabs(4)))
+            width = max(len(plain(line.text[: each.end].expandtabs(4))) - start, 1)
             shown.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
     return shown
 
 
-def _wrapped(head: str, text: str, indent: str = _INDENT) -> list[str]:
+def wrapped(head: str, text: str, indent: str = _INDENT) -> list[str]:
     """Return a sentence in lines of at most 100 columns, the further ones under the first word."""
     words = _one_line(text).split(" ")
     lines, line = [], indent + head
@@ -318,15 +318,15 @@ def _wrapped(head: str, text: str, indent: str = _INDENT) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    return _plain(re.sub(r"\s+", " ", text).strip())
+    return plain(re.sub(r"\s+", " ", text).strip())
 
 
 def _cut(line: str) -> str:
-    line = _plain(line)
+    line = plain(line)
     return line if len(line) <= WIDTH else line[: WIDTH - 3].rstrip() + "..."
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Show characters that would steer a terminal or reorder the text as escapes."""
     return "".join(
         char

@@ -14,6 +14,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display, update_display
+from msgspec.structs import replace
 
 from jupyter_graphbreak import calls
 from jupyter_graphbreak import cell as cells
@@ -91,6 +92,7 @@ class _Observation:
     screen: Screen | None
     stack: contextlib.ExitStack
     device: str | None
+    cell_id: str | None = None
     compare: Callable[[], Frontends] | None = None
 
 
@@ -172,6 +174,7 @@ class CompileExplain(Magics):
         self._observation: _Observation | None = None
         self._value: Any = None
         self._inner_cells = 0
+        self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
         self._ast_transformer = cells.BeginObservation(self._uses_compile, self._needs_scope)
 
     def connect(self) -> None:
@@ -263,6 +266,7 @@ class CompileExplain(Magics):
         if args.frontends and not calls.last_called(tree, lambda _: True):
             raise UsageError(f"--frontends: the cell calls no function; {_HOW_TO_COMPARE}")
         observation = self._open(args, named)
+        observation.cell_id = self._cell_id()
         if args.frontends:
             observation.compare = lambda: self._compare_called(tree, args)
         match plan:
@@ -461,7 +465,7 @@ class CompileExplain(Magics):
         finally:
             observation.stack.close()
         try:
-            report = api.report_of(recording)
+            report = self._compared(api.report_of(recording), observation.cell_id)
             if observation.args.output is not None:
                 self._ip.user_ns[observation.args.output] = report
             if observation.compare is not None:
@@ -490,11 +494,26 @@ class CompileExplain(Magics):
             if not args.quiet:
                 display(report)
 
+    def _cell_id(self) -> str | None:
+        """Return the id of the notebook cell that runs, where the front end sends one (nbclient, say, does not)."""
+        get_parent: Callable[[], dict[str, Any]] = getattr(self._ip, "get_parent", dict)  # ipykernel's shell has it
+        cell_id = get_parent().get("metadata", {}).get("cellId")
+        return cell_id if isinstance(cell_id, str) else None
+
+    def _compared(self, report: Report, cell_id: str | None) -> Report:
+        """Add to a report what changed since the run before of the same cell, and remember it for the next."""
+        if cell_id is None:
+            return report
+        before, self._last_reports[cell_id] = self._last_reports.get(cell_id), report
+        return replace(report, changes=before.diff(report)) if before is not None else report
+
     def _note_stale(self, observation: _Observation) -> None:
         from jupyter_graphbreak import compiling
 
         recording = observation.recording
-        for name in compiling.stale(observation.named, recording.started_codes()):
+        # A name that the cell gave to something else stands for what the cell itself compiled.
+        kept = {name: value for name, value in observation.named.items() if self._ip.user_ns.get(name) is value}
+        for name in compiling.stale(kept, recording.started_codes()):
             recording.note(
                 "warning", f"{name} was compiled before and was not compiled again: its graphs are not here."
             )

@@ -16,7 +16,7 @@ import re
 import threading
 import time
 import traceback
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -130,6 +130,7 @@ class Recording:
                         "python": platform.python_version(),
                         "config": _torch_compat.dynamo_config(),
                         "library_roots": _torch_compat.library_roots(),
+                        **_folders(),
                         "wall_s": wall_s,
                         "capture_s": self.capture_s + time.perf_counter() - start,
                     }
@@ -225,6 +226,15 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - a broken __str__ is the user's, and no reason to fail
         return f"<{type(error).__name__} whose message cannot be read>"
+
+
+def _folders() -> dict[str, str]:
+    """Return the folders that the paths in a report are told from."""
+    found = {}
+    for name, find in (("folder", Path.cwd), ("home", Path.home)):
+        with contextlib.suppress(OSError, RuntimeError):  # the working directory is deleted, the user has no home
+            found[name] = str(find())
+    return found
 
 
 def _source_records(records: list[Record], find_cell: Callable[[str], CellText | None]) -> list[dict[str, Any]]:
@@ -324,19 +334,28 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[dict[str, Any]
 
 
 def _function_start(text: list[str], line: int, name: str) -> int | None:
-    """Return the first line (decorators included) of the function ``name`` that holds ``line``."""
+    """Return the first line (decorators included) of the function ``name`` that holds ``line``.
+
+    Of a lambda or a comprehension it is that of the function around it, or else the line itself.
+    """
     if not 0 < line <= len(text):
         return None
     plain = re.sub(r"^(?:torch_dynamo_resume_in_)+(.+?)(?:_at_\d+)+$", r"\1", name)
-    define = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(plain)}\b") if plain.isidentifier() else None
-    if define is None:  # a lambda or a comprehension: its line is all there is
-        return None
+    is_named = plain.isidentifier()
+    define = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(plain) if is_named else ''}\b")
     at = line
     while at <= len(text) and text[at - 1].lstrip().startswith(("@", "#")):
         at += 1  # a code object's first line is that of its first decorator
     at = min(at, len(text))
-    while at > 0 and not define.match(text[at - 1]):
+    inside = _indent(text[at - 1])
+    while at > 0 and not (define.match(text[at - 1]) and (is_named or _indent(text[at - 1]) < inside)):
         at -= 1
+    if at == 0:
+        return None if is_named else line
     while at > 1 and text[at - 2].lstrip().startswith("@"):
         at -= 1
-    return at or None
+    return at
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Kind = Literal["cell", "file", "library", "machinery"]
 
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
+_PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 
 # Frames that only carry the program: what runs a cell, what runs Dynamo, and ourselves.
 _MACHINERY_PARTS = (
@@ -69,12 +70,26 @@ class Sources:
         What is known of the sources.
     library_roots : iterable of str
         Folders of the standard library and of installed packages.
+    folder, home : str or None
+        The run's working directory and its user's home.
     """
 
-    def __init__(self, texts: Iterable[SourceText], library_roots: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        texts: Iterable[SourceText],
+        library_roots: Iterable[str] = (),
+        folder: str | None = None,
+        home: str | None = None,
+    ) -> None:
         self._texts = {text.filename: text for text in texts}
-        self._roots = tuple(root.rstrip("/\\") + "/" for root in library_roots)
+        self._roots = tuple(_as_folder(root) for root in library_roots)
+        self._shortened = dict.fromkeys(self._roots, "")
+        if home:
+            self._shortened[_as_folder(home)] = "~/"
+        if folder:
+            self._shortened[_as_folder(folder)] = ""
         self._ids: dict[str, str] = {}
+        self._lines: dict[str, dict[int, str]] = {}  # by file, as the code object counts them
         for text in self._texts.values():  # cells first and in order, whether or not something points at them
             if text.kind == "cell":
                 self._id(text.filename)
@@ -112,7 +127,7 @@ class Sources:
             id=self._id(filename),
             name=self.name(filename),
             kind="library" if kind == "machinery" else kind,
-            path=filename,
+            path=None if kind == "cell" else self._path(filename),
             segments=list(text.segments) if text is not None else [],
         )
 
@@ -120,6 +135,14 @@ class Sources:
         """Return what a person calls a source."""
         text = self._texts.get(filename)
         return text.name if text is not None else PurePath(filename).name or filename
+
+    def in_words(self, text: str | None) -> str | None:
+        """Return a text of PyTorch's in which places are named as the reader counts them."""
+        return _PLACE.sub(self._in_words, text) if text is not None else None
+
+    def _in_words(self, place: re.Match[str]) -> str:
+        filename = place["file"]
+        return f"{self.name(filename)}, line {int(place['line']) + self.line_offset(filename)}"
 
     def location(
         self,
@@ -167,17 +190,25 @@ class Sources:
         """Return the sources that were mentioned, with their texts."""
         return [self.source(filename) for filename in list(self._ids)]
 
+    def _path(self, filename: str) -> str:
+        """Return a path without the folders that say whose machine this is: reports are saved and passed on."""
+        path = filename.replace("\\", "/")
+        root = max((root for root in self._shortened if path.startswith(root)), key=len, default=None)
+        if root is not None:
+            return self._shortened[root] + path.removeprefix(root)
+        return re.sub(r"^.*/(?:site|dist)-packages/", "", path)
+
     def _id(self, filename: str) -> str:
         return self._ids.setdefault(filename, f"s{len(self._ids) + 1}")
 
-    @staticmethod
-    def _line(text: SourceText, line: int) -> str | None:
-        at = line + text.line_offset
-        for segment in text.segments:
-            lines = segment.text.split("\n")
-            if segment.first_line <= at < segment.first_line + len(lines):
-                return lines[at - segment.first_line][text.indent :] if text.indent else lines[at - segment.first_line]
-        return text.lines.get(line)
+    def _line(self, text: SourceText, line: int) -> str | None:
+        lines = self._lines.get(text.filename)
+        if lines is None:
+            lines = self._lines[text.filename] = dict(text.lines)
+            for segment in text.segments:
+                for at, each in enumerate(segment.text.split("\n"), start=segment.first_line - text.line_offset):
+                    lines[at] = each[text.indent :]
+        return lines.get(line)
 
     def _expression(
         self, text: SourceText, line: int, start: int | None, end: int | None, last: int | None
@@ -210,6 +241,10 @@ class Sources:
         lines[-1] = lines[-1][:last_column]
         lines[0] = lines[0][column:]
         return "\n".join(lines)
+
+
+def _as_folder(path: str) -> str:
+    return path.replace("\\", "/").rstrip("/") + "/"
 
 
 def _characters(text: str, utf8_offset: int) -> int:

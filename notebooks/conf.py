@@ -1,14 +1,58 @@
 """Sphinx's configuration: the notebooks of this folder are executed, and a cell that fails stops the build."""
 
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from myst_nb.sphinx_ import NbMetadataCollector
+
+from jupyter_graphbreak import __version__
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
 project = "jupyter_graphbreak"
 project_copyright = "2026, the jupyter_graphbreak developers"
-extensions = ["myst_nb"]
-exclude_patterns = ["_build"]
+version = release = __version__
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+# The demo is what `make demo` runs; the pages say the same at more leisure.
+exclude_patterns = ["_build", "demo.md"]
+nitpicky = True
 
-nb_execution_mode = "cache"
+# Every build runs every cell: a page kept from an earlier build would show what the package said then.
+nb_execution_mode = "force"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 600
-# The pages show a report's HTML, so that they need no widget and none of its scripts from elsewhere.
-nb_mime_priority_overrides = [("html", "text/html", 0)]
+nb_execution_timeout = 300
+nb_execution_show_tb = True
+nb_merge_streams = True
+# The kernels are of this very Python, and download nothing.
+os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"
+# Pages show reports by jupyter_graphbreak.mystnb, and have no other widgets: none of their scripts is needed.
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}
-suppress_warnings = ["mystnb.unknown_mime_type"]
+
+myst_heading_anchors = 3
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+napoleon_google_docstring = False
+
+html_theme = "furo"
+html_title = project
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_show_sphinx = False
+html_copy_source = False
+# Prompts and outputs are not for copying.
+copybutton_selector = "div.cell_input pre, div.highlight-sh pre, div.highlight-python pre"
+
+
+def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object) -> None:
+    """Make room for reports on a page, and take the state of the widgets out: it would hold each report once more."""
+    context["meta"] = {**(context.get("meta") or {}), "hide-toc": True}
+    NbMetadataCollector.get_js_files(app.env, page).pop("ipywidgets_state", None)
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what is our own; Sphinx calls this."""
+    app.connect("html-page-context", _arrange, priority=400)

@@ -12,6 +12,8 @@ import sysconfig
 import warnings
 from typing import TYPE_CHECKING, Any, cast
 
+from jupyter_graphbreak._torch_compat.patching import patched
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -203,7 +205,24 @@ def forced_backend(backend: str | None) -> Iterator[None]:
         return
     import torch
 
-    with torch.compiler.set_stance("default", force_backend=backend):
+    frames = importlib.import_module("torch._dynamo.eval_frame")
+    convert = importlib.import_module("torch._dynamo.convert_frame")
+    from_stance = frames._callback_from_stance
+
+    def with_backend(callback: Any) -> Any:
+        made = from_stance(callback)
+        compiler = getattr(callback, "_torchdynamo_orig_backend", None)
+        if compiler is None or frames._stance.stance != "default" or frames._stance.backend is None:
+            return made
+        return convert.catch_errors_wrapper(
+            compiler._clone_with_backend(frames.get_compiler_fn(frames._stance.backend)), callback.hooks
+        )
+
+    # Left to itself the stance makes a callback that knows nothing of fullgraph=True.
+    with (
+        patched(frames, "_callback_from_stance", with_backend),
+        torch.compiler.set_stance("default", force_backend=backend),
+    ):
         yield
 
 

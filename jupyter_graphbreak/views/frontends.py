@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.frontends import OUTCOMES
 from jupyter_graphbreak.views.html import environment, style_sheet
-from jupyter_graphbreak.views.text import counted, plain, wrapped
+from jupyter_graphbreak.views.terminal import counted, plain, wrapped
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.frontends import Frontends, Outcome, Verdict

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from jupyter_graphbreak.report import Advice
+from jupyter_graphbreak.views import changes as words
 from jupyter_graphbreak.views.course import course
 from jupyter_graphbreak.views.highlight import marked_code, token_runs, visible
 from jupyter_graphbreak.views.listing import break_numbers, graph_colours
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report import (
         Break,
+        Changes,
         Diagnostic,
         Frame,
         Graph,
@@ -67,6 +69,12 @@ class Limits:
 def render_html(report: Report) -> str:
     """Return the report as a snippet with its own style sheet: the top of each list, and how much more there is."""
     return str(_macros(View(report)).report())
+
+
+def render_changes_html(changes: Changes) -> str:
+    """Return what changed between two runs as a snippet with its own style sheet."""
+    macros: Any = environment().get_template("changes.html.j2").make_module({"words": words})
+    return str(macros.alone(changes, style_sheet()))
 
 
 def render_rest(report: Report) -> dict[str, list[str]]:
@@ -108,17 +116,26 @@ def render_rest(report: Report) -> dict[str, list[str]]:
     return {name: [str(item) for item in items] for name, items in rest.items() if items}
 
 
+def render_with_data(report: Report) -> str:
+    """Return the snippet of :func:`render_html` and, beside it, the data that :func:`page_script` needs."""
+    return str(
+        _macros(View(report)).with_data(
+            Markup(render_html(report)),  # noqa: S704 - our own markup
+            _inert(json.dumps(render_text(report))),
+            _inert(json.dumps(render_rest(report))),
+            _inert(report.to_json().decode()),
+        )
+    )
+
+
 def render_page(report: Report) -> str:
     """Return the report as one page that needs no other file: everything, with search and keyboard."""
     view = View(report)
     return str(
         _macros(view).page(
-            Markup(render_html(report)),  # noqa: S704 - our own markup
+            Markup(render_with_data(report)),  # noqa: S704 - our own markup
             f"compile_explain: {view.main_source}",
-            _inert(json.dumps(render_text(report))),
-            _inert(json.dumps(render_rest(report))),
-            _inert(report.to_json().decode()),
-            _script(),
+            Markup(page_script()),  # noqa: S704 - made of the project's own sources, it holds no text of a report
         )
     )
 
@@ -128,11 +145,14 @@ def _inert(data: str) -> Markup:
     return Markup(data.replace("<", "\\u003c"))  # noqa: S704 - no "<" is left
 
 
-def _script() -> Markup:
-    """Return the script of a page; a source tree in which the front end has not been built has none."""
+@cache
+def page_script() -> str:
+    """Return the module that adds behaviour to every report of a page that has its data beside it.
+
+    A source tree in which the front end has not been built has none.
+    """
     path = _HERE / "static" / "page.js"
-    # It is made of the project's own sources and holds no text of a report.
-    return Markup(path.read_text(encoding="utf-8") if path.is_file() else "")  # noqa: S704
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 class View:
@@ -365,6 +385,10 @@ def _ticks(text: str) -> Markup:
     )
 
 
+def _arrows(text: str) -> str:
+    return text.replace(" -> ", " → ")
+
+
 def _short(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -406,11 +430,11 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in (_ticks, _short, _first_line, _seconds, _times, _is_web):
+    for each in (_ticks, _arrows, _short, _first_line, _seconds, _times, _is_web):
         environment.filters[each.__name__.removeprefix("_")] = each
     return environment
 
 
 def _macros(view: View) -> Any:
     # The macros of a template are attributes of its module, of which there is no type.
-    return environment().get_template("report.html.j2").make_module({"v": view})
+    return environment().get_template("report.html.j2").make_module({"v": view, "words": words})

@@ -182,6 +182,13 @@ def test_backend_goes_for_the_cells_own_calls(shell: Shell) -> None:
     assert shell.report.summary.graphs == 1
 
 
+def test_another_backend_leaves_fullgraph_as_it_is(shell: Shell) -> None:
+    strict = BREAK.replace('backend="eager"', "fullgraph=True")
+    result = shell.run(f"%%compile_explain --backend eager\n{strict}f(torch.ones(2))")
+    assert type(result.error_in_exec).__name__ == "Unsupported"
+    assert [each.outcome for each in shell.report.breaks] == ["error"]
+
+
 def test_cell_without_compile_is_compiled_as_one_function(shell: Shell) -> None:
     shell.run("%%compile_explain\nimport torch\nx = torch.ones(3)\ny = x * 2\nif y.sum() > 0:\n    z = y + 1\nz")
     report = shell.report
@@ -281,3 +288,11 @@ def test_what_ran_from_an_earlier_compilation_is_said(shell: Shell) -> None:
     shell.run("%%compile_explain\ng(x)")
     assert shell.report.summary.graphs == 0
     assert any("g was compiled before and was not compiled again" in each.message for each in shell.report.diagnostics)
+
+
+def test_a_name_given_to_something_new_is_not_taken_for_what_was_compiled_before(shell: Shell) -> None:
+    cell = "import torch\ng = torch.compile(lambda x: x + 1, backend='eager')\ng(torch.ones(2))"
+    shell.run(cell)
+    shell.run(f"%%compile_explain\n{cell}")
+    assert shell.report.summary.graphs == 1
+    assert shell.report.diagnostics == []

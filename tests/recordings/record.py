@@ -39,7 +39,7 @@ def record_one(program: Path) -> None:
     paths = sysconfig.get_paths()
     replaced = [
         (str(PROGRAMS), "/programs"), (paths["purelib"], "/site-packages"), (paths["stdlib"], "/lib/python"), (paths["platstdlib"], "/lib/python"),
-        (str(HERE), "/recordings"),
+        (str(HERE), "/recordings"), (str(Path.cwd()), "/project"), (str(Path.home()), "/user"),
     ]  # fmt: skip
 
     def neutral(text: str) -> str:

@@ -16,7 +16,7 @@ import torch
 from jupyter_graphbreak import compare_frontends
 
 #: Not imported by name: it is written as people write functions, without types.
-CASES: dict[str, Any] = importlib.import_module("tests.programs.many_kinds").CASES
+CASES: dict[str, Any] = importlib.import_module("tests.programs.front_ends.many_kinds").CASES
 
 # -- The same by hand.
 

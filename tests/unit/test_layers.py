@@ -29,7 +29,9 @@ TORCH_MODULES = ("compiled", "frames", "frontends", "hooks", "patching", "scopes
 #: From the bottom to the top. Modules of one layer may import each other, but for the inert data.
 LAYERS = {
     "data": Layer({"records", "report"}, set()),
-    "build": Layer({"advice", "break_message", "build", "graph_code", "ledger", "scopes", "skips", "source"}, {"data"}),
+    "build": Layer(
+        {"advice", "break_message", "build", "diff", "graph_code", "ledger", "scopes", "skips", "source"}, {"data"}
+    ),
     "torch": Layer(
         {"_torch_compat"} | {f"_torch_compat.{each}" for each in TORCH_MODULES}, {"data"}, frozenset({"torch"})
     ),
@@ -45,6 +47,7 @@ LAYERS = {
     "views": Layer(
         {
             "views",
+            "views.changes",
             "views.course",
             "views.frontends",
             "views.highlight",
@@ -53,21 +56,22 @@ LAYERS = {
             "views.references",
             "views.rows",
             "views.stacks",
+            "views.terminal",
             "views.text",
         },
         {"data", "verdicts"},
     ),
     "widget": Layer({"views.widget"}, {"data", "views"}, frozenset({"anywidget", "ipywidgets"})),
     "faces": Layer(
-        {"", "api", "cli", "magic", "pytest_plugin"},
+        {"", "api", "cli", "magic", "mystnb", "pytest_plugin"},
         {"data", "verdicts", "build", "torch", "watch", "compare", "device", "cell", "views", "widget"},
-        frozenset({"IPython", "pytest"}),
+        frozenset({"IPython", "docutils", "myst_nb", "pytest"}),
     ),
 }
-HEAVY = {"IPython", "anywidget", "ipywidgets", "pytest", "torch"}
+HEAVY = {"IPython", "anywidget", "docutils", "ipywidgets", "myst_nb", "pytest", "torch"}
 
-#: A saved report can show itself: its methods look up, when they are called.
-SHOWING = {"to_text", "to_html", "save"}
+#: A saved report can compare and show itself: its methods look up, when they are called.
+SHOWING = {"diff", "to_text", "to_html", "save"}
 
 
 def modules() -> dict[str, Path]:

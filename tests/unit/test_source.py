@@ -86,6 +86,39 @@ def test_kinds_of_frames(path: str, function: str, kind: str) -> None:
     assert Sources([cell()], ["/py/lib"]).kind(path, function) == kind
 
 
+@pytest.mark.parametrize(
+    ("filename", "path"),
+    [
+        (CELL, None),
+        ("/home/me/work/train.py", "train.py"),
+        ("/home/me/work/venv/lib/site-packages/transformers/x.py", "transformers/x.py"),
+        ("/home/me/lib/helpers.py", "~/lib/helpers.py"),
+        ("/py/lib/copy.py", "copy.py"),
+        ("/elsewhere/site-packages/torch/optim/sgd.py", "torch/optim/sgd.py"),
+        ("/srv/shared/layers.py", "/srv/shared/layers.py"),
+    ],
+)
+def test_path_does_not_tell_whose_machine_it_is(filename: str, path: str | None) -> None:
+    sources = Sources([cell()], ["/py/lib", "/home/me/work/venv/lib/site-packages"], "/home/me/work", "/home/me")
+    assert sources.source(filename).path == path
+
+
+def test_path_on_windows() -> None:
+    sources = Sources([], ["C:\\py\\Lib\\site-packages"], "C:\\Users\\me\\work", "C:\\Users\\me")
+    assert sources.source("C:\\py\\Lib\\site-packages\\torch\\nn\\x.py").path == "torch/nn/x.py"
+    assert sources.source("C:\\Users\\me\\work\\train.py").path == "train.py"
+    assert sources.source("C:\\Users\\me\\x.py").path == "~/x.py"
+
+
+def test_places_in_pytorchs_words_are_named_as_the_reader_counts_them() -> None:
+    source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\ndef f():\n    g()")], line_offset=2)
+    sources = Sources([source])
+    said = f'computed as follows:\n  # File "{CELL}", line 2, in f, code: g()\n  # File "/a/b.py", line 7, in h'
+    read = "computed as follows:\n  # Cell In[1], line 4, in f, code: g()\n  # b.py, line 7, in h"
+    assert sources.in_words(said) == read
+    assert sources.in_words(None) is None
+
+
 def test_stack_of_a_kernel_is_cut_down_to_what_is_worth_reading() -> None:
     stack = [
         ["<frozen runpy>", 198, "_run_module_as_main"],

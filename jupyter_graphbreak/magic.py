@@ -16,6 +16,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import display, update_display
 from msgspec.structs import replace
 
+from jupyter_graphbreak import calls
 from jupyter_graphbreak import cell as cells
 from jupyter_graphbreak.progress import Progress, ProgressMeter
 from jupyter_graphbreak.source import plain_function
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
+    from jupyter_graphbreak.frontends import Frontends
     from jupyter_graphbreak.recorder import Recording
     from jupyter_graphbreak.report import Report
 
 # What IPython keeps in the namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
 _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
+_HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
 _FACES: dict[int, CompileExplain] = {}
 
 
@@ -39,6 +42,13 @@ def load(shell: InteractiveShell) -> None:
     if id(shell) not in _FACES:
         _FACES[id(shell)] = face = CompileExplain(shell)
         face.connect()
+
+
+def answer_requests(shell: InteractiveShell) -> None:
+    """Load the extension for a front end that will ask in the metadata of its requests."""
+    if not hasattr(shell, "get_parent"):
+        raise UsageError("this kernel does not hand the metadata of requests on")
+    load(shell)
 
 
 def unload(shell: InteractiveShell) -> None:
@@ -88,7 +98,9 @@ class _Observation:
     recording: Recording
     screen: Screen | None
     stack: contextlib.ExitStack
+    device: str | None
     cell_id: str | None = None
+    compare: Callable[[], Frontends] | None = None
 
 
 class Screen:
@@ -169,8 +181,9 @@ class CompileExplain(Magics):
         self._observation: _Observation | None = None
         self._value: Any = None
         self._inner_cells = 0
+        self._asked: cells.Asked | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
-        self._ast_transformer = cells.BeginObservation(self._uses_compile, self._needs_scope)
+        self._ast_transformer = cells.BeginObservation(self._uses_compile, self._runs_code, self._take_asked)
 
     def connect(self) -> None:
         """Register with the shell."""
@@ -210,7 +223,15 @@ class CompileExplain(Magics):
         "--dynamic", default=None, choices=["true", "false"],
         help="Compile the cell with dynamic shapes, or without.",
     )  # fmt: skip
-    @argument("-o", "--output", default=None, metavar="NAME", help="Store the report in this variable.")
+    @argument(
+        "--frontends", action="store_true",
+        help="Compare what torch.jit, torch.fx, torch.compile and torch.export make of the function that is called. "
+        "Further calls of it say with which other inputs: %%compile_explain --frontends f(x), f(-x)",
+    )  # fmt: skip
+    @argument(
+        "-o", "--output", default=None, metavar="NAME",
+        help="Store the report in this variable; with --frontends the comparison, whose .report it is.",
+    )  # fmt: skip
     @argument("-q", "--quiet", action="store_true", help="Show nothing; useful together with -o.")
     @argument("expression", nargs="*", help="With %%compile_explain on a line: the call to explain.")
     @no_var_expand
@@ -222,6 +243,7 @@ class CompileExplain(Magics):
 
             %%compile_explain [options]       as the first line of a cell
             %compile_explain [options] f(x)   on a line: compiles f, calls it, returns its value
+            %compile_explain --frontends f(x), f(-x)   the front ends on f, compared on -x as well
 
         A cell whose code uses torch.compile runs as it stands. Any other is compiled itself, as one function;
         --fullgraph, --mode and --dynamic apply to what the magic compiles. The report has every graph break once, at
@@ -249,15 +271,26 @@ class CompileExplain(Magics):
         text = self._cells.find(filename)
         tree = _parse_python(text.text if text is not None else "")
         named = self._named(tree)
+        if args.frontends and not calls.last_called(tree, lambda _: True):
+            raise UsageError(f"--frontends: the cell calls no function; {_HOW_TO_COMPARE}")
         observation = self._open(args, named)
         observation.cell_id = self._cell_id()
+        if args.frontends:
+            observation.compare = lambda: self._compare_called(tree, args)
         match plan:
+            case "as it stands" if reason:
+                self._ignored(observation, f"{reason} runs the cell's code")
+                observation.recording.note(
+                    "info", f"{reason} runs the cell's code: only what it compiles in this process is here."
+                )
             case "as it stands":
                 self._ignored(observation, "the cell's code uses torch.compile and runs as it stands")
             case "compiled":
                 observation.recording.note("info", "The cell uses no torch.compile: it was compiled as one function.")
             case "nothing":
-                observation.recording.note("info", "There was nothing to compile: the cell only imports and defines.")
+                observation.recording.note(
+                    "info", "There was nothing to compile: the cell only imports, defines or runs commands."
+                )
             case "not compilable":
                 observation.recording.note(
                     "warning", f"The cell was not compiled, because {reason}; it ran as it stands."
@@ -269,8 +302,8 @@ class CompileExplain(Magics):
         value, self._value = self._value, None
         return value
 
-    def _needs_scope(self, name: str) -> bool:
-        return bool(getattr(self._ip.find_line_magic(name), "needs_local_scope", False))
+    def _runs_code(self, name: str) -> bool:
+        return name == "run" or bool(getattr(self._ip.find_line_magic(name), "needs_local_scope", False))
 
     def run_function(self, name: str, assigned: str) -> None:
         """Compile and run the function that the cell was made into."""
@@ -294,12 +327,19 @@ class CompileExplain(Magics):
             cells.withdraw(namespace, assigned)
 
     def _enter(self, _: ExecutionInfo) -> None:
-        """Count the cells that the observed one runs: IPython's event ``pre_run_cell``."""
+        """Note what is asked for of a cell, or count it among those that the observed one runs: ``pre_run_cell``."""
         if self._observation is not None:
             self._inner_cells += 1
+        else:
+            self._asked = cells.asked_by(self._cells.request())
+
+    def _take_asked(self) -> cells.Asked | None:
+        asked, self._asked = self._asked, None
+        return asked
 
     def _end(self, result: ExecutionResult | None) -> None:
         """End the observation of the cell: IPython's event ``post_run_cell``."""
+        self._asked = None  # of a cell that could not be parsed
         if self._inner_cells and result is not None:  # the end of a cell that the observed one ran, as %%capture does
             self._inner_cells -= 1
             return
@@ -321,14 +361,19 @@ class CompileExplain(Magics):
             tree = ast.parse(args.expression, mode="eval")
         except SyntaxError as error:
             raise UsageError(f"%compile_explain cannot read {args.expression!r}: {error.msg}") from None
-        call = tree.body
-        if not isinstance(call, ast.Call):
+        given = tree.body.elts if args.frontends and isinstance(tree.body, ast.Tuple) else [tree.body]
+        called = [each for each in given if isinstance(each, ast.Call)]
+        if not called or len(called) < len(given):
             raise UsageError(f"%compile_explain explains a call, and {args.expression!r} is none: write f(x)")
+        if len({ast.dump(each.func) for each in called}) > 1:
+            raise UsageError(f"--frontends compares one function, and {args.expression!r} calls others, too")
         namespace = self._ip.user_ns
         observation = self._open(args, self._named(tree))
         failed: BaseException | None = None
         try:
-            function, arguments, keywords = self._evaluate(call, namespace)
+            if args.frontends:
+                observation.compare = self._comparison(called, args)
+            function, arguments, keywords = self._evaluate(called[0], namespace)
             if compiling.is_compiled(function):
                 self._ignored(observation, "the function is compiled already")
             compiling.forget(function)
@@ -350,6 +395,38 @@ class CompileExplain(Magics):
             return function, list(args), kwargs
 
         return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - the user's code
+
+    # -- the front ends
+
+    def _compare_called(self, tree: ast.AST, args: argparse.Namespace) -> Frontends:
+        """Compare the front ends on the function that a cell called last; its arguments are evaluated once more."""
+        called = calls.last_called(tree, self._is_own_function)
+        if not called:
+            raise UsageError(f"--frontends: the cell calls no function of its own; {_HOW_TO_COMPARE}")
+        return self._comparison(called, args)()
+
+    def _comparison(self, called: list[ast.Call], args: argparse.Namespace) -> Callable[[], Frontends]:
+        """Return what compares the front ends on the function and the inputs of some calls, as they are now."""
+        from jupyter_graphbreak import compare
+        from jupyter_graphbreak.inputs import Arguments
+
+        evaluated = [self._evaluate(each, self._ip.user_ns) for each in called]
+        function = evaluated[0][0]
+        first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in evaluated]
+        backend = args.backend or "eager"
+        return lambda: compare.compare(function, first, others, backend=backend, find_cell=self._cells.find)
+
+    def _is_own_function(self, expression: ast.expr) -> bool:
+        from jupyter_graphbreak import compiling
+
+        names = [node for node in ast.walk(expression) if isinstance(node, ast.expr)]
+        if not all(isinstance(node, ast.Name | ast.Attribute) for node in names):
+            return False
+        try:
+            value = eval(ast.unparse(expression), self._ip.user_ns)  # noqa: S307 - a name, perhaps with attributes
+        except Exception:  # noqa: BLE001 - gone again, or a property that fails
+            return False
+        return compiling.is_written_here(value)
 
     # -- both
 
@@ -384,7 +461,7 @@ class CompileExplain(Magics):
         if args.mode is not None and args.mode not in (modes := _torch_compat.modes()):
             raise UsageError(f"unknown mode {args.mode!r}: use one of {', '.join(modes)}")
         with contextlib.ExitStack() as stack:
-            screen = None if args.quiet else Screen(self._ip)
+            screen = None if args.quiet or args.frontends else Screen(self._ip)
             unseen = screen.open() if screen is not None else None
             compiling.forget(*named.values())
             meter = None
@@ -396,7 +473,7 @@ class CompileExplain(Magics):
                 recording.note("warning", unseen)
             stack.enter_context(_torch_compat.forced_backend(args.backend))
             stack.enter_context(_torch_compat.default_device(choice.default))
-            return _Observation(args, named, recording, screen, stack.pop_all())
+            return _Observation(args, named, recording, screen, stack.pop_all(), choice.default)
 
     def _close(self, observation: _Observation, error: BaseException | None) -> None:
         """Stop watching, make the report, store and show it; a fault of ours is told, never raised."""
@@ -413,15 +490,35 @@ class CompileExplain(Magics):
             report = self._compared(api.report_of(recording), observation.cell_id)
             if observation.args.output is not None:
                 self._ip.user_ns[observation.args.output] = report
+            if observation.compare is not None:
+                self._show_comparison(observation, report)
             if observation.screen is not None:
                 observation.screen.close(report)
         except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
             print(f"compile_explain: no report, {type(fault).__name__}: {fault}", file=sys.stderr)  # noqa: T201
 
+    def _show_comparison(self, observation: _Observation, report: Report) -> None:
+        """Compare the front ends, where the run went well, and show the table above the report."""
+        from jupyter_graphbreak import _torch_compat
+
+        args = observation.args
+        try:
+            if report.status == "ok" and observation.compare is not None:
+                with _torch_compat.default_device(observation.device):
+                    found = observation.compare()
+                if args.output is not None:
+                    self._ip.user_ns[args.output] = found
+                if not args.quiet:
+                    display(found)
+        except UsageError as error:
+            print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
+        finally:
+            if not args.quiet:
+                display(report)
+
     def _cell_id(self) -> str | None:
         """Return the id of the notebook cell that runs, where the front end sends one (nbclient, say, does not)."""
-        get_parent: Callable[[], dict[str, Any]] = getattr(self._ip, "get_parent", dict)  # ipykernel's shell has it
-        cell_id = get_parent().get("metadata", {}).get("cellId")
+        cell_id = (self._cells.request() or {}).get("metadata", {}).get("cellId")
         return cell_id if isinstance(cell_id, str) else None
 
     def _compared(self, report: Report, cell_id: str | None) -> Report:

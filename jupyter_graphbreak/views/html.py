@@ -73,8 +73,8 @@ def render_html(report: Report) -> str:
 
 def render_changes_html(changes: Changes) -> str:
     """Return what changed between two runs as a snippet with its own style sheet."""
-    macros: Any = _environment().get_template("changes.html.j2").make_module({"words": words})
-    return str(macros.alone(changes, _style()))
+    macros: Any = environment().get_template("changes.html.j2").make_module({"words": words})
+    return str(macros.alone(changes, style_sheet()))
 
 
 def render_rest(report: Report) -> dict[str, list[str]]:
@@ -181,7 +181,7 @@ class View:
     @property
     def css(self) -> Markup:
         """The style sheet."""
-        return _style()
+        return style_sheet()
 
     # The head.
 
@@ -366,7 +366,8 @@ def _stacks(found: Break) -> list[list[Location]]:
 
 
 @cache
-def _style() -> Markup:
+def style_sheet() -> Markup:
+    """Return the style sheet of everything that we show, without its comments."""
     text = (_HERE / "templates" / "report.css").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
     # Strings stay as they are.
@@ -417,7 +418,8 @@ def _shown(value: Any) -> Any:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Return where templates are found, with our filters; it escapes text."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -435,4 +437,4 @@ def _environment() -> jinja2.Environment:
 
 def _macros(view: View) -> Any:
     # The macros of a template are attributes of its module, of which there is no type.
-    return _environment().get_template("report.html.j2").make_module({"v": view, "words": words})
+    return environment().get_template("report.html.j2").make_module({"v": view, "words": words})

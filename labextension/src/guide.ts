@@ -1,12 +1,11 @@
 /** Leads the reader to the line that something in a report is about. */
 import type { ICodeCellModel } from '@jupyterlab/cells';
-import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
-import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import type { CommandRegistry } from '@lumino/commands';
 
 import type { IRun, ISelection, NotebookReports } from './model';
 import { locationOf } from './parts';
 import { findCell } from './places';
+import { reveal } from './reveal';
 import type { Break, Location, Report } from './types';
 
 /** Opens a source that is in no cell, read-only. */
@@ -145,76 +144,4 @@ function byLine(report: Report | null): Break[] {
     const [otherSource, otherLine] = place(other);
     return source - otherSource || line - otherLine;
   });
-}
-
-/** Scroll a notebook to a line of a cell, in every windowing mode. */
-async function reveal(
-  panel: NotebookPanel,
-  model: ICodeCellModel,
-  location: Location | null,
-  isWanted: () => boolean,
-  focus: boolean
-): Promise<void> {
-  const notebook = panel.content;
-  const index = notebook.widgets.findIndex(cell => cell.model === model);
-  const cell = notebook.widgets[index];
-  if (cell === undefined) {
-    return;
-  }
-  if (cell.isHidden) {
-    // It is in a section that is folded.
-    NotebookActions.expandParent(cell, notebook);
-  }
-  notebook.deselectAll();
-  notebook.activeCellIndex = index;
-  await notebook.scrollToItem(index, 'smart');
-  await cell.ready;
-  if (!isWanted() || cell.isDisposed) {
-    return;
-  }
-  if (location !== null) {
-    cell.inputHidden = false;
-    const editor = cell.editor as CodeMirrorEditor | null;
-    if (editor !== null) {
-      const line = Math.min(location.line, editor.lineCount) - 1;
-      const text = editor.getLine(line) ?? '';
-      editor.setCursorPosition({
-        line,
-        column: columnIn(text, location.column)
-      });
-      // Cell editors do not scroll themselves.
-      requestAnimationFrame(() => {
-        if (isWanted() && !cell.isDisposed) {
-          scrollToLine(panel, editor, line);
-        }
-      });
-    }
-  }
-  if (focus) {
-    // Its editor, where a line is meant.
-    notebook.mode = location === null ? 'command' : 'edit';
-    notebook.activate();
-  }
-}
-
-/** Where an expression starts in a line, as JavaScript counts; without one, where the line's text does. */
-function columnIn(text: string, column: number | null): number {
-  return column === null
-    ? text.length - text.trimStart().length
-    : Array.from(text).slice(0, column).join('').length;
-}
-
-function scrollToLine(
-  panel: NotebookPanel,
-  { editor }: CodeMirrorEditor,
-  line: number
-): void {
-  const { from } = editor.state.doc.line(line + 1);
-  const { node } = editor.domAtPos(from);
-  const element = node instanceof Element ? node : node.parentElement;
-  const inner = element?.getBoundingClientRect();
-  const outer = panel.content.node.getBoundingClientRect();
-  if (inner && (inner.top < outer.top || inner.bottom > outer.bottom)) {
-    element?.scrollIntoView({ block: 'center' });
-  }
 }

@@ -1,20 +1,44 @@
 /** The JupyterLab extension: wiring only. */
 import {
+  ILabShell,
   ILayoutRestorer,
   type JupyterFrontEnd,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ICommandPalette } from '@jupyterlab/apputils';
-import { INotebookTracker } from '@jupyterlab/notebook';
+import {
+  ICommandPalette,
+  ISessionContextDialogs,
+  Notification
+} from '@jupyterlab/apputils';
+import { IEditorServices } from '@jupyterlab/codeeditor';
+import {
+  EditorExtensionRegistry,
+  IEditorExtensionRegistry
+} from '@jupyterlab/codemirror';
+import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import {
+  ITranslator,
+  nullTranslator,
+  type TranslationBundle
+} from '@jupyterlab/translation';
 
+import {
+  addExplainCommands,
+  addMarksCommand,
+  addSourceCommand,
+  CellCommandIDs
+} from './cellcommands';
 import { addCommands, CommandIDs } from './commands';
+import { Explainer } from './explain';
 import { Guide } from './guide';
+import { Marking } from './marking';
+import type { IMarksOptions } from './marks';
 import { INotebookReports, NotebookReports } from './model';
 import { RANK, rendererFactory } from './output';
 import { GraphBreakPanel } from './panel';
-import { followSettings } from './settings';
+import { followMarksSetting, followSettings } from './settings';
+import { Sources } from './source';
 
 /** The name of our texts for translators. */
 const DOMAIN = 'jupyter_graphbreak';
@@ -95,4 +119,124 @@ const panel: JupyterFrontEndPlugin<void> = {
   }
 };
 
-export default [output, reports, panel];
+const explain: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-graphbreak:explain',
+  description: 'Runs cells under compile_explain with their source as it is.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  optional: [ITranslator, ISessionContextDialogs, ICommandPalette],
+  activate: (
+    app: JupyterFrontEnd,
+    notebooks: INotebookTracker,
+    translator: ITranslator | null,
+    dialogs: ISessionContextDialogs | null,
+    palette: ICommandPalette | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const explainer = new Explainer({
+      dialogs,
+      translator: translator ?? nullTranslator,
+      trans,
+      warn
+    });
+    addExplainCommands(app.commands, notebooks, explainer, trans);
+    const { explainCell, explainAll } = CellCommandIDs;
+    for (const command of [explainCell, explainAll]) {
+      palette?.addItem({ command, category: trans.__('Graph Breaks') });
+    }
+  }
+};
+
+const marks: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-graphbreak:marks',
+  description: 'Marks graphs and graph breaks in the cells themselves.',
+  autoStart: true,
+  requires: [INotebookTracker, INotebookReports, IEditorExtensionRegistry],
+  optional: [ITranslator, ISettingRegistry, ICommandPalette],
+  activate: (
+    app: JupyterFrontEnd,
+    notebooks: INotebookTracker,
+    reports: NotebookReports,
+    editors: IEditorExtensionRegistry,
+    translator: ITranslator | null,
+    settings: ISettingRegistry | null,
+    palette: ICommandPalette | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const marking = new Marking(reports, marksOptions(reports, trans));
+    editors.addExtension({
+      name: 'jupyter-graphbreak:marks',
+      factory: ({ model }) => {
+        const extension = marking.extensionFor(model);
+        return (
+          extension &&
+          EditorExtensionRegistry.createImmutableExtension(extension)
+        );
+      }
+    });
+    const follow = ({ content }: NotebookPanel): void => {
+      const start = (): void => {
+        if (content.model !== null) {
+          marking.follow(content.model);
+        }
+      };
+      content.modelChanged.connect(start);
+      start();
+    };
+    notebooks.forEach(follow);
+    notebooks.widgetAdded.connect((_, panel) => follow(panel));
+    addMarksCommand(app.commands, marking, trans);
+    palette?.addItem({
+      command: CellCommandIDs.toggleMarks,
+      category: trans.__('Graph Breaks')
+    });
+    if (settings !== null) {
+      void followMarksSetting(settings, PLUGIN, marking);
+    }
+  }
+};
+
+const source: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-graphbreak:source',
+  description: 'Opens sources that are in no cell, as a report holds them.',
+  autoStart: true,
+  requires: [INotebookReports, IEditorServices],
+  optional: [ITranslator, ILabShell],
+  activate: (
+    app: JupyterFrontEnd,
+    reports: NotebookReports,
+    { factoryService }: IEditorServices,
+    translator: ITranslator | null,
+    labShell: ILabShell | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const sources = new Sources({
+      ...marksOptions(reports, trans),
+      reports,
+      editors: factoryService,
+      // Where a notebook is the whole page, only the area below has room.
+      add: widget => app.shell.add(widget, labShell === null ? 'down' : 'main'),
+      activate: id => app.shell.activateById(id),
+      warn
+    });
+    addSourceCommand(app.commands, sources, trans);
+  }
+};
+
+function marksOptions(
+  reports: NotebookReports,
+  trans: TranslationBundle
+): IMarksOptions {
+  return {
+    trans,
+    select: selection => {
+      reports.selection = selection;
+    }
+  };
+}
+
+function warn(message: string): void {
+  Notification.warning(message, { autoClose: false });
+}
+
+export default [output, reports, panel, explain, marks, source];

@@ -188,10 +188,15 @@ export class NotebookReports {
     this._changed.emit();
   }
 
-  private _read(): IRun[] {
-    return codeCells(this.notebook?.content.model ?? null).flatMap(
-      ([cell, index]) => this._runsOf(cell, index)
+  /** All runs whose reports are in some notebook, current or not. */
+  runsIn(model: INotebookModel | null): IRun[] {
+    return codeCells(model).flatMap(([cell, index]) =>
+      this._runsOf(cell, index)
     );
+  }
+
+  private _read(): IRun[] {
+    return this.runsIn(this.notebook?.content.model ?? null);
   }
 
   private _runsOf(cell: ICodeCellModel, index: number): IRun[] {

@@ -58,7 +58,8 @@ export function findCell<T extends ICell>(
   return edited === undefined ? null : { cell: edited, stale: true };
 }
 
-function countIn(name: string): number | null {
+/** The execution count in the name of a cell, "Cell In[3]". */
+export function countIn(name: string): number | null {
   const match = /^Cell In\[(\d+)\]$/.exec(name);
   return match === null ? null : Number(match[1]);
 }

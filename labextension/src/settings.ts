@@ -1,6 +1,7 @@
-/** The reader's settings of the panel. */
+/** The reader's settings. */
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 
+import type { Marking } from './marking';
 import type { GraphBreakPanel } from './panel';
 import type { Sort } from './tree';
 
@@ -17,4 +18,19 @@ export async function followSettings(
   settings.changed.connect(apply);
   apply();
   panel.sortChosen.connect((_, sort) => void settings.set('sort', sort));
+}
+
+/** Show the marks or not, as the settings say. */
+export async function followMarksSetting(
+  registry: ISettingRegistry,
+  plugin: string,
+  marking: Marking
+): Promise<void> {
+  const settings = await registry.load(plugin);
+  const apply = (): void => {
+    marking.isOn = settings.get('marks').composite as boolean;
+  };
+  settings.changed.connect(apply);
+  apply();
+  marking.toggled.connect(() => void settings.set('marks', marking.isOn));
 }

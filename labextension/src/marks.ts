@@ -31,6 +31,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { make } from './elements';
 import { align, type IBreakOnLine, type ILine } from './lines';
 import type { ISelection } from './model';
+import type { Break } from './types';
 
 /** What a report says about the text of an editor. */
 export interface IMarkedText {
@@ -317,7 +318,7 @@ function parts(
   trans: TranslationBundle
 ): Part[] {
   const found: Part[] = line.breaks.map(each => [
-    `${sign(each)} ${each.break.gb_type}`,
+    `${sign(each)} ${typeOf(each.break)}`,
     'gb-cut'
   ]);
   if (line.leadsTo.length > 0) {
@@ -339,6 +340,11 @@ function parts(
     );
   }
   return found;
+}
+
+/** PyTorch's name of a break, without the ticks of its markup. */
+function typeOf(found: Break): string {
+  return found.gb_type.replaceAll('`', '');
 }
 
 function sign({ number }: { number: number }): string {
@@ -369,8 +375,8 @@ function heading(
   { number, break: found }: Pick<IBreakOnLine, 'number' | 'break'>,
   trans: TranslationBundle
 ): string {
-  const reason =
-    found.gb_id === null ? found.gb_type : `${found.gb_type} (${found.gb_id})`;
+  const type = typeOf(found);
+  const reason = found.gb_id === null ? type : `${type} (${found.gb_id})`;
   return trans.__('Break %1: %2', number, reason);
 }
 

@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import nbformat
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -60,7 +62,7 @@ def _sizes(report: Report) -> None:
     state = {key: value for key, value in widget.get_state().items() if key != "layout"}
     for mime_type, data in bundle.items():
         print(f"  {_kb(data):>9} {mime_type}")
-    print(f"  {_kb(bundle):>9} the cell's saved output, all of them")
+    print(f"  {_kb(bundle):>9} the cell's saved output, all of them; {_notebook_kb(bundle)} as a notebook indents it")
     print(f"  {_kb(state):>9} the widget's state, where a front end saves it; its script is {_kb(state['_esm'])}")
     print(f"  {len(render_page(report)) / 1e3:6.0f} kB a page of its own")
     print(f"  rendering: {html_s * 1e3:.0f} ms ({len(html)} characters), what that leaves out {rest_s * 1e3:.0f} ms")
@@ -94,6 +96,12 @@ def _timed(act: Callable[[], Any]) -> tuple[Any, float]:
     act()  # templates are compiled the first time
     start = time.perf_counter()
     return act(), time.perf_counter() - start
+
+
+def _notebook_kb(bundle: dict[str, Any]) -> str:
+    output = nbformat.v4.new_output("display_data", data=bundle)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
+    return f"{len(nbformat.writes(notebook)) / 1e3:.0f} kB"
 
 
 def _kb(data: Any) -> str:

@@ -7,13 +7,31 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.api import capture, explain
+    from jupyter_graphbreak.api import capture, compare_frontends, explain
+    from jupyter_graphbreak.frontends import Frontends
+    from jupyter_graphbreak.inputs import Arguments
     from jupyter_graphbreak.report import Report
 
 __version__ = "0.1.0"
-__all__ = ["Report", "capture", "explain", "load_ipython_extension", "unload_ipython_extension"]
+__all__ = [
+    "Arguments",
+    "Frontends",
+    "Report",
+    "capture",
+    "compare_frontends",
+    "explain",
+    "load_ipython_extension",
+    "unload_ipython_extension",
+]
 
-_HOMES = {"Report": "report", "capture": "api", "explain": "api"}
+_HOMES = {
+    "Arguments": "inputs",
+    "Frontends": "frontends",
+    "Report": "report",
+    "capture": "api",
+    "compare_frontends": "api",
+    "explain": "api",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,9 @@ from jupyter_graphbreak.build import build_report
 from jupyter_graphbreak.report import Device, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from jupyter_graphbreak.frontends import Frontends
 
 
 class Run:
@@ -109,3 +111,48 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     with capture() as run:
         compiled(*args, **kwargs)
     return run.report
+
+
+def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), **kwargs: Any) -> Frontends:
+    """Capture a function with each of PyTorch's front ends, and find out which result is right.
+
+    Each verdict is found by running: the function is captured with the given arguments, the captured program is called
+    with these and with other inputs, and what it returns and does to its arguments is compared with what the function
+    itself does. Functions, modules and arguments are copied for each run; random numbers are drawn from the same seed.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module. It is called some dozens of times.
+    *args, **kwargs
+        What to capture it with.
+    also : sequence
+        Other inputs to run the captured programs with, those on which they may be wrong. Each is a tuple of positional
+        arguments (keyword arguments stay those of the first), one argument, or
+        :class:`~jupyter_graphbreak.Arguments`. Without them inputs are derived from the first: other values, Python
+        numbers and flags, sizes.
+
+    Returns
+    -------
+    Frontends
+
+    Raises
+    ------
+    Exception
+        Whatever the function itself raises with these arguments.
+
+    Examples
+    --------
+    >>> found = jupyter_graphbreak.compare_frontends(f, x, also=[-x])  # doctest: +SKIP
+    >>> found["torch.jit.trace"].outcome  # doctest: +SKIP
+    'silently wrong'
+    """
+    from jupyter_graphbreak.compare import compare
+    from jupyter_graphbreak.inputs import Arguments
+
+    def arguments(given: Any) -> Arguments:
+        if isinstance(given, Arguments):
+            return given
+        return Arguments(*given, **kwargs) if type(given) is tuple else Arguments(given, **kwargs)
+
+    return compare(fn, Arguments(*args, **kwargs), [arguments(each) for each in also])

@@ -158,7 +158,8 @@ class _Writer:
             )
             for resume in self._resumes
         ]
-        frames = [self._write_frame(frame, started) for frame in started]
+        callers = _callers(started)
+        frames = [self._write_frame(frame, callers.get(frame.ident)) for frame in started]
         self._skipped = [
             msgspec.structs.replace(each, callees=_callees(each, frames)) if each.frame is not None else each
             for each in self._skipped
@@ -434,7 +435,7 @@ class _Writer:
         return Op(
             name=op.name,
             target=op.target,
-            location=self._sources.location(*entry) if entry else None,
+            location=_line_only(self._sources.location(*entry)) if entry else None,
             output=TensorMeta(tensor.shape, tensor.dtype, tensor.device)
             if tensor and tensor.shape is not None
             else None,
@@ -513,7 +514,7 @@ class _Writer:
                 location = self._sources.location(skip["filename"], skip["firstlineno"], skip["name"])
                 self._skip(None, skip["name"], location, reason, None, None)
 
-    def _write_frame(self, frame: FrameLedger, started: list[FrameLedger]) -> Frame:
+    def _write_frame(self, frame: FrameLedger, caller: str | None) -> Frame:
         name, filename, line = frame.code
         graphs = self._graphs_of.get(frame.ident, [])
         given_up = frame.given_up
@@ -535,7 +536,7 @@ class _Writer:
             outcome=outcome,
             attempts=frame.attempts,
             resume=resume,
-            caller=_caller(frame, started),
+            caller=caller,
             graphs=graphs,
             breaks=self._breaks_of.get(frame.ident, []),
             compile_s=frame.metrics.get("entire_frame_compile_time_s"),
@@ -682,16 +683,23 @@ def _callees(skipped: Skipped, frames: list[Frame]) -> list[str]:
     return [each.id for each in frames if each.caller == skipped.frame and each.outcome == "compiled"]
 
 
-def _caller(frame: FrameLedger, started: list[FrameLedger]) -> str | None:
-    """Return the innermost frame on the stack that was compiled before this one."""
-    if frame.start is None:
-        return None
-    earlier = {each.code: each.ident for each in started[: started.index(frame)]}
-    for filename, _, name, firstlineno in reversed(frame.start["stack"]):
-        found = earlier.get((name, filename, firstlineno))
-        if found is not None:
-            return found
-    return None
+def _callers(started: list[FrameLedger]) -> dict[str, str]:
+    """Return for each frame's id the innermost frame on its stack that was compiled before it, where there is one."""
+    callers: dict[str, str] = {}
+    earlier: dict[tuple[str, str, int], str] = {}
+    for frame in started:
+        stack = reversed(frame.start["stack"]) if frame.start is not None else []
+        codes = ((name, filename, firstlineno) for filename, _, name, firstlineno in stack)
+        caller = next((earlier[code] for code in codes if code in earlier), None)
+        if caller is not None:
+            callers[frame.ident] = caller
+        earlier[frame.code] = frame.ident
+    return callers
+
+
+def _line_only(location: Location | None) -> Location | None:
+    """Leave out the text of a place: of ten thousand operations it would make half of the report."""
+    return msgspec.structs.replace(location, code=None) if location is not None else None
 
 
 def _trace(

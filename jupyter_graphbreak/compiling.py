@@ -79,7 +79,12 @@ def forget(*values: Any) -> None:
 
     What torch itself shares between functions, such as the wrapper of ``@error_on_graph_break``, stays as it is.
     """
-    _torch_compat.forget(_codes(value for value in _reach(values) if not _foreign(value)))
+    _torch_compat.forget(own_codes(*values))
+
+
+def own_codes(*values: Any) -> Iterator[types.CodeType]:
+    """Yield the code objects of the functions that some objects lead to, those of PyTorch and numpy aside."""
+    yield from _codes(value for value in _reach(values) if not _foreign(value))
 
 
 def names_used(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,6 +208,26 @@ def _parts(value: Any) -> Iterator[Any]:
     modules = attributes.get("_modules")
     if isinstance(modules, dict):
         yield from (each for each in modules.values() if each is not None)
+
+
+def is_written_here(value: Any) -> bool:
+    """Whether an object is a module, or a function, method or instance whose code is of no installed package."""
+    inner = _torch_compat.compiled_callable(value)
+    value = value if inner is None else inner
+    while isinstance(value, functools.partial):
+        value = value.func
+    if hasattr(value, "_modules"):
+        return not isinstance(value, type)
+    function = inspect.unwrap(getattr(value, "__func__", value))
+    if not isinstance(function, types.FunctionType):
+        function = vars(type(value)).get("__call__")
+    code = getattr(function, "__code__", None)
+    return code is not None and not code.co_filename.startswith(tuple(_torch_compat.library_roots()))
+
+
+def is_own(value: Any) -> bool:
+    """Whether a function or a class is none of PyTorch's, numpy's or Python's."""
+    return not _foreign(value)
 
 
 def _foreign(value: Any) -> bool:

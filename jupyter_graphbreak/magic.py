@@ -14,7 +14,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display, update_display
+from msgspec.structs import replace
 
+from jupyter_graphbreak import calls
 from jupyter_graphbreak import cell as cells
 from jupyter_graphbreak.progress import Progress, ProgressMeter
 from jupyter_graphbreak.source import plain_function
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
+    from jupyter_graphbreak.frontends import Frontends
     from jupyter_graphbreak.recorder import Recording
     from jupyter_graphbreak.report import Report
 
 # What IPython keeps in the namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
 _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
+_HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
 _FACES: dict[int, CompileExplain] = {}
 
 
@@ -87,6 +91,9 @@ class _Observation:
     recording: Recording
     screen: Screen | None
     stack: contextlib.ExitStack
+    device: str | None
+    cell_id: str | None = None
+    compare: Callable[[], Frontends] | None = None
 
 
 class Screen:
@@ -167,6 +174,7 @@ class CompileExplain(Magics):
         self._observation: _Observation | None = None
         self._value: Any = None
         self._inner_cells = 0
+        self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
         self._ast_transformer = cells.BeginObservation(self._uses_compile, self._needs_scope)
 
     def connect(self) -> None:
@@ -207,7 +215,15 @@ class CompileExplain(Magics):
         "--dynamic", default=None, choices=["true", "false"],
         help="Compile the cell with dynamic shapes, or without.",
     )  # fmt: skip
-    @argument("-o", "--output", default=None, metavar="NAME", help="Store the report in this variable.")
+    @argument(
+        "--frontends", action="store_true",
+        help="Compare what torch.jit, torch.fx, torch.compile and torch.export make of the function that is called. "
+        "Further calls of it say with which other inputs: %%compile_explain --frontends f(x), f(-x)",
+    )  # fmt: skip
+    @argument(
+        "-o", "--output", default=None, metavar="NAME",
+        help="Store the report in this variable; with --frontends the comparison, whose .report it is.",
+    )  # fmt: skip
     @argument("-q", "--quiet", action="store_true", help="Show nothing; useful together with -o.")
     @argument("expression", nargs="*", help="With %%compile_explain on a line: the call to explain.")
     @no_var_expand
@@ -219,6 +235,7 @@ class CompileExplain(Magics):
 
             %%compile_explain [options]       as the first line of a cell
             %compile_explain [options] f(x)   on a line: compiles f, calls it, returns its value
+            %compile_explain --frontends f(x), f(-x)   the front ends on f, compared on -x as well
 
         A cell whose code uses torch.compile runs as it stands. Any other is compiled itself, as one function;
         --fullgraph, --mode and --dynamic apply to what the magic compiles. The report has every graph break once, at
@@ -246,7 +263,12 @@ class CompileExplain(Magics):
         text = self._cells.find(filename)
         tree = _parse_python(text.text if text is not None else "")
         named = self._named(tree)
+        if args.frontends and not calls.last_called(tree, lambda _: True):
+            raise UsageError(f"--frontends: the cell calls no function; {_HOW_TO_COMPARE}")
         observation = self._open(args, named)
+        observation.cell_id = self._cell_id()
+        if args.frontends:
+            observation.compare = lambda: self._compare_called(tree, args)
         match plan:
             case "as it stands":
                 self._ignored(observation, "the cell's code uses torch.compile and runs as it stands")
@@ -317,14 +339,19 @@ class CompileExplain(Magics):
             tree = ast.parse(args.expression, mode="eval")
         except SyntaxError as error:
             raise UsageError(f"%compile_explain cannot read {args.expression!r}: {error.msg}") from None
-        call = tree.body
-        if not isinstance(call, ast.Call):
+        given = tree.body.elts if args.frontends and isinstance(tree.body, ast.Tuple) else [tree.body]
+        called = [each for each in given if isinstance(each, ast.Call)]
+        if not called or len(called) < len(given):
             raise UsageError(f"%compile_explain explains a call, and {args.expression!r} is none: write f(x)")
+        if len({ast.dump(each.func) for each in called}) > 1:
+            raise UsageError(f"--frontends compares one function, and {args.expression!r} calls others, too")
         namespace = self._ip.user_ns
         observation = self._open(args, self._named(tree))
         failed: BaseException | None = None
         try:
-            function, arguments, keywords = self._evaluate(call, namespace)
+            if args.frontends:
+                observation.compare = self._comparison(called, args)
+            function, arguments, keywords = self._evaluate(called[0], namespace)
             if compiling.is_compiled(function):
                 self._ignored(observation, "the function is compiled already")
             compiling.forget(function)
@@ -346,6 +373,38 @@ class CompileExplain(Magics):
             return function, list(args), kwargs
 
         return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - the user's code
+
+    # -- the front ends
+
+    def _compare_called(self, tree: ast.AST, args: argparse.Namespace) -> Frontends:
+        """Compare the front ends on the function that a cell called last; its arguments are evaluated once more."""
+        called = calls.last_called(tree, self._is_own_function)
+        if not called:
+            raise UsageError(f"--frontends: the cell calls no function of its own; {_HOW_TO_COMPARE}")
+        return self._comparison(called, args)()
+
+    def _comparison(self, called: list[ast.Call], args: argparse.Namespace) -> Callable[[], Frontends]:
+        """Return what compares the front ends on the function and the inputs of some calls, as they are now."""
+        from jupyter_graphbreak import compare
+        from jupyter_graphbreak.inputs import Arguments
+
+        evaluated = [self._evaluate(each, self._ip.user_ns) for each in called]
+        function = evaluated[0][0]
+        first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in evaluated]
+        backend = args.backend or "eager"
+        return lambda: compare.compare(function, first, others, backend=backend, find_cell=self._cells.find)
+
+    def _is_own_function(self, expression: ast.expr) -> bool:
+        from jupyter_graphbreak import compiling
+
+        names = [node for node in ast.walk(expression) if isinstance(node, ast.expr)]
+        if not all(isinstance(node, ast.Name | ast.Attribute) for node in names):
+            return False
+        try:
+            value = eval(ast.unparse(expression), self._ip.user_ns)  # noqa: S307 - a name, perhaps with attributes
+        except Exception:  # noqa: BLE001 - gone again, or a property that fails
+            return False
+        return compiling.is_written_here(value)
 
     # -- both
 
@@ -380,7 +439,7 @@ class CompileExplain(Magics):
         if args.mode is not None and args.mode not in (modes := _torch_compat.modes()):
             raise UsageError(f"unknown mode {args.mode!r}: use one of {', '.join(modes)}")
         with contextlib.ExitStack() as stack:
-            screen = None if args.quiet else Screen(self._ip)
+            screen = None if args.quiet or args.frontends else Screen(self._ip)
             unseen = screen.open() if screen is not None else None
             compiling.forget(*named.values())
             meter = None
@@ -392,7 +451,7 @@ class CompileExplain(Magics):
                 recording.note("warning", unseen)
             stack.enter_context(_torch_compat.forced_backend(args.backend))
             stack.enter_context(_torch_compat.default_device(choice.default))
-            return _Observation(args, named, recording, screen, stack.pop_all())
+            return _Observation(args, named, recording, screen, stack.pop_all(), choice.default)
 
     def _close(self, observation: _Observation, error: BaseException | None) -> None:
         """Stop watching, make the report, store and show it; a fault of ours is told, never raised."""
@@ -406,13 +465,47 @@ class CompileExplain(Magics):
         finally:
             observation.stack.close()
         try:
-            report = api.report_of(recording)
+            report = self._compared(api.report_of(recording), observation.cell_id)
             if observation.args.output is not None:
                 self._ip.user_ns[observation.args.output] = report
+            if observation.compare is not None:
+                self._show_comparison(observation, report)
             if observation.screen is not None:
                 observation.screen.close(report)
         except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
             print(f"compile_explain: no report, {type(fault).__name__}: {fault}", file=sys.stderr)  # noqa: T201
+
+    def _show_comparison(self, observation: _Observation, report: Report) -> None:
+        """Compare the front ends, where the run went well, and show the table above the report."""
+        from jupyter_graphbreak import _torch_compat
+
+        args = observation.args
+        try:
+            if report.status == "ok" and observation.compare is not None:
+                with _torch_compat.default_device(observation.device):
+                    found = observation.compare()
+                if args.output is not None:
+                    self._ip.user_ns[args.output] = found
+                if not args.quiet:
+                    display(found)
+        except UsageError as error:
+            print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
+        finally:
+            if not args.quiet:
+                display(report)
+
+    def _cell_id(self) -> str | None:
+        """Return the id of the notebook cell that runs, where the front end sends one (nbclient, say, does not)."""
+        get_parent: Callable[[], dict[str, Any]] = getattr(self._ip, "get_parent", dict)  # ipykernel's shell has it
+        cell_id = get_parent().get("metadata", {}).get("cellId")
+        return cell_id if isinstance(cell_id, str) else None
+
+    def _compared(self, report: Report, cell_id: str | None) -> Report:
+        """Add to a report what changed since the run before of the same cell, and remember it for the next."""
+        if cell_id is None:
+            return report
+        before, self._last_reports[cell_id] = self._last_reports.get(cell_id), report
+        return replace(report, changes=before.diff(report)) if before is not None else report
 
     def _note_stale(self, observation: _Observation) -> None:
         from jupyter_graphbreak import compiling

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records import Record
 
 #: Seconds between two updates: often enough to look alive, rarely enough to cost nothing.
-INTERVAL_S = 0.5
+INTERVAL_S = 0.8
 
 
 class Progress(msgspec.Struct, frozen=True):

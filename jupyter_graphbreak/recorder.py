@@ -334,19 +334,28 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[dict[str, Any]
 
 
 def _function_start(text: list[str], line: int, name: str) -> int | None:
-    """Return the first line (decorators included) of the function ``name`` that holds ``line``."""
+    """Return the first line (decorators included) of the function ``name`` that holds ``line``.
+
+    Of a lambda or a comprehension it is that of the function around it, or else the line itself.
+    """
     if not 0 < line <= len(text):
         return None
     plain = re.sub(r"^(?:torch_dynamo_resume_in_)+(.+?)(?:_at_\d+)+$", r"\1", name)
-    define = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(plain)}\b") if plain.isidentifier() else None
-    if define is None:  # a lambda or a comprehension: its line is all there is
-        return None
+    is_named = plain.isidentifier()
+    define = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(plain) if is_named else ''}\b")
     at = line
     while at <= len(text) and text[at - 1].lstrip().startswith(("@", "#")):
         at += 1  # a code object's first line is that of its first decorator
     at = min(at, len(text))
-    while at > 0 and not define.match(text[at - 1]):
+    inside = _indent(text[at - 1])
+    while at > 0 and not (define.match(text[at - 1]) and (is_named or _indent(text[at - 1]) < inside)):
         at -= 1
+    if at == 0:
+        return None if is_named else line
     while at > 1 and text[at - 2].lstrip().startswith("@"):
         at -= 1
-    return at or None
+    return at
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -157,7 +157,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Op(msgspec.Struct, frozen=True):
-    """One operation of a graph: the name of its result, what is called, where it stands in the source."""
+    """One operation of a graph: the name of its result, what is called, the line it comes from (without its text)."""
 
     name: str
     target: str
@@ -402,6 +402,73 @@ class Recompile(msgspec.Struct, frozen=True):
     limit_hit: bool = False
 
 
+class Place(msgspec.Struct, frozen=True):
+    """A line, by the name of its source; ``name`` is ``None`` for the cell that ran itself."""
+
+    name: str | None
+    line: int
+
+
+class RunFigures(msgspec.Struct, frozen=True):
+    """One run of two that are compared; ``name`` is that of its cell, if it was one."""
+
+    name: str | None
+    status: Literal["ok", "error", "interrupted"]
+    summary: Summary
+    timing: Timing
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A break that only one of two runs met, or that stands at another line now.
+
+    Parameters
+    ----------
+    before, after : Place or None
+        Where it stood in the earlier run and where it stands in the later one.
+    break_ : str or None
+        Its id in the later run.
+    """
+
+    change: Literal["gone", "new", "moved"]
+    gb_id: str | None
+    gb_type: str
+    function: str | None
+    code: str | None
+    before: Place | None
+    after: Place | None
+    break_: str | None = msgspec.field(default=None, name="break")
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What changed from one run to a later one: the figures of both, and the breaks.
+
+    ``same`` holds the ids, in the later run, of the breaks that both met at the same line.
+    """
+
+    before: RunFigures
+    after: RunFigures
+    breaks: list[Change] = []
+    same: list[str] = []
+
+    def to_text(self) -> str:
+        """Return the changes as text for a terminal 100 columns wide."""
+        from jupyter_graphbreak.views.changes import render_changes
+
+        return "\n".join(render_changes(self))
+
+    def to_html(self) -> str:
+        """Return the changes as a snippet of HTML with its own style sheet, for the output of a cell."""
+        from jupyter_graphbreak.views.html import render_changes_html
+
+        return render_changes_html(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - IPython's signature
+        printer.text(repr(self) if cycle else self.to_text())
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+
 class Diagnostic(msgspec.Struct, frozen=True):
     """Something about the run or about this report that the reader should know."""
 
@@ -410,7 +477,10 @@ class Diagnostic(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What ``torch.compile`` did in one run. See the classes of its lists for the fields."""
+    """What ``torch.compile`` did in one run. See the classes of its lists for the fields.
+
+    ``changes`` compares it with the run before it of the same notebook cell, where there was one in this kernel.
+    """
 
     status: Literal["ok", "error", "interrupted"]
     device: Device
@@ -431,6 +501,7 @@ class Report(msgspec.Struct, frozen=True):
     recompiles: list[Recompile] = []
     what_if: WhatIf = WhatIf()
     diagnostics: list[Diagnostic] = []
+    changes: Changes | None = None
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""
@@ -465,7 +536,17 @@ class Report(msgspec.Struct, frozen=True):
             raise msgspec.ValidationError(message)
         return report
 
-    # The three methods below look upwards, at call time only, so that a saved report can show itself.
+    # The methods below look upwards, at call time only, so that a saved report can compare and show itself.
+
+    def diff(self, other: Report) -> Changes:
+        """Return what changed from this run to another, later one: ``before.diff(after)``.
+
+        Breaks are known again though edits shifted their lines: by the lines that correspond in the two sources, by
+        the expression, and always by their reason.
+        """
+        from jupyter_graphbreak.diff import diff
+
+        return diff(self, other)
 
     def to_text(self) -> str:
         """Return the report as text for a terminal 100 columns wide."""

@@ -89,6 +89,7 @@ class Sources:
         if folder:
             self._shortened[_as_folder(folder)] = ""
         self._ids: dict[str, str] = {}
+        self._lines: dict[str, dict[int, str]] = {}  # by file, as the code object counts them
         for text in self._texts.values():  # cells first and in order, whether or not something points at them
             if text.kind == "cell":
                 self._id(text.filename)
@@ -200,14 +201,14 @@ class Sources:
     def _id(self, filename: str) -> str:
         return self._ids.setdefault(filename, f"s{len(self._ids) + 1}")
 
-    @staticmethod
-    def _line(text: SourceText, line: int) -> str | None:
-        at = line + text.line_offset
-        for segment in text.segments:
-            lines = segment.text.split("\n")
-            if segment.first_line <= at < segment.first_line + len(lines):
-                return lines[at - segment.first_line][text.indent :] if text.indent else lines[at - segment.first_line]
-        return text.lines.get(line)
+    def _line(self, text: SourceText, line: int) -> str | None:
+        lines = self._lines.get(text.filename)
+        if lines is None:
+            lines = self._lines[text.filename] = dict(text.lines)
+            for segment in text.segments:
+                for at, each in enumerate(segment.text.split("\n"), start=segment.first_line - text.line_offset):
+                    lines[at] = each[text.indent :]
+        return lines.get(line)
 
     def _expression(
         self, text: SourceText, line: int, start: int | None, end: int | None, last: int | None

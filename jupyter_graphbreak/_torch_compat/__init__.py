@@ -14,6 +14,13 @@ from jupyter_graphbreak._torch_compat.compiled import (
     is_torch_compile,
     resume_codes,
 )
+from jupyter_graphbreak._torch_compat.frontends import (
+    copy_fx_wraps,
+    forget_fx_wraps,
+    is_allowed_in_graph,
+    own_backend,
+    separate_cache,
+)
 from jupyter_graphbreak._torch_compat.hooks import watch
 from jupyter_graphbreak._torch_compat.settings import (
     TorchUnavailable,
@@ -30,13 +37,15 @@ from jupyter_graphbreak._torch_compat.settings import (
     library_roots,
     modes,
     narrowed_trace,
+    quiet,
     require_torch,
     trace_logger,
 )
 
 __all__ = [
-    "TorchUnavailable", "as_uncompiled", "backends", "compiled_callable", "cuda_devices", "default_device",
-    "default_device_name", "dynamo_config", "envelope", "errors_suppressed", "forced_backend", "forget",
-    "has_cached_code", "interned_name", "is_torch_compile", "library_roots", "modes", "narrowed_trace",
-    "require_torch", "resume_codes", "trace_logger", "watch",
+    "TorchUnavailable", "as_uncompiled", "backends", "compiled_callable", "copy_fx_wraps", "cuda_devices",
+    "default_device", "default_device_name", "dynamo_config", "envelope", "errors_suppressed", "forced_backend",
+    "forget", "forget_fx_wraps", "has_cached_code", "interned_name", "is_allowed_in_graph", "is_torch_compile",
+    "library_roots", "modes", "narrowed_trace", "own_backend", "quiet", "require_torch", "resume_codes",
+    "separate_cache", "trace_logger", "watch",
 ]  # fmt: skip

@@ -43,11 +43,15 @@ def compiled_callable(value: Any) -> Any:
 def resume_codes(code: CodeType) -> list[CodeType]:
     """Return the resume functions that Dynamo has made for a code object, and those made for these."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
-    found: list[CodeType] = []
-    for made in cache.get(code, {}).values():
-        resume = made if hasattr(made, "co_name") else made[0]
-        found += [resume, *resume_codes(resume)]
-    return found
+    found: dict[int, CodeType] = {}
+    pending = [code]
+    while pending:
+        for made in cache.get(pending.pop(), {}).values():
+            resume = made if hasattr(made, "co_name") else made[0]
+            if id(resume) not in found:  # one that stands in a loop resumes in itself
+                found[id(resume)] = resume
+                pending.append(resume)
+    return list(found.values())
 
 
 def has_cached_code(code: CodeType) -> bool:

@@ -141,7 +141,31 @@ def modes() -> list[str]:
 
 
 #: Loggers on which torch tells of its compiling.
-_TELLS = ("torch._dynamo", "torch._subclasses", "torch._functorch", "torch._inductor", "torch._logging", "torch.fx")
+_TELLS = ("torch._dynamo", "torch._export", "torch._functorch", "torch._inductor", "torch._logging",
+          "torch._subclasses", "torch.export", "torch.fx")  # fmt: skip
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what torch logs of its compiling off the user's screen; the structured trace goes on."""
+    loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
+    handlers = {
+        handler
+        for log in loggers
+        if log.name.split(".")[0] == "torch" and log.name != "torch.__trace"
+        for handler in log.handlers
+    }
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return not record.name.startswith(_TELLS)
+
+    for handler in handlers:
+        handler.addFilter(is_other)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(is_other)
 
 
 @contextlib.contextmanager
@@ -157,25 +181,10 @@ def as_uncompiled() -> Iterator[None]:
     warnings.filterwarnings("ignore", module=r"torch\._(dynamo|functorch|inductor|subclasses)\b")
     filters = cast("list[Any]", warnings.filters)
     ours = filters[0]
-    loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
-    handlers = {
-        handler
-        for log in loggers
-        if log.name.split(".")[0] == "torch" and log.name != "torch.__trace"
-        for handler in log.handlers
-    }
-
-    def quiet(record: logging.LogRecord) -> bool:
-        return not record.name.startswith(_TELLS)
-
-    for handler in handlers:
-        handler.addFilter(quiet)
     try:
-        with config.patch({name: value for name, value in settings.items() if hasattr(config, name)}):
+        with quiet(), config.patch({name: value for name, value in settings.items() if hasattr(config, name)}):
             yield
     finally:
-        for handler in handlers:
-            handler.removeFilter(quiet)
         if ours in filters:
             filters.remove(ours)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from jupyter_graphbreak.report import Advice
+from jupyter_graphbreak.views import changes as words
 from jupyter_graphbreak.views.course import course
 from jupyter_graphbreak.views.highlight import marked_code, token_runs, visible
 from jupyter_graphbreak.views.listing import break_numbers, graph_colours
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report import (
         Break,
+        Changes,
         Diagnostic,
         Frame,
         Graph,
@@ -67,6 +69,12 @@ class Limits:
 def render_html(report: Report) -> str:
     """Return the report as a snippet with its own style sheet: the top of each list, and how much more there is."""
     return str(_macros(View(report)).report())
+
+
+def render_changes_html(changes: Changes) -> str:
+    """Return what changed between two runs as a snippet with its own style sheet."""
+    macros: Any = environment().get_template("changes.html.j2").make_module({"words": words})
+    return str(macros.alone(changes, style_sheet()))
 
 
 def render_rest(report: Report) -> dict[str, list[str]]:
@@ -173,7 +181,7 @@ class View:
     @property
     def css(self) -> Markup:
         """The style sheet."""
-        return _style()
+        return style_sheet()
 
     # The head.
 
@@ -358,7 +366,8 @@ def _stacks(found: Break) -> list[list[Location]]:
 
 
 @cache
-def _style() -> Markup:
+def style_sheet() -> Markup:
+    """Return the style sheet of everything that we show, without its comments."""
     text = (_HERE / "templates" / "report.css").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
     # Strings stay as they are.
@@ -374,6 +383,10 @@ def _ticks(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in enumerate(parts)
     )
+
+
+def _arrows(text: str) -> str:
+    return text.replace(" -> ", " → ")
 
 
 def _short(text: str, limit: int) -> str:
@@ -405,7 +418,8 @@ def _shown(value: Any) -> Any:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Return where templates are found, with our filters; it escapes text."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -416,11 +430,11 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in (_ticks, _short, _first_line, _seconds, _times, _is_web):
+    for each in (_ticks, _arrows, _short, _first_line, _seconds, _times, _is_web):
         environment.filters[each.__name__.removeprefix("_")] = each
     return environment
 
 
 def _macros(view: View) -> Any:
     # The macros of a template are attributes of its module, of which there is no type.
-    return _environment().get_template("report.html.j2").make_module({"v": view})
+    return environment().get_template("report.html.j2").make_module({"v": view, "words": words})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from jupyter_graphbreak.views.changes import render_changes
 from jupyter_graphbreak.views.listing import break_numbers, listing
+from jupyter_graphbreak.views.terminal import INDENT, WIDTH, counted, cut, one_line, plain, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
         Source,
     )
 
-WIDTH = 100
-_INDENT = "    "
-#: More than so many breaks or eager functions are counted, not told one by one.
+#: More than so many breaks or eager functions are counted, not told one by one; so are lines of a source.
 _MOST = 50
+_MOST_LINES = 400
 
 
 def render_text(report: Report) -> str:
@@ -40,14 +39,16 @@ def render_text(report: Report) -> str:
     as escapes.
     """
     lines = [summary_line(report)]
+    if report.changes is not None:
+        lines += render_changes(report.changes)
     for number, each in enumerate(report.breaks[:_MOST], start=1):
         lines += _break(report, number, each)
     if len(report.breaks) > _MOST:
-        lines.append(f"{_INDENT}and {len(report.breaks) - _MOST} more breaks")
+        lines.append(f"{INDENT}and {len(report.breaks) - _MOST} more breaks")
     lines += _alone(report)
     lines += _recompiles(report)
     lines += _error(report)
-    lines += [line for each in report.diagnostics for line in _wrapped(f"{each.level}: ", each.message, indent="")]
+    lines += [line for each in report.diagnostics for line in wrapped(f"{each.level}: ", each.message, indent="")]
     shown = [source for source in report.sources if source.kind != "library" and source.segments]
     for source in shown:
         lines += ["", *_listing(report, source)]
@@ -58,7 +59,7 @@ def summary_line(report: Report) -> str:
     """Return the one line that says how bad it is: breaks, graphs, eager frames, device, time."""
     summary = report.summary
     own = next((source.name for source in report.sources if source.kind == "cell"), None)
-    head = f"compile_explain  {_plain(own)}: " if own else "compile_explain: "
+    head = f"compile_explain  {plain(own)}: " if own else "compile_explain: "
     counts = [counted(summary.breaks, "break"), f"{counted(summary.graphs, 'graph')} ({counted(summary.ops, 'op')})"]
     if summary.skipped:
         counts.append(f"{counted(summary.skipped, 'frame')} eager")
@@ -72,7 +73,7 @@ def summary_line(report: Report) -> str:
         parts.append(f"{timing.wall_s:.2f} s" + (f", compiling {timing.compile_s:.2f} s" if timing.compile_s else ""))
     if report.status == "interrupted":
         parts.append("interrupted")
-    return _plain(head + " | ".join(parts))
+    return plain(head + " | ".join(parts))
 
 
 def place(report: Report, location: Location | None) -> str:
@@ -90,33 +91,28 @@ def place(report: Report, location: Location | None) -> str:
     return f"{where} in {location.function}" if location.function else where
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 break", "2 breaks"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _break(report: Report, number: int, found: Break) -> list[str]:
-    code = _one_line(found.location.code) if found.location and found.location.code else ""
+    code = one_line(found.location.code) if found.location and found.location.code else ""
     cause = found.gb_type + (f" ({found.gb_id})" if found.gb_id else "")
     head = f"{number:>2}  {place(report, found.location)}"
-    lines = [_cut(f"{head}   {code}" if code else head)]
+    lines = [cut(f"{head}   {code}" if code else head)]
     told = cause
     if found.consequence is not None:
         then = found.consequence
         told += f"; then {then.gb_type}" + (f" ({then.gb_id})" if then.gb_id else "")
-    lines.append(_cut(_INDENT + told))
+    lines.append(cut(INDENT + told))
     path = _path(report, found)
     if path:
-        lines.append(_cut(f"{_INDENT}reached from {path}"))
-    lines.append(_cut(_INDENT + _met(report, found)))
+        lines.append(cut(f"{INDENT}reached from {path}"))
+    lines.append(cut(INDENT + _met(report, found)))
     who = allowed(report, found.setting)
     went_on = _went_on(report, found)
     if who and found.outcome == "error" and went_on[-1].endswith("an error"):
         went_on[-1] = went_on[-1].removesuffix("an error") + who
         who = ""
-    lines += [_cut(_INDENT + each) for each in [*went_on, *([who] if who else [])]]
+    lines += [cut(INDENT + each) for each in [*went_on, *([who] if who else [])]]
     if found.advice:
-        lines += _wrapped("do: ", found.advice[0].text)[:2]
+        lines += wrapped("do: ", found.advice[0].text)[:2]
     return lines
 
 
@@ -129,7 +125,7 @@ def _path(report: Report, found: Break) -> str:
     ways = len(different) - 1 if not _prefixes(different) else 0
     more = f" (and {counted(ways, 'other way')})" if ways else ""
     text = " > ".join(name for name, _ in calls)
-    room = WIDTH - len(_INDENT) - len("reached from ") - len(more)
+    room = WIDTH - len(INDENT) - len("reached from ") - len(more)
     # The first call and the last ones say most; the libraries in between are only counted.
     keep = len(calls) - 2
     while len(text) > room and keep > 0:
@@ -247,9 +243,9 @@ def _alone(report: Report) -> list[str]:
     others = [each for each in report.skipped if each.break_ is None]
     lines = []
     for each in others[:_MOST]:
-        lines += _wrapped(" -  ", f"{place(report, each.location)} runs eagerly: {each.reason}", "")
-        lines += _wrapped("do: ", each.way_out) if each.way_out else []
-    return [*lines, f"{_INDENT}and {len(others) - _MOST} more"] if len(others) > _MOST else lines
+        lines += wrapped(" -  ", f"{place(report, each.location)} runs eagerly: {each.reason}", "")
+        lines += wrapped("do: ", each.way_out) if each.way_out else []
+    return [*lines, f"{INDENT}and {len(others) - _MOST} more"] if len(others) > _MOST else lines
 
 
 def _recompiles(report: Report) -> list[str]:
@@ -264,8 +260,8 @@ def _recompiles(report: Report) -> list[str]:
             f"torch's wrapper ({place(report, location)})" if _is_torch(report, location) else place(report, location)
         )
         times = f"again ({again[0].frame})" if len(again) == 1 else f"{len(again)} times again"
-        why = f": {_one_line(again[-1].reasons[0].guard)}" if again[-1].reasons else ""
-        lines.append(_cut(f" -  {where} compiled {times}{why}"))
+        why = f": {one_line(again[-1].reasons[0].guard)}" if again[-1].reasons else ""
+        lines.append(cut(f" -  {where} compiled {times}{why}"))
     return lines
 
 
@@ -274,10 +270,10 @@ def _error(report: Report) -> list[str]:
     if error is None:
         return []
     if error.break_ is not None:
-        return [f" -  the run ended in {_plain(error.type)}, raised by break {break_numbers(report)[error.break_]}"]
-    first = _one_line(error.message)
+        return [f" -  the run ended in {plain(error.type)}, raised by break {break_numbers(report)[error.break_]}"]
+    first = one_line(error.message)
     where = f" at {place(report, error.location)}" if error.location is not None else ""
-    return [_cut(f" -  the run ended in {error.type}{where}: {first}")]
+    return [cut(f" -  the run ended in {error.type}{where}: {first}")]
 
 
 def _listing(report: Report, source: Source) -> list[str]:
@@ -286,51 +282,22 @@ def _listing(report: Report, source: Source) -> list[str]:
     signs += ["/1 break"] if any(line.breaks for line in lines) else []
     signs += [">1 leads to it"] if any(line.leads_to and not line.breaks for line in lines) else []
     signs += ["~ runs eagerly"] if any(line.eager for line in lines) else []
-    shown = [_plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
+    shown = [plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
     digits = len(str(max((line.number for line in lines), default=0)))
     previous = None
-    for line in lines:
+    for line in lines[:_MOST_LINES]:
         if previous is not None and line.number != previous + 1:
             shown.append(f"{'...':>{digits}}")
         previous = line.number
         mark = "".join(f"/{each.number}" for each in line.breaks) or "".join(f">{each}" for each in line.leads_to[:2])
         letters = ",".join(line.graphs[:3]) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
-        text = _plain(line.text.expandtabs(4))
+        text = plain(line.text.expandtabs(4))
         shown.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
         for each in line.breaks:
-            start = len(_plain(line.text[: each.start].expandtabs(4)))
-            width = max(len(_plain(line.text[: each.end].expandtabs(4))) - start, 1)
+            start = len(plain(line.text[: each.start].expandtabs(4)))
+            width = max(len(plain(line.text[: each.end].expandtabs(4))) - start, 1)
             shown.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
+    if len(lines) > _MOST_LINES:
+        shown.append(f"and {len(lines) - _MOST_LINES} more lines")
     return shown
-
-
-def _wrapped(head: str, text: str, indent: str = _INDENT) -> list[str]:
-    """Return a sentence in lines of at most 100 columns, the further ones under the first word."""
-    words = _one_line(text).split(" ")
-    lines, line = [], indent + head
-    for word in words:
-        if len(line) + len(word) > WIDTH and line.strip():
-            lines.append(line.rstrip())
-            line = " " * len(indent + head)
-        line += word + " "
-    return [*lines, line.rstrip()]
-
-
-def _one_line(text: str) -> str:
-    return _plain(re.sub(r"\s+", " ", text).strip())
-
-
-def _cut(line: str) -> str:
-    line = _plain(line)
-    return line if len(line) <= WIDTH else line[: WIDTH - 3].rstrip() + "..."
-
-
-def _plain(text: str) -> str:
-    """Show characters that would steer a terminal or reorder the text as escapes."""
-    return "".join(
-        char
-        if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-        else char.encode("unicode_escape", "surrogatepass").decode()
-        for char in text
-    )

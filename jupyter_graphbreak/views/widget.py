@@ -10,7 +10,7 @@ import anywidget
 import msgspec
 import traitlets
 
-from jupyter_graphbreak.report import MIME_TYPE
+from jupyter_graphbreak.report import MIME_TYPE, Diagnostic
 from jupyter_graphbreak.views.html import render_html, render_rest
 from jupyter_graphbreak.views.text import render_text
 
@@ -28,6 +28,9 @@ _MARKUP_ONLY = """export default { render({ model, el }) {
   model.on("change:_html", show);
   show();
 } };"""
+
+#: An output whose report is larger as JSON leaves out what can be spared.
+_MOST_BYTES = 3_000_000
 
 #: Seconds between two messages about progress; more would only keep the front end busy.
 _INTERVAL_S = 0.2
@@ -106,8 +109,31 @@ def mime_bundle(report: Report, widget: ReportWidget | None) -> dict[str, Any]:
     widget : ReportWidget or None
         The widget that shows it in a live front end, where there is one.
     """
-    bundle = {"text/plain": render_text(report), "text/html": _html_of(report, widget), MIME_TYPE: report.to_dict()}
+    bundle = {
+        "text/plain": render_text(report),
+        "text/html": _html_of(report, widget),
+        MIME_TYPE: carried(report).to_dict(),
+    }
     return bundle | (_view(widget) if widget is not None else {})
+
+
+def carried(report: Report) -> Report:
+    """Return a report as a notebook carries it: a very large one without the operations and the code of its graphs.
+
+    Nothing else is left out, and the report says so. The live widget and the variable of ``-o`` have everything.
+    """
+    if len(report.to_json()) <= _MOST_BYTES:
+        return report
+    said = Diagnostic(
+        "info",
+        f"The notebook's copy leaves out the operations and the code of {len(report.graphs)} graphs, to stay small: "
+        "-o report keeps them, and report.save('report.json') writes them to a file.",
+    )
+    return msgspec.structs.replace(
+        report,
+        graphs=[msgspec.structs.replace(graph, ops=[], code="") for graph in report.graphs],
+        diagnostics=[*report.diagnostics, said],
+    )
 
 
 def _html_of(report: Report, widget: ReportWidget | None) -> str:

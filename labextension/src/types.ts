@@ -25,6 +25,7 @@ export interface Report {
   recompiles: Recompile[];
   what_if: WhatIf;
   diagnostics: Diagnostic[];
+  changes: Changes | null;
 }
 /**
  * Where the code was asked to run and where it ran; ``note`` says why in words when the two differ.
@@ -128,7 +129,7 @@ export interface Graph {
   break: string | null;
 }
 /**
- * One operation of a graph: the name of its result, what is called, where it stands in the source.
+ * One operation of a graph: the name of its result, what is called, the line it comes from (without its text).
  */
 export interface Op {
   name: string;
@@ -300,4 +301,64 @@ export interface WhatIf {
 export interface Diagnostic {
   level: 'error' | 'info' | 'warning';
   message: string;
+}
+/**
+ * What changed from one run to a later one: the figures of both, and the breaks.
+ */
+export interface Changes {
+  before: RunFigures;
+  after: RunFigures;
+  breaks: Change[];
+  same: string[];
+}
+/**
+ * One run of two that are compared; ``name`` is that of its cell, if it was one.
+ */
+export interface RunFigures {
+  name: string | null;
+  status: 'error' | 'interrupted' | 'ok';
+  summary: Summary1;
+  timing: Timing1;
+}
+/**
+ * How many of each; equal to what the lists of the report hold.
+ */
+export interface Summary1 {
+  frames: number;
+  graphs: number;
+  ops: number;
+  breaks: number;
+  events: number;
+  resumes: number;
+  skipped: number;
+  recompiles: number;
+  errors: number;
+}
+/**
+ * Seconds: the whole run, the part that was compilation, and the part that our own code took.
+ */
+export interface Timing1 {
+  wall_s: number | null;
+  compile_s: number | null;
+  capture_s: number | null;
+}
+/**
+ * A break that only one of two runs met, or that stands at another line now.
+ */
+export interface Change {
+  change: 'gone' | 'moved' | 'new';
+  gb_id: string | null;
+  gb_type: string;
+  function: string | null;
+  code: string | null;
+  before: Place | null;
+  after: Place | null;
+  break: string | null;
+}
+/**
+ * A line, by the name of its source; ``name`` is ``None`` for the cell that ran itself.
+ */
+export interface Place {
+  name: string | null;
+  line: number;
 }

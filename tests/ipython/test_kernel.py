@@ -40,8 +40,9 @@ class Kernel:
         self.messages: list[dict[str, Any]] = []
         self.run("%load_ext jupyter_graphbreak")
 
-    def run(self, code: str) -> dict[str, Any]:
+    def run(self, code: str, cell_id: str | None = None) -> dict[str, Any]:
         self.messages = []
+        self.client.session.metadata = {"cellId": cell_id} if cell_id is not None else {}
         reply: dict[str, Any] = self.client.execute_interactive(
             code, output_hook=self.messages.append, allow_stdin=False, timeout=240, stop_on_error=False
         )
@@ -51,6 +52,9 @@ class Kernel:
     def bundles(self) -> list[dict[str, Any]]:
         shown = [m for m in self.messages if m["msg_type"] in {"display_data", "update_display_data"}]
         return [m["content"]["data"] for m in shown]
+
+    def report(self) -> Report:
+        return Report.from_dict(self.bundles()[-1][MIME_TYPE])
 
     def stdout(self) -> str:
         return "".join(m["content"]["text"] for m in self.messages if m["msg_type"] == "stream")
@@ -101,7 +105,7 @@ def test_await_and_magics_work_in_the_cell(kernel: Kernel) -> None:
     )
     assert reply["status"] == "ok"
     assert kernel.stdout() == "[4.0, 4.0]\n"
-    (found,) = Report.from_dict(kernel.bundles()[-1][MIME_TYPE]).breaks
+    (found,) = kernel.report().breaks
     assert found.location is not None
     assert found.location.line == 7
 
@@ -137,3 +141,19 @@ def test_loading_the_extension_leaves_torch_alone() -> None:
     finally:
         fresh.client.stop_channels()
         fresh.manager.shutdown_kernel(now=True)
+
+
+def test_a_cell_that_runs_again_is_compared_with_its_run_before(kernel: Kernel) -> None:
+    kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", "one")
+    assert kernel.report().changes is None
+    kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", "other")
+    assert kernel.report().changes is None
+    fixed = BREAK.replace("    torch._dynamo.graph_break()\n", "")
+    kernel.run(f"%%compile_explain\n{fixed}f(torch.ones(3))", "one")
+    changes = kernel.report().changes
+    assert changes is not None
+    assert [(each.change, each.code) for each in changes.breaks] == [("gone", "torch._dynamo.graph_break()")]
+    assert (changes.before.summary.graphs, changes.after.summary.graphs) == (2, 1)
+    assert "1 break gone" in kernel.bundles()[-1]["text/plain"]
+    kernel.run(f"%%compile_explain\n{fixed}f(torch.ones(3))")
+    assert kernel.report().changes is None

@@ -24,43 +24,54 @@ class Layer(NamedTuple):
     heavy: frozenset[str] = frozenset()
 
 
-TORCH_MODULES = ("compiled", "frames", "hooks", "patching", "scopes", "settings")
+TORCH_MODULES = ("compiled", "frames", "frontends", "hooks", "patching", "scopes", "settings")
 
 #: From the bottom to the top. Modules of one layer may import each other, but for the inert data.
 LAYERS = {
     "data": Layer({"records", "report"}, set()),
-    "build": Layer({"advice", "break_message", "build", "graph_code", "ledger", "scopes", "skips", "source"}, {"data"}),
+    "build": Layer(
+        {"advice", "break_message", "build", "diff", "graph_code", "ledger", "scopes", "skips", "source"}, {"data"}
+    ),
     "torch": Layer(
         {"_torch_compat"} | {f"_torch_compat.{each}" for each in TORCH_MODULES}, {"data"}, frozenset({"torch"})
     ),
     "watch": Layer({"compiling", "progress", "recorder", "trace_log"}, {"data", "torch"}, frozenset({"torch"})),
+    "verdicts": Layer({"frontends"}, {"data"}),
+    "compare": Layer(
+        {"compare", "difference", "inputs", "subject"},
+        {"data", "build", "torch", "watch", "verdicts"},
+        frozenset({"torch"}),
+    ),
     "device": Layer({"device"}, {"data"}),
-    "cell": Layer({"cell"}, {"data", "watch"}, frozenset({"IPython"})),
+    "cell": Layer({"calls", "cell"}, {"data", "watch"}, frozenset({"IPython"})),
     "views": Layer(
         {
             "views",
+            "views.changes",
             "views.course",
+            "views.frontends",
             "views.highlight",
             "views.html",
             "views.listing",
             "views.references",
             "views.rows",
             "views.stacks",
+            "views.terminal",
             "views.text",
         },
-        {"data"},
+        {"data", "verdicts"},
     ),
     "widget": Layer({"views.widget"}, {"data", "views"}, frozenset({"anywidget", "ipywidgets"})),
     "faces": Layer(
         {"", "api", "cli", "magic", "mystnb", "pytest_plugin"},
-        {"data", "build", "torch", "watch", "device", "cell", "views", "widget"},
+        {"data", "verdicts", "build", "torch", "watch", "compare", "device", "cell", "views", "widget"},
         frozenset({"IPython", "docutils", "myst_nb", "pytest"}),
     ),
 }
 HEAVY = {"IPython", "anywidget", "docutils", "ipywidgets", "myst_nb", "pytest", "torch"}
 
-#: A saved report can show itself: its methods look up, when they are called.
-SHOWING = {"to_text", "to_html", "save"}
+#: A saved report can compare and show itself: its methods look up, when they are called.
+SHOWING = {"diff", "to_text", "to_html", "save"}
 
 
 def modules() -> dict[str, Path]:
@@ -102,7 +113,7 @@ def own_imports(tree: ast.AST) -> set[str]:
 
 def parsed(module: str) -> ast.Module:
     tree = ast.parse(modules()[module].read_text(encoding="utf-8"))
-    if module == "report":
+    if module in {"frontends", "report"}:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name in SHOWING:
                 node.body = [ast.Pass()]

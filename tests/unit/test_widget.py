@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+import nbformat
 import pytest
 
 from jupyter_graphbreak.report import MIME_TYPE, Report
@@ -95,3 +96,25 @@ def test_a_saved_cell_is_small() -> None:
     bundle = mime_bundle(report, widget)
     state = {name: value for name, value in widget.get_state().items() if name != "layout"}
     assert len(json.dumps([bundle, state], default=str)) < 250_000
+
+
+def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_so() -> None:
+    report = big()
+    bundle = mime_bundle(report, None)
+    output = nbformat.v4.new_output("display_data", data=bundle)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
+    assert len(nbformat.writes(notebook)) < 5_000_000
+    assert len(bundle["text/html"]) < 1_000_000
+    carried = Report.from_dict(bundle[MIME_TYPE])
+    assert carried.breaks == report.breaks
+    assert [graph.lines for graph in carried.graphs] == [graph.lines for graph in report.graphs]
+    assert carried.summary == report.summary
+    assert not any(graph.ops or graph.code for graph in carried.graphs)
+    assert "leaves out the operations and the code of 1000 graphs" in carried.diagnostics[-1].message
+    assert Report.from_dict(mime_bundle(two_breaks(), None)[MIME_TYPE]) == two_breaks()
+
+
+def test_the_text_of_a_long_cell_ends() -> None:
+    lines = big().to_text().split("\n")
+    assert lines[-1] == "and 3603 more lines"
+    assert len(lines) < 1200

@@ -1,0 +1,97 @@
+"""Measure the live line of a long compilation in a real kernel: how often it changes, and what it costs.
+
+A pair is one cell under ``%%compile_explain`` and the same under ``%%compile_explain -q``, which watches alike and
+shows nothing; each in a fresh kernel, by turns the one or the other first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jupyter_client.manager import start_new_kernel
+
+ROOT = Path(__file__).parents[1]
+
+_SET_UP = """
+import sys, time
+sys.path.insert(0, {root!r})
+import torch
+torch.compile(torch.sin, backend="eager")(torch.ones(3))
+%load_ext jupyter_graphbreak"""
+
+_CELL = """%%compile_explain {options}
+@torch.compile(backend="eager")
+def f(x):
+    for _ in range({ops}):
+        x = x.sin()
+    return x
+_clocks = time.perf_counter, time.process_time, time.thread_time
+_start = [clock() for clock in _clocks]
+_ = f(torch.ones(3))
+print(*(clock() - start for clock, start in zip(_clocks, _start)))"""
+
+
+class Result(NamedTuple):
+    """Seconds on the clock, of the processor, of it on the thread that compiles; how often the line changed."""
+
+    wall: float
+    cpu: float
+    thread: float
+    changes: int
+
+
+def run(options: str, ops: int) -> Result:
+    """Compile a graph of many operations."""
+    manager, client = start_new_kernel(kernel_name="python3")
+    told: list[str] = []
+    printed: list[str] = []
+
+    def hear(message: dict[str, Any]) -> None:
+        content = message["content"]
+        if message["msg_type"] == "stream":
+            printed.append(content["text"])
+        progress = content.get("data", {}).get("state", {}).get("_progress")
+        if progress is not None:
+            told.append(str(progress))
+
+    try:
+        for code in (_SET_UP.format(root=str(ROOT)), _CELL.format(options=options, ops=ops)):
+            reply = client.execute_interactive(code, output_hook=hear, timeout=600)
+            if reply["content"]["status"] != "ok":
+                raise SystemExit("\n".join(reply["content"]["traceback"]))
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    wall, cpu, thread = (float(number) for number in printed[0].split())
+    return Result(wall, cpu, thread, sum(now != before for before, now in zip(["", *told], told, strict=False)))
+
+
+def main() -> int:
+    """Parse the arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--pairs", type=int, default=5, help="how many pairs of runs (default: %(default)s)")
+    parser.add_argument("--ops", type=int, default=36_000, help="operations of the graph (default: %(default)s)")
+    arguments = parser.parse_args()
+    figures: dict[str, list[float]] = {"wall ratio": [], "cpu ratio": [], "cpu of other threads, share": []}
+    for pair in range(arguments.pairs):
+        results = {}
+        for options in ("", "-q") if pair % 2 == 0 else ("-q", ""):
+            results[options] = run(options, arguments.ops)
+        live, quiet = results[""], results["-q"]
+        if quiet.changes:
+            raise SystemExit("the quiet run showed a live line: nothing was measured")
+        print(f"{live.wall:.1f} s, the line changed {live.changes} times; without it {quiet.wall:.1f} s", flush=True)
+        figures["wall ratio"].append(live.wall / quiet.wall)
+        figures["cpu ratio"].append(live.cpu / quiet.cpu)
+        figures["cpu of other threads, share"].append((live.cpu - live.thread) / live.cpu)
+    for name, values in figures.items():
+        print(f"{name}: median {statistics.median(values):.3f}  ({min(values):.3f} .. {max(values):.3f})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

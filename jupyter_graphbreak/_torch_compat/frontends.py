@@ -1,0 +1,113 @@
+"""What torch's front ends remember of functions, beside the caches of their code."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.compiled import resume_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import CodeType
+    from weakref import ref
+
+
+def is_allowed_in_graph(function: Any) -> bool:
+    """Whether Dynamo knows a function by its identity, so that a copy would be another one to it."""
+    known = getattr(importlib.import_module("torch._dynamo.trace_rules"), "is_callable_allowed", None)
+    return known is not None and bool(known(function))
+
+
+def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
+    """Register the names that ``torch.fx.wrap`` knows of some globals for a copy of these, too."""
+    table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
+    for number, name in list(table):
+        if number == id(scope):
+            table[id(copy), name] = copy
+
+
+def forget_fx_wraps(copy: dict[str, Any]) -> None:
+    """Take back what :func:`copy_fx_wraps` registered."""
+    table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
+    for key in [key for key in table if key[0] == id(copy)]:
+        del table[key]
+
+
+def own_backend(name: str) -> Callable[..., Any]:
+    """Return a backend that does what another does and that no compiled code in Dynamo's cache belongs to."""
+    compiler = importlib.import_module("torch._dynamo.backends.registry").lookup_backend(name)
+
+    def backend(*args: Any, **kwargs: Any) -> Any:
+        return compiler(*args, **kwargs)
+
+    backend.__name__ = name
+    return backend
+
+
+@contextlib.contextmanager
+def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
+    """Keep what Dynamo compiles while the context is open apart from what it holds of the same code.
+
+    The context has to use an :func:`own_backend`. Of what was compiled meanwhile nothing is left, nor of the sizes that
+    were seen to vary.
+
+    Parameters
+    ----------
+    codes : iterable of CodeType
+        Code that may run and that Dynamo, if it holds nothing of it, must not have given up on.
+    """
+    seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
+    before = {id(code): (code, {id(each.guard_manager) for each in _entries(code)}) for code in _living(seen)}
+    for code in codes:
+        for each in (code, *resume_codes(code)):
+            if not _entries(each):
+                _reset(each)
+    with _fresh_profile():
+        try:
+            yield
+        finally:
+            for code in _living(seen):
+                _, held = before.get(id(code), (code, set()))
+                if not held:
+                    _reset(code)
+                for entry in _entries(code):
+                    if id(entry.guard_manager) not in held:
+                        _drop(entry)
+
+
+def _living(references: list[ref[CodeType]]) -> list[CodeType]:
+    return [code for reference in references if (code := reference()) is not None]
+
+
+def _entries(code: CodeType) -> list[Any]:
+    read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
+    return list(read(code)) if read is not None else []
+
+
+def _reset(code: CodeType) -> None:
+    importlib.import_module("torch._C._dynamo.eval_frame").reset_code(code)
+
+
+def _drop(entry: Any) -> None:
+    """Take one entry out of the cache, as Dynamo does when an object that it was made for is gone."""
+    manager = entry.guard_manager
+    deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper("The comparison has ended")
+    if getattr(manager, "extra_state", None) is not None:
+        manager.extra_state.invalidate(manager.cache_entry, deleted)
+
+
+@contextlib.contextmanager
+def _fresh_profile() -> Iterator[None]:
+    """Have Dynamo forget, while the context is open, which sizes it has seen vary, and then remember them again."""
+    profile = importlib.import_module("torch._dynamo.pgo")
+    names = [name for name in ("_CODE_STATE", "_INIT_CODE_STATE") if hasattr(profile, name)]
+    before = {name: getattr(profile, name) for name in names}
+    for name in names:
+        setattr(profile, name, None)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(profile, name, value)

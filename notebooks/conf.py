@@ -18,7 +18,6 @@ version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 # The demo is what `make demo` runs; the pages say the same at more leisure.
 exclude_patterns = ["_build", "demo.md"]
-nitpicky = True
 
 # Every build runs every cell: a page kept from an earlier build would show what the package said then.
 nb_execution_mode = "force"
@@ -34,6 +33,8 @@ nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
+# A report's fields are listed on a page of their own.
+autodoc_class_signature = "separated"
 autodoc_typehints = "description"
 napoleon_google_docstring = False
 

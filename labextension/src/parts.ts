@@ -359,7 +359,7 @@ export class Parts {
   /** Breaks, graphs and the time spent compiling, before and after. */
   private _figures({ before, after }: Changes): string[] {
     const trans = this._trans;
-    const step = (old: number, now: number): string =>
+    const step = (old: number | string, now: number | string): string =>
       old === now ? String(now) : `${old} → ${now}`;
     const lines = [
       trans.__('breaks %1', step(before.summary.breaks, after.summary.breaks)),
@@ -368,7 +368,10 @@ export class Parts {
     const [old, now] = [before.timing.compile_s, after.timing.compile_s];
     if (old !== null && now !== null) {
       lines.push(
-        trans.__('compiling %1 s → %2 s', old.toFixed(2), now.toFixed(2))
+        trans.__(
+          'compiling %1',
+          step(`${old.toFixed(2)} s`, `${now.toFixed(2)} s`)
+        )
       );
     }
     return lines;

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Request, sync_playwright
 
 from tests.find_browser import find_browser
 from tests.lab_server import ROOT, Lab, jupyterlab
@@ -60,6 +60,11 @@ class Opened:
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
+    def hear_failure(self, request: Request) -> None:
+        # What a page no longer wants when it is left is aborted.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"{request.failure}: {request.url}")
+
     def hear(self, status: int, url: str) -> None:
         if status >= HTTPStatus.BAD_REQUEST:
             self.complaints.append(f"{status}: {url}")
@@ -95,7 +100,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Opened]]:
         made = Opened(page)
         page.on("pageerror", lambda error: made.errors.append(str(error)))
         page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
-        page.on("requestfailed", lambda request: made.complaints.append(f"failed: {request.url}"))
+        page.on("requestfailed", made.hear_failure)
         page.on("response", lambda answer: made.hear(answer.status, answer.url))
         page.on("request", lambda request: made.requests.append(request.url))
         page.goto(url.as_uri() if isinstance(url, Path) else url)

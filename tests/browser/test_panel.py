@@ -324,14 +324,15 @@ def test_what_cannot_be_read_is_said_and_breaks_nothing(open_page: Open, lab: La
 
 def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     after = two_breaks()
-    before = msgspec.structs.replace(after, breaks=[*failed().breaks, *after.breaks[1:]])
+    slower = msgspec.structs.replace(after.timing, compile_s=1.58)
+    before = msgspec.structs.replace(after, timing=slower, breaks=[*failed().breaks, *after.breaks[1:]])
     after = msgspec.structs.replace(after, changes=diff(before, after))
     lab.save("compare", after, no_breaks())
     opened = opened_in_lab(open_page, lab, "compare")
     page = opened.page
     command(page, "jupyter-graphbreak:compare")
     expect(rows(page, 1).first).to_contain_text("since the last run: 1 gone, 1 new")
-    figures = row(page, r"breaks 2, graphs 4, compiling 0\.79 s → 0\.79 s")
+    figures = row(page, r"breaks 2, graphs 4, compiling 1\.58 s → 0\.79 s")
     expect(figures).to_be_focused()
     expect(row(page, r"torch\._dynamo\.graph_break\(\), gone")).to_be_visible()
     row(page, "score > 3, new").click()

@@ -91,8 +91,9 @@ def compare(
 
 
 def _name(fn: Any) -> str:
-    name = getattr(fn, "__qualname__", None) or getattr(getattr(fn, "func", None), "__qualname__", None)
-    return str(name or type(fn).__name__).rpartition("<locals>.")[2]
+    fn = getattr(fn, "func", fn)  # of a partial
+    name = getattr(fn, "__qualname__" if hasattr(fn, "__code__") else "__name__", type(fn).__name__)
+    return str(name).rpartition("<locals>.")[2]
 
 
 # The front ends.
@@ -136,6 +137,9 @@ def _compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Progr
 
 def _export(call: Any, first: Arguments, *, strict: bool) -> Program:
     module = call if isinstance(call, torch.nn.Module) else _AsModule(call)
+    code = getattr(module.forward, "__code__", None)
+    if strict and code is not None and _torch_compat.has_cached_code(code):
+        module = _AsModule(call)  # strict export has Dynamo forget the code of the module's own method
     return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
 
 
@@ -216,10 +220,7 @@ class _Eager:
     def trials(self, given: Sequence[Arguments]) -> list[_Trial]:
         """Return other inputs with what the function does with them: those given, else some that are derived."""
         if given:
-            inputs = [
-                Input(each, describe(f"input {number}", each, self.fn), again=True)
-                for number, each in enumerate(given, 2)
-            ]
+            inputs = [Input(each, describe("", each, self.fn), again=True) for each in given]
             return [_Trial(each, self._try(each)) for each in inputs]
         start = time.monotonic()
         trials = []
@@ -227,8 +228,14 @@ class _Eager:
             if time.monotonic() - start > _PATIENCE_S:
                 break
             with contextlib.suppress(_TooLongError), _limited():
-                trials.append(_Trial(each, self._try(each)))
+                trial = _Trial(each, self._try(each))
+                if trial.expected.raised is None or not each.special:  # else it is none that the function takes
+                    trials.append(trial)
         return trials
+
+    def holds(self, trial: _Trial) -> bool:
+        """Whether the function still does with an input what it did, which is not so where the time of day counts."""
+        return difference(trial.expected.value, self._try(trial.input).value) is None
 
     def _derived(self) -> Iterator[Input]:
         values = self.first.example.values
@@ -355,6 +362,9 @@ class _Examination:
             self.raised = _raised(result.raised, "capture" if compiles else "program")
             return None
         found = self._compare(eager.result, result)
+        if found and not eager.holds(_Trial(eager.first, eager.result)):
+            eager.repeatable = self._values = False
+            found = self._compare(eager.result, result)
         if found and eager.random and self._draws(program, result):
             self._values = False
             self.notes.append("draws other random numbers than eager from the same seed")
@@ -362,6 +372,9 @@ class _Examination:
         if found:
             self.difference = (eager.first, found)
         self._side_effects(result)
+        kind, expected = type(result.value).__name__, type(eager.result.value).__name__
+        if kind != expected and not found:
+            self.notes.append(f"returns a {kind} where the function returns a {expected}")
         return program
 
     def _draws(self, program: Program, result: _Result) -> bool:
@@ -423,7 +436,7 @@ class _Examination:
         elif self.refused:
             special, error = self.refused[0]
             notes.append(f"refuses {special.example.what}: {type(error).__name__}")
-        if not self._eager.repeatable:
+        if not self._eager.repeatable and self.raised is None:
             notes.append("eager's own result is another each time; only types and shapes are compared")
         if self.raised is not None:
             outcome = "raises"
@@ -447,7 +460,7 @@ def _deprecation(warning: warnings.WarningMessage) -> bool:
 
 def _first_sentence(warning: warnings.WarningMessage) -> str:
     text = " ".join(str(warning.message).split())
-    sentence = re.split(r"(?<=[^\d\s])[.]\s", text)[0].rstrip(".")
+    sentence = re.split(r"(?<=[^.\s][^.\d\s])[.]\s", text)[0].rstrip(".")
     return f"{warning.category.__name__}: {sentence}"
 
 

@@ -22,7 +22,7 @@ OUTCOMES: dict[Outcome, str] = {
 
 
 class Example(msgspec.Struct, frozen=True):
-    """One set of arguments: what it is ("x negated"), and its values as far as they are short."""
+    """One set of arguments: what it is ("x negated"; empty where it was given), and its values where they are short."""
 
     what: str
     values: str

@@ -92,6 +92,9 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     special = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
     for what, arguments in itertools.islice(special, _MOST_SPECIAL):
         yield Input(arguments, describe(what, arguments, fn), special=True)
+        changed = _mapped(arguments, _random)  # two branches may agree on the values given, as 1 + 1 and 1 * 2 do
+        if _tensors((changed.args, changed.kwargs)):
+            yield Input(changed, describe(f"{what}, random", changed, fn), special=True)
 
 
 # Values of tensors.

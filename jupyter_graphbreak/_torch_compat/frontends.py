@@ -64,7 +64,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         for each in (code, *resume_codes(code)):
             if not _entries(each):
                 _reset(each)
-    with _fresh_profile():
+    with _fresh_profile(), _no_reset():
         try:
             yield
         finally:
@@ -96,6 +96,18 @@ def _drop(entry: Any) -> None:
     deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper("The comparison has ended")
     if getattr(manager, "extra_state", None) is not None:
         manager.extra_state.invalidate(manager.cache_entry, deleted)
+
+
+@contextlib.contextmanager
+def _no_reset() -> Iterator[None]:
+    """Have ``torch._dynamo.reset`` do nothing: strict export calls it and would forget all that was ever compiled."""
+    dynamo = importlib.import_module("torch._dynamo")
+    original = dynamo.reset
+    vars(dynamo)["reset"] = lambda: None
+    try:
+        yield
+    finally:
+        vars(dynamo)["reset"] = original
 
 
 @contextlib.contextmanager

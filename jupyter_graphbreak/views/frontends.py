@@ -9,7 +9,7 @@ from jupyter_graphbreak.views.html import environment, style_sheet
 from jupyter_graphbreak.views.terminal import counted, plain, wrapped
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.frontends import Frontends, Outcome, Verdict
+    from jupyter_graphbreak.frontends import Example, Frontends, Outcome, Verdict
 
 #: A sign before the word, for the quick eye.
 _SIGNS: dict[Outcome, str] = {
@@ -64,11 +64,7 @@ def breaks(verdict: Verdict) -> str:
 def details(found: Frontends, verdict: Verdict) -> list[str]:
     """Return what there is to say about a verdict, in sentences, code between backticks."""
     told = []
-    where = ""
-    if verdict.example is not None:
-        told_by_values = verdict.example.what.startswith("input ") or not verdict.example.values
-        where = verdict.example.values if told_by_values else f"{verdict.example.values} ({verdict.example.what})"
-        where = f"with {where or verdict.example.what}: "
+    where = f"with {_told(verdict.example)}: " if verdict.example is not None else ""
     if verdict.difference is not None:
         told.append(f"{where}{verdict.difference}")
     elif verdict.raised is not None:
@@ -84,15 +80,21 @@ def details(found: Frontends, verdict: Verdict) -> list[str]:
     return told
 
 
+def _told(example: Example) -> str:
+    if not example.values or not example.what:
+        return example.values or example.what or "no arguments"
+    return f"{example.values} ({example.what})"
+
+
 def legend(found: Frontends) -> list[str]:
     """Return what was tried, and what follows from it."""
-    told = [f"do: {found.advice}"] if found.advice else []
+    told = [f"About the first break: {found.advice.rstrip('.')}."] if found.advice else []
     if not found.others:
         return [
             *told,
             "No other input could be derived: that the programs agree with eager was seen with one input only.",
         ]
-    tried = ", ".join(each.values if each.what.startswith("input ") else each.what for each in found.others)
+    tried = ", ".join(dict.fromkeys(each.what.removesuffix(", random") or each.values for each in found.others))
     told.append(f"Also run with: {tried}.")
     agreeing = any(each.outcome in _RIGHT for each in found.verdicts)
     if agreeing and found.searched:

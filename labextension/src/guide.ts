@@ -6,7 +6,7 @@ import type { IRun, ISelection, NotebookReports } from './model';
 import { locationOf } from './parts';
 import { findCell } from './places';
 import { reveal } from './reveal';
-import type { Location } from './types';
+import type { Break, Location, Report } from './types';
 
 /** Opens a source that is in no cell, read-only. */
 const OPEN_SOURCE = 'jupyter-graphbreak:open-source';
@@ -72,7 +72,7 @@ export class Guide {
   /** Go to the next or the previous break of the notebook, from what is selected or else from the active cell. */
   async step(by: 1 | -1): Promise<void> {
     const breaks = this._reports.runs.flatMap(run =>
-      (run.report?.breaks ?? []).map(({ id }) => ({ run, id }))
+      byLine(run.report).map(({ id }) => ({ run, id }))
     );
     if (breaks.length === 0) {
       return;
@@ -131,4 +131,17 @@ export class Guide {
   private readonly _commands: CommandRegistry;
   private readonly _activate: (id: string) => void;
   private _asked: object | null = null;
+}
+
+/** The breaks of a report in the order of its lines. */
+function byLine(report: Report | null): Break[] {
+  const place = ({ location }: Break): [number, number] => [
+    report!.sources.findIndex(({ id }) => id === location?.source),
+    location?.line ?? 0
+  ];
+  return [...(report?.breaks ?? [])].sort((one, other) => {
+    const [source, line] = place(one);
+    const [otherSource, otherLine] = place(other);
+    return source - otherSource || line - otherLine;
+  });
 }

@@ -205,7 +205,7 @@ const source: JupyterFrontEndPlugin<void> = {
   activate: (
     app: JupyterFrontEnd,
     reports: NotebookReports,
-    { factoryService }: IEditorServices,
+    editors: IEditorServices,
     translator: ITranslator | null,
     labShell: ILabShell | null
   ): void => {
@@ -213,7 +213,7 @@ const source: JupyterFrontEndPlugin<void> = {
     const sources = new Sources({
       ...marksOptions(reports, trans),
       reports,
-      editors: factoryService,
+      editors: editors.factoryService,
       // Where a notebook is the whole page, only the area below has room.
       add: widget => app.shell.add(widget, labShell === null ? 'down' : 'main'),
       activate: id => app.shell.activateById(id),

@@ -21,7 +21,7 @@ import type { Report, Source } from './types';
 /** What one run says about one cell. */
 interface IEntry {
   readonly cell: ICodeCellModel;
-  readonly run: IRun;
+  readonly run: Omit<IRun, 'report'>;
   readonly report: Report;
   readonly source: Source;
   /** Whether the cell was run again since, without being explained. */
@@ -189,22 +189,24 @@ function entriesOf(
   // The texts are asked for once for each report, and put together anew each time.
   const now = new Map(cells.map(cell => [cell, asNow(cell)]));
   return runs
-    .flatMap(run => {
-      const { report } = run;
-      return (report?.sources ?? []).flatMap(source => {
+    .flatMap(({ report, ...run }) => {
+      const found = (report?.sources ?? []).flatMap(source => {
         const carrier = now.get(run.cell)!;
-        const all = now.values();
-        const cell = findCell(report!, source.id, carrier, all)?.cell.model;
-        if (cell === undefined) {
-          return [];
-        }
-        const count = countIn(source.name);
-        const stale =
-          count !== null &&
-          cell.executionCount !== null &&
-          cell.executionCount !== count;
-        return [{ cell, run, report: report!, source, stale }];
+        const at = findCell(report!, source.id, carrier, now.values());
+        return at === null ? [] : [{ cell: at.cell.model, source }];
       });
+      const isOther = ({ cell, source }: (typeof found)[number]): boolean =>
+        cell.executionCount !== countIn(source.name);
+      // Counts tell nothing where the notebook has others than the kernel had.
+      const own = found.find(({ cell }) => cell === run.cell);
+      const areKnown = own !== undefined && !isOther(own);
+      return found.map(each => ({
+        ...each,
+        run,
+        report: report!,
+        // What a cell shows of itself it shows until it is run again.
+        stale: areKnown && isOther(each)
+      }));
     })
     .sort(
       (one, other) =>

@@ -132,6 +132,19 @@ export function locationOf(
   }
 }
 
+/** What became of the breaks since the run before, in few words. */
+export function headline(changes: Changes, trans: TranslationBundle): string {
+  const count = (kind: Change['change']): number =>
+    changes.breaks.filter(({ change }) => change === kind).length;
+  const [gone, fresh, moved] = [count('gone'), count('new'), count('moved')];
+  const parts = [
+    gone > 0 ? trans.__('%1 gone', gone) : '',
+    fresh > 0 ? trans.__('%1 new', fresh) : '',
+    moved > 0 ? trans.__('%1 moved', moved) : ''
+  ].filter(part => part !== '');
+  return parts.length > 0 ? parts.join(', ') : trans.__('the same breaks');
+}
+
 /** Makes the parts of one run. */
 export class Parts {
   /**
@@ -191,20 +204,6 @@ export class Parts {
           })
         );
     }
-  }
-
-  /** What became of the breaks since the run before, in few words. */
-  headline(changes: Changes): string {
-    const trans = this._trans;
-    const count = (kind: Change['change']): number =>
-      changes.breaks.filter(({ change }) => change === kind).length;
-    const [gone, fresh, moved] = [count('gone'), count('new'), count('moved')];
-    const parts = [
-      gone > 0 ? trans.__('%1 gone', gone) : '',
-      fresh > 0 ? trans.__('%1 new', fresh) : '',
-      moved > 0 ? trans.__('%1 moved', moved) : ''
-    ].filter(part => part !== '');
-    return parts.length > 0 ? parts.join(', ') : trans.__('the same breaks');
   }
 
   /** A place in words; a line of the run's own cell needs no name. */
@@ -273,7 +272,10 @@ export class Parts {
         label: each.name,
         details: [
           this.place(locationOf(this._report, 'graph', each.id)),
-          trans._n('%1 operation', '%1 operations', each.ops.length),
+          // A very large report leaves them out.
+          each.ops.length === 0 && each.lines.length > 0
+            ? ''
+            : trans._n('%1 operation', '%1 operations', each.ops.length),
           each.break !== null && breaks.has(each.break)
             ? trans.__('ends at break %1', breaks.get(each.break)!)
             : ''

@@ -134,7 +134,7 @@ export class Sources {
 
   /** Open a source of the current notebook's reports at a line, or go there where it is open. */
   open(args: Sources.IArgs): void {
-    const { reports, trans, warn, add } = this._options;
+    const { reports, trans, warn, add, activate } = this._options;
     const run = reports.runs.find(
       ({ cellId, output }) =>
         cellId === args.cellId && output === (args.output ?? output)
@@ -150,13 +150,18 @@ export class Sources {
     }
     let widget = this._open.get(source);
     if (widget === undefined || widget.isDisposed) {
-      widget = new SourceWidget(run, source, this._options);
-      widget.id = `jp-GraphBreakSource-${(this._count += 1)}`;
+      widget = this._make(run, source);
       this._open.set(source, widget);
       add(widget);
     }
-    this._options.activate(widget.id);
+    activate(widget.id);
     widget.showLine(args.line);
+  }
+
+  private _make(run: IRun, source: Source): SourceWidget {
+    const widget = new SourceWidget(run, source, this._options);
+    widget.id = `jp-GraphBreakSource-${(this._count += 1)}`;
+    return widget;
   }
 
   private readonly _options: Sources.IOptions;

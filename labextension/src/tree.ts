@@ -2,7 +2,14 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IRun, ISelection, Kind } from './model';
-import { countOf, type IPart, KINDS, kindLabel, Parts } from './parts';
+import {
+  countOf,
+  headline,
+  type IPart,
+  KINDS,
+  kindLabel,
+  Parts
+} from './parts';
 import { findCell } from './places';
 import type { Report } from './report';
 
@@ -190,7 +197,13 @@ class Rows {
                 ? trans.__('no breaks')
                 : trans._n('%1 break', '%1 breaks', breaks),
               trans._n('%1 graph', '%1 graphs', report.graphs.length),
-              run.edited ? trans.__('edited since') : ''
+              report.changes?.breaks.length
+                ? trans.__(
+                    'since the last run: %1',
+                    headline(report.changes, trans)
+                  )
+                : '',
+              run.edited ? trans.__('edited after this run') : ''
             ]
     };
   }
@@ -230,7 +243,7 @@ class Rows {
           label: kindLabel(kind, this._trans),
           look: 'group',
           count: changes ? null : (leaves?.length ?? countOf(report, kind)),
-          details: changes ? [parts.headline(changes)] : []
+          details: changes ? [headline(changes, this._trans)] : []
         },
         children: () => leaves ?? this._leaves(parts, kind)
       }

@@ -41,7 +41,7 @@ def test_one_output_shown_at_once_and_completed_in_place(kernel: Kernel) -> None
 
 def test_a_long_compilation_does_not_look_like_a_hang(kernel: Kernel) -> None:
     kernel.run(
-        "%%compile_explain\nimport time, torch\ndef slow(gm, inputs):\n    time.sleep(3)\n    return gm\n"
+        "%%compile_explain\nimport time, torch\ndef slow(gm, inputs):\n    time.sleep(4)\n    return gm\n"
         "_ = torch.compile(lambda x: x + 1, backend=slow)(torch.ones(2))"
     )
     states = [m["content"]["data"].get("state", {}) for m in kernel.messages if m["msg_type"] == "comm_msg"]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import json
 import random
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 import torch
 
-from jupyter_graphbreak import compare_frontends
+from jupyter_graphbreak import Frontends, compare_frontends
+from jupyter_graphbreak.frontends import Raised
 
 #: Not imported by name: it is written as people write functions, without types.
 CASES: dict[str, Any] = importlib.import_module("tests.programs.front_ends.many_kinds").CASES
@@ -170,3 +174,148 @@ def test_every_verdict_is_what_running_the_front_end_by_hand_gives(name: str) ->
         error = verdict.raised.type if verdict.raised is not None else None
         assert (outcome, error, verdict.graphs) == (hand.outcome, hand.error, hand.graphs), f"{frontend}: {verdict}"
     assert found["torch.compile"].breaks == each.breaks
+
+
+# -- What is found without a second input, and what is kept.
+
+
+def outcomes(found: Frontends) -> dict[str, str]:
+    return {verdict.frontend: verdict.outcome for verdict in found.verdicts}
+
+
+def test_the_input_that_exposes_a_trace_is_found() -> None:
+    found = compare_frontends(CASES["data_dependent_branch"].make(), torch.asarray([1, 2, 3]))
+    assert outcomes(found) == {
+        "torch.jit.trace": "silently wrong",
+        "torch.jit.script": "captures",
+        "torch.fx.symbolic_trace": "raises",
+        "torch.compile": "breaks",
+        "torch.compile(fullgraph=True)": "raises",
+        "torch.export.export": "raises",
+        "torch.export.export(strict=True)": "raises",
+    }
+    trace = found["torch.jit.trace"]
+    assert trace.example is not None
+    assert (trace.example.what, trace.example.values) == ("x negated", "x = tensor([-1, -2, -3])")
+    assert trace.difference == "tensor([9, 8, 7]) instead of tensor([-11, -12, -13])"
+    assert trace.warnings[0].startswith("TracerWarning: Converting a tensor to a Python boolean")
+    assert (found["torch.compile"].graphs, found["torch.compile"].breaks) == (2, 1)
+    assert found.report is not None
+    assert found.report.summary.breaks == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("loop_over_a_size", "size 4 instead of 3"),
+        ("branch_on_a_size", "size 5 instead of 2, random"),
+        ("asserts_a_value", "x negated"),
+        ("while_loop", "x ten times as large"),
+        ("compares_two_tensors", "y negated"),
+    ],
+)
+def test_inputs_are_derived_until_one_exposes_the_trace(name: str, what: str) -> None:
+    each = CASES[name]
+    trace = compare_frontends(each.make(), *each.first)["torch.jit.trace"]
+    assert trace.example is not None
+    assert (trace.outcome, trace.example.what) == ("silently wrong", what)
+
+
+def test_an_input_on_which_the_function_never_ends_is_left_out() -> None:
+    found = compare_frontends(CASES["while_loop"].make(), torch.tensor(3.0))
+    assert found.others
+    assert not {"x negated", "x zero"} & {each.what for each in found.others}
+
+
+def test_a_program_made_for_one_size_is_a_capture_and_says_so() -> None:
+    export = compare_frontends(CASES["plain"].make(), torch.ones(3))["torch.export.export"]
+    assert (export.outcome, export.notes) == ("captures", ["refuses size 4 instead of 3: AssertionError"])
+
+
+def test_lost_side_effects_are_told() -> None:
+    printing = compare_frontends(CASES["prints"].make(), torch.ones(3))
+    assert "drops what the function prints" in printing["torch.jit.trace"].notes
+    assert printing["torch.compile"].notes == []
+    counting = compare_frontends(CASES["list_argument_changed"].make(), torch.ones(3))
+    assert "does not change seen as the function does" in counting["torch.fx.symbolic_trace"].notes
+
+
+def test_numbers_drawn_while_capturing_are_wrong_and_those_drawn_in_another_order_are_not() -> None:
+    def noise(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.randn(3)
+
+    found = outcomes(compare_frontends(noise, torch.ones(3)))
+    assert found["torch.fx.symbolic_trace"] == "silently wrong"
+    assert found["torch.jit.trace"] == found["torch.compile"] == "captures"
+
+
+def test_a_function_of_the_time_is_not_held_against_the_front_ends() -> None:
+    def stamp(x: torch.Tensor) -> torch.Tensor:
+        return x.double() * time.perf_counter_ns()
+
+    compiled = compare_frontends(stamp, torch.ones(1))["torch.compile"]
+    assert compiled.outcome == "breaks"
+    assert any("only types and shapes" in note for note in compiled.notes)
+
+
+def test_an_error_on_the_first_input_is_the_callers() -> None:
+    with pytest.raises(ZeroDivisionError):
+        compare_frontends(lambda x: x / (1 // 0), torch.ones(1))
+
+
+class Unprintable(Exception):  # noqa: N818 - a name is all that it shows
+    def __str__(self) -> str:
+        raise RuntimeError("no message")
+
+
+def test_hostile_errors_and_values_stay_text() -> None:
+    def hostile(x: torch.Tensor, text: str) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            raise Unprintable
+        if type(x) is not torch.Tensor:
+            raise ValueError(f"{text}\x1b[31m")
+        return x + 1
+
+    found = compare_frontends(hostile, torch.ones(2), "<script>alert(1)</script>")
+    assert found["torch.fx.symbolic_trace"].raised == Raised("ValueError", "Proxy(text)\x1b[31m", "capture")
+    assert "<script>" not in found.to_html()
+    assert "\x1b" not in found.to_text()
+    assert "\x1b" not in found.to_html()
+
+
+def test_the_users_function_module_and_settings_are_as_before() -> None:
+    module = CASES["module_in_training"].make()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    given = torch.ones(4, 3)
+    random.seed(5)
+    torch.manual_seed(5)
+    states = (random.getstate(), torch.get_rng_state().tolist(), list(warnings.filters), torch.is_grad_enabled())
+    names = set(module.__dict__)
+    compare_frontends(module, given)
+    assert states == (
+        random.getstate(),
+        torch.get_rng_state().tolist(),
+        list(warnings.filters),
+        torch.is_grad_enabled(),
+    )
+    assert module.training
+    assert set(module.__dict__) == names
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert torch.equal(given, torch.ones(4, 3))
+
+
+def test_what_was_compiled_before_stays_compiled() -> None:
+    backend, counted = counting()
+    module = CASES["module_in_training"].make()
+    compiled: Any = torch.compile(module, backend=backend)
+    compiled(torch.ones(4, 3))
+    found = compare_frontends(module, torch.ones(4, 3))
+    assert (found["torch.compile"].graphs, found["torch.compile(fullgraph=True)"].graphs) == (1, 1)
+    compiled(torch.ones(4, 3))
+    assert len(counted) == 1
+
+
+def test_a_comparison_goes_to_json() -> None:
+    found = compare_frontends(CASES["dict_output"].make(), torch.ones(3))
+    assert msgspec.convert(json.loads(json.dumps(found.to_dict())), Frontends) == found
+    assert set(found._repr_mimebundle_()) == {"text/plain", "text/html"}

@@ -43,6 +43,8 @@ napoleon_google_docstring = False
 
 html_theme = "furo"
 html_title = project
+# Brighter than the theme's own, so that the colours that reports mix with it can be read on their red.
+html_theme_options = {"dark_css_variables": {"color-foreground-primary": "#eceef0"}}
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_show_sphinx = False

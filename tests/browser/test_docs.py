@@ -90,7 +90,13 @@ def test_without_scripts_a_page_is_complete(open_page: Open, site: Path) -> None
 
 def test_a_page_is_a_notebook_in_jupyterlab(open_page: Open, lab: Lab) -> None:
     shutil.copy(PAGE, lab.folder)
-    page = open_page(f"{lab.url}/lab/tree/{PAGE.name}?reset&factory=Notebook").page
+    page = open_page(f"{lab.url}/lab?reset").page
+    page.wait_for_function("window.jupyterapp !== undefined")
+    page.evaluate("window.jupyterapp.restored")
+    # As "Open With > Notebook" in the menu of the file.
+    page.evaluate(
+        "path => window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'})", PAGE.name
+    )
     page.wait_for_function("window.jupyterapp?.shell.currentWidget?.content?.widgets?.length > 3", timeout=60_000)
     page.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells')")
     expect(page.locator(".jp-Notebook .graphbreak.gb-live")).to_have_count(2, timeout=90_000)

@@ -77,6 +77,8 @@ interface IMarks extends IMarked {
   readonly lost: boolean;
   readonly decorations: DecorationSet;
   readonly gutter: RangeSet<GutterMarker>;
+  /** What a screen reader says of the editor. */
+  readonly description: string;
 }
 
 /** Letters of graphs in the gutter of one line; of more, the first two and how many more. */
@@ -91,7 +93,8 @@ const NONE: IMarks = {
   placed: [],
   lost: false,
   decorations: Decoration.none,
-  gutter: RangeSet.empty
+  gutter: RangeSet.empty,
+  description: ''
 };
 
 const setMarks = StateEffect.define<IMarks>();
@@ -193,8 +196,16 @@ function moved(marks: IMarks, { changes, newDoc }: Transaction): IMarks {
   if (isReplaced(changes) || (lost && newDoc.lines === texts[0]!.text.length)) {
     return decorated({ ...marks, lost: false }, place(texts, newDoc));
   }
+  const [first, last] = extent(changes);
+  const shift = changes.newLength - changes.length;
   let isSame = true;
   const placed = marks.placed.flatMap(each => {
+    if (each.to < first) {
+      return [each];
+    }
+    if (each.from > last) {
+      return [{ ...each, from: each.from + shift, to: each.to + shift }];
+    }
     const at = changes.mapPos(each.from, 1);
     if (each.to > each.from && at >= changes.mapPos(each.to, -1)) {
       isSame = false;
@@ -216,6 +227,17 @@ function moved(marks: IMarks, { changes, newDoc }: Transaction): IMarks {
         { ...marks, lost: lost || placed.length < marks.placed.length },
         placed
       );
+}
+
+/** The first and the last place of a text that changes touch. */
+function extent(changes: ChangeDesc): [first: number, last: number] {
+  let first = Infinity;
+  let last = 0;
+  changes.iterChangedRanges((from, to) => {
+    first = Math.min(first, from);
+    last = Math.max(last, to);
+  });
+  return [first, last];
 }
 
 /** Whether all of a text was replaced, as formatters do: where its lines went shows only in what they say. */
@@ -259,7 +281,8 @@ function decorated(
     ...marked,
     placed,
     decorations: Decoration.set(decorations, true),
-    gutter: RangeSet.of(markers, true)
+    gutter: RangeSet.of(markers, true),
+    description: description(placed, trans)
   };
 }
 
@@ -454,7 +477,7 @@ function behaviour(options: IMarksOptions): Extension {
   return [
     EditorView.editorAttributes.of({ class: 'jp-GraphBreakMarks gb-colours' }),
     EditorView.contentAttributes.compute([field], state => ({
-      'aria-description': description(state.field(field), trans)
+      'aria-description': state.field(field).description
     })),
     gutter({
       class: 'jp-GraphBreakMark-gutter',
@@ -553,7 +576,10 @@ function met(transaction: Transaction, trans: TranslationBundle): string {
   return breaks.map(each => heading(each, trans)).join('. ');
 }
 
-function description({ placed }: IMarks, trans: TranslationBundle): string {
+function description(
+  placed: readonly IPlaced[],
+  trans: TranslationBundle
+): string {
   const breaks = new Set(
     placed.flatMap(({ line, of }) =>
       line.breaks.map(({ number }) => `${of.name} ${number}`)

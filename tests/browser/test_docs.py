@@ -13,7 +13,8 @@ from playwright.sync_api import expect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.browser.conftest import Lab, Opened
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
 
     Open = Callable[..., Opened]
 

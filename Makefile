@@ -39,6 +39,7 @@ lint: $(VENV)/dev.stamp ## run the linters, the type checkers and the front end'
 
 docs: $(VENV)/docs.stamp ## execute the notebooks and write the documentation to notebooks/_build/html
 	$(BIN)/sphinx-build -E -W --keep-going -j auto -b html notebooks notebooks/_build/html
+	@echo notebooks/_build/html/index.html
 
 dist: $(VENV)/dev.stamp ## build sdist and wheel from nothing into dist/
 	rm -rf dist jupyter_graphbreak/labextension jupyter_graphbreak/views/static

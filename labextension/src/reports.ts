@@ -47,7 +47,7 @@ export function readReport(data: unknown, trans: TranslationBundle): Reading {
     return { problem: otherVersion(version, trans) };
   }
   try {
-    return { report: conform(data, schema, '') as Report };
+    return { report: conform(data, schema) as Report };
   } catch (error) {
     if (!(error instanceof Misfit)) {
       throw error;
@@ -82,48 +82,79 @@ interface ISchema {
   default?: unknown;
 }
 
-const DEFINITIONS = schema.$defs as Record<string, ISchema>;
+/** The schema's definitions, by what refers to them. */
+const DEFINITIONS = new Map<string, ISchema>(
+  Object.entries(schema.$defs).map(([name, each]) => [`#/$defs/${name}`, each])
+);
 
-/** Tells where some data is not what its schema says. */
+/** Tells where some data is not what its schema says; the names of fields gather on the way up. */
 class Misfit extends Error {
   constructor(readonly path: string) {
     super(path);
   }
+  in(name: string): Misfit {
+    return new Misfit(
+      this.path === '' || this.path.startsWith('[')
+        ? name + this.path
+        : `${name}.${this.path}`
+    );
+  }
 }
 
 /** Copy some data as far as its schema knows it, with the defaults of what it lacks. */
-function conform(data: unknown, to: ISchema, path: string): unknown {
+function conform(data: unknown, to: ISchema): unknown {
   if (to.$ref !== undefined) {
-    return conform(data, DEFINITIONS[to.$ref.slice('#/$defs/'.length)]!, path);
+    return conform(data, DEFINITIONS.get(to.$ref)!);
   }
   if (to.anyOf !== undefined) {
     const fitting = to.anyOf.find(each => typeFits(data, each));
     if (fitting === undefined) {
-      throw new Misfit(path);
+      throw new Misfit('');
     }
-    return conform(data, fitting, path);
+    return conform(data, fitting);
   }
   if (!typeFits(data, to)) {
-    throw new Misfit(path);
+    throw new Misfit('');
   }
   if (Array.isArray(data) && to.items !== undefined) {
-    const { items } = to;
-    return data.map((item, index) => conform(item, items, `${path}[${index}]`));
+    return conformItems(data, to.items);
   }
   if (isObject(data) && to.properties !== undefined) {
-    return Object.fromEntries(
-      Object.entries(to.properties).map(([name, property]) => [
-        name,
-        conform(
-          // What is undefined fits no type, so a field without a default must be there.
-          Object.hasOwn(data, name) ? data[name] : property.default,
-          property,
-          path === '' ? name : `${path}.${name}`
-        )
-      ])
-    );
+    return conformFields(data, to.properties);
   }
   return data;
+}
+
+function conformItems(data: unknown[], to: ISchema): unknown[] {
+  let at = 0;
+  try {
+    const items: unknown[] = [];
+    for (; at < data.length; at += 1) {
+      items.push(conform(data[at], to));
+    }
+    return items;
+  } catch (error) {
+    throw error instanceof Misfit ? error.in(`[${at}]`) : error;
+  }
+}
+
+function conformFields(
+  data: Record<string, unknown>,
+  to: Record<string, ISchema>
+): Record<string, unknown> {
+  let at = '';
+  try {
+    const fields: Record<string, unknown> = {};
+    for (at in to) {
+      const property = to[at]!;
+      // What is undefined fits no type, so a field without a default must be there.
+      const value = Object.hasOwn(data, at) ? data[at] : property.default;
+      fields[at] = conform(value, property);
+    }
+    return fields;
+  } catch (error) {
+    throw error instanceof Misfit ? error.in(at) : error;
+  }
 }
 
 function typeFits(data: unknown, to: ISchema): boolean {

@@ -5,6 +5,9 @@ last value and tracebacks then differ from an ordinary run. So this magic does n
 by a string of the same one line, and IPython runs the rest as it runs any cell; when IPython has parsed the cell, the
 string becomes a call that begins the observation, and IPython's own event at the end of the cell ends it.
 
+A front end can ask for the same in the metadata of its request, for a cell that has no such line: ``{"graphbreak":
+{"explain": "<options>"}}``. The call then gets no line of its own, and all lines stay those of the cell.
+
 Knows IPython, not torch.
 """
 
@@ -58,36 +61,81 @@ def replace_magic_line(lines: list[str]) -> list[str]:
     return [f"{indent}{MAGIC + match['options']!r}\n", *["\n"] * first, *body]
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What a front end asks for in the metadata of a request.
+
+    Parameters
+    ----------
+    explain : str
+        The options, as they would stand in the magic's line.
+    skip_definitions : bool
+        Run a cell that only imports and defines as it is, with no report: there would be nothing in it.
+    """
+
+    explain: str
+    skip_definitions: bool = False
+
+
+def asked_by(request: Mapping[str, Any] | None) -> Asked | None:
+    """Return what an ``execute_request`` asks for, ``None`` where it asks for nothing that can be understood."""
+    metadata = (request or {}).get("metadata")
+    try:
+        return msgspec.convert(metadata["graphbreak"], Asked) if isinstance(metadata, dict) else None
+    except (KeyError, msgspec.ValidationError):
+        return None
+
+
 class BeginObservation(ast.NodeTransformer):
     """Turn the string that stands for the magic into the call that begins it; an AST transformer of IPython.
 
     A cell that compiles nothing itself becomes the body of one function, which that call's partner compiles. Names
     that it assigns are declared global: they go to the notebook as ever.
+
+    Parameters
+    ----------
+    uses_compile : callable
+        Whether a cell compiles something itself.
+    code_magic : callable
+        Whether a line magic runs code of its own.
+    take_asked : callable
+        What the front end asks for of the cell that is about to run, once.
     """
 
     def __init__(
-        self, uses_compile: Callable[[ast.Module], bool], scoped_magic: Callable[[str], bool] = lambda _: False
+        self,
+        uses_compile: Callable[[ast.Module], bool],
+        code_magic: Callable[[str], bool] = lambda _: False,
+        take_asked: Callable[[], Asked | None] = lambda: None,
     ) -> None:
         self._uses_compile = uses_compile
-        self._scoped_magic = scoped_magic
+        self._code_magic = code_magic
+        self._take_asked = take_asked
 
     def visit_Module(self, node: ast.Module) -> ast.Module:
-        """Rewrite a cell that starts with the string; leave any other alone."""
+        """Rewrite a cell that starts with the string or that is asked for; leave any other alone."""
+        asked = self._take_asked()
         options = _marked(node)
-        if options is None:
-            return node
-        marker, body = node.body[0], node.body[1:]
+        if options is not None:
+            return self._rewritten(node, node.body[0], node.body[1:], Asked(options))
+        if asked is not None:
+            start = node.body[0] if node.body else ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
+            return self._rewritten(node, start, node.body, asked)
+        return node
+
+    def _rewritten(self, node: ast.Module, at: ast.stmt, body: list[ast.stmt], asked: Asked) -> ast.Module:
         plan: Plan
-        reason = ""
-        if self._uses_compile(ast.Module(body, [])) or _runs_cell_magic(body):
+        reason = _cell_magic(body)
+        if reason or self._uses_compile(ast.Module(body, [])):
             plan = "as it stands"
         else:
-            lead, rest = _split(body)
-            reason = _why_no_function(rest, self._scoped_magic)
+            lead, rest = _split(body, self._code_magic)
+            reason = _why_no_function(rest, self._code_magic)
             plan = "nothing" if not rest else "not compilable" if reason else "compiled"
+            if plan == "nothing" and asked.skip_definitions:
+                return node
             if plan == "compiled":
-                body = [*lead, *_as_function(rest, marker)]
-        begin = _call("begin", [ast.Constant(options), ast.Constant(plan), ast.Constant(reason)], marker)
+                body = [*lead, *_as_function(rest, at)]
+        begin = _call("begin", [ast.Constant(asked.explain), ast.Constant(plan), ast.Constant(reason)], at)
         return ast.fix_missing_locations(ast.Module([begin, *body], node.type_ignores))
 
 
@@ -99,9 +147,23 @@ def _marked(node: ast.Module) -> str | None:
     return None
 
 
-def _runs_cell_magic(body: list[ast.stmt]) -> bool:
-    """Whether a further cell magic has the rest of the cell, as text: there is nothing to make a function of."""
-    return any(isinstance(node, ast.Attribute) and node.attr == "run_cell_magic" for node in _own_nodes(body))
+def _cell_magic(body: list[ast.stmt]) -> str:
+    """Return the further cell magic that has the rest of the cell, as text: there is nothing to make a function of."""
+    for node in _own_nodes(body):
+        match node:
+            case ast.Call(ast.Attribute(_, "run_cell_magic"), [ast.Constant(str(name)), *_]):
+                return f"%%{name}"
+    return ""
+
+
+def _is_command(node: ast.stmt, code_magic: Callable[[str], bool]) -> bool:
+    """Whether a statement is a line magic or a shell command, which have nothing to compile in them."""
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Call(ast.Name("get_ipython")), "run_line_magic"), [name, *_])):
+            return not (isinstance(name, ast.Constant) and code_magic(str(name.value)))
+        case ast.Expr(ast.Call(ast.Attribute(ast.Call(ast.Name("get_ipython")), "system" | "getoutput"))):
+            return True
+    return False
 
 
 def _call(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
@@ -112,10 +174,11 @@ def _call(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
     return ast.copy_location(made, at)
 
 
-def _split(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Part the imports and definitions at the top, which run as they are, from the code to compile."""
-    leading = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    count = next((index for index, each in enumerate(body) if not isinstance(each, leading)), len(body))
+def _split(body: list[ast.stmt], code_magic: Callable[[str], bool]) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """Part the imports, definitions and magics at the top, which run as they are, from the code to compile."""
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    leading = (isinstance(each, kinds) or _is_command(each, code_magic) for each in body)
+    count = next((index for index, leads in enumerate(leading) if not leads), len(body))
     return body[:count], body[count:]
 
 
@@ -133,12 +196,12 @@ def _own_nodes(nodes: list[ast.stmt]) -> Iterator[ast.AST]:
 _OF_THE_MODULE = frozenset({"exec", "eval", "locals", "vars", "dir", "globals", "NameError", "__annotations__"})
 
 
-def _why_no_function(body: list[ast.stmt], scoped_magic: Callable[[str], bool] = lambda _: False) -> str:
+def _why_no_function(body: list[ast.stmt], code_magic: Callable[[str], bool] = lambda _: False) -> str:
     for node in _own_nodes(body):
         if isinstance(node, ast.Name) and node.id in _OF_THE_MODULE:
             return f"it uses {node.id}, which means something else inside a function"
         match node:
-            case ast.Call(ast.Attribute(_, "run_line_magic"), [ast.Constant(str(name)), *_]) if scoped_magic(name):
+            case ast.Call(ast.Attribute(_, "run_line_magic"), [ast.Constant(str(name)), *_]) if code_magic(name):
                 return f"it uses %{name}, which runs code of its own"
         if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
             return "it awaits at its top level"
@@ -269,6 +332,12 @@ class Cells:
         self._shell = shell
         self._current: tuple[str, str, int] | None = None
 
+    def request(self) -> dict[str, Any] | None:
+        """Return the message that the kernel is answering; a shell without a kernel has none."""
+        get_parent = getattr(self._shell, "get_parent", None)
+        request: dict[str, Any] | None = get_parent() if get_parent is not None else None
+        return request
+
     def enter(self, filename: str) -> None:
         """Note the cell that is running now; its text is not in the history where the history is switched off."""
         self._current = (filename, self._running_text(filename), self._number(filename) or self._shell.execution_count)
@@ -302,11 +371,10 @@ class Cells:
 
     def _running_text(self, filename: str) -> str:
         """Return the text of the running cell as the editor has it: the request that the kernel is answering."""
-        get_parent = getattr(self._shell, "get_parent", None)
-        if get_parent is not None:
-            code = (get_parent() or {}).get("content", {}).get("code")
-            if isinstance(code, str) and MAGIC in code:
-                return code
+        request = self.request()
+        code = (request or {}).get("content", {}).get("code")
+        if isinstance(code, str) and (MAGIC in code or asked_by(request) is not None):
+            return code
         history = self._shell.history_manager
         raw = history.input_hist_raw if history is not None else []
         if raw and MAGIC in raw[-1]:

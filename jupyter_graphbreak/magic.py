@@ -44,6 +44,13 @@ def load(shell: InteractiveShell) -> None:
         face.connect()
 
 
+def answer_requests(shell: InteractiveShell) -> None:
+    """Load the extension for a front end that will ask in the metadata of its requests."""
+    if not hasattr(shell, "get_parent"):
+        raise UsageError("this kernel does not hand the metadata of requests on")
+    load(shell)
+
+
 def unload(shell: InteractiveShell) -> None:
     """Take the magics and everything that they hooked into away again."""
     face = _FACES.pop(id(shell), None)
@@ -174,8 +181,9 @@ class CompileExplain(Magics):
         self._observation: _Observation | None = None
         self._value: Any = None
         self._inner_cells = 0
+        self._asked: cells.Asked | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
-        self._ast_transformer = cells.BeginObservation(self._uses_compile, self._needs_scope)
+        self._ast_transformer = cells.BeginObservation(self._uses_compile, self._runs_code, self._take_asked)
 
     def connect(self) -> None:
         """Register with the shell."""
@@ -270,12 +278,19 @@ class CompileExplain(Magics):
         if args.frontends:
             observation.compare = lambda: self._compare_called(tree, args)
         match plan:
+            case "as it stands" if reason:
+                self._ignored(observation, f"{reason} runs the cell's code")
+                observation.recording.note(
+                    "info", f"{reason} runs the cell's code: only what it compiles in this process is here."
+                )
             case "as it stands":
                 self._ignored(observation, "the cell's code uses torch.compile and runs as it stands")
             case "compiled":
                 observation.recording.note("info", "The cell uses no torch.compile: it was compiled as one function.")
             case "nothing":
-                observation.recording.note("info", "There was nothing to compile: the cell only imports and defines.")
+                observation.recording.note(
+                    "info", "There was nothing to compile: the cell only imports, defines or runs commands."
+                )
             case "not compilable":
                 observation.recording.note(
                     "warning", f"The cell was not compiled, because {reason}; it ran as it stands."
@@ -287,8 +302,8 @@ class CompileExplain(Magics):
         value, self._value = self._value, None
         return value
 
-    def _needs_scope(self, name: str) -> bool:
-        return bool(getattr(self._ip.find_line_magic(name), "needs_local_scope", False))
+    def _runs_code(self, name: str) -> bool:
+        return name == "run" or bool(getattr(self._ip.find_line_magic(name), "needs_local_scope", False))
 
     def run_function(self, name: str, assigned: str) -> None:
         """Compile and run the function that the cell was made into."""
@@ -312,12 +327,19 @@ class CompileExplain(Magics):
             cells.withdraw(namespace, assigned)
 
     def _enter(self, _: ExecutionInfo) -> None:
-        """Count the cells that the observed one runs: IPython's event ``pre_run_cell``."""
+        """Note what is asked for of a cell, or count it among those that the observed one runs: ``pre_run_cell``."""
         if self._observation is not None:
             self._inner_cells += 1
+        else:
+            self._asked = cells.asked_by(self._cells.request())
+
+    def _take_asked(self) -> cells.Asked | None:
+        asked, self._asked = self._asked, None
+        return asked
 
     def _end(self, result: ExecutionResult | None) -> None:
         """End the observation of the cell: IPython's event ``post_run_cell``."""
+        self._asked = None  # of a cell that could not be parsed
         if self._inner_cells and result is not None:  # the end of a cell that the observed one ran, as %%capture does
             self._inner_cells -= 1
             return
@@ -496,8 +518,7 @@ class CompileExplain(Magics):
 
     def _cell_id(self) -> str | None:
         """Return the id of the notebook cell that runs, where the front end sends one (nbclient, say, does not)."""
-        get_parent: Callable[[], dict[str, Any]] = getattr(self._ip, "get_parent", dict)  # ipykernel's shell has it
-        cell_id = get_parent().get("metadata", {}).get("cellId")
+        cell_id = (self._cells.request() or {}).get("metadata", {}).get("cellId")
         return cell_id if isinstance(cell_id, str) else None
 
     def _compared(self, report: Report, cell_id: str | None) -> Report:

@@ -7,7 +7,7 @@ export default tseslint.config(
   { plugins: { jupyter } },
   ...jupyter.configs.recommended,
   {
-    files: ['src/**/*.ts'],
+    files: ['src/**/*.{ts,tsx}'],
     languageOptions: { parserOptions: { projectService: true } },
     rules: {
       '@typescript-eslint/consistent-type-imports': 'error',

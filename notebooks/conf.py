@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ipython_pygments_lexers import IPython3Lexer
 from myst_nb.sphinx_ import NbMetadataCollector
+from pygments.lexer import bygroups, using
+from pygments.lexers.python import Python3Lexer
+from pygments.token import Keyword, Operator, Text
 
 from jupyter_graphbreak import __version__
 
@@ -18,7 +22,6 @@ version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 # The demo is what `make demo` runs; the pages say the same at more leisure.
 exclude_patterns = ["_build", "demo.md"]
-nitpicky = True
 
 # Every build runs every cell: a page kept from an earlier build would show what the package said then.
 nb_execution_mode = "force"
@@ -26,6 +29,7 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_render_markdown_format = "gfm"
 # The kernels are of this very Python, and download nothing.
 os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -34,11 +38,13 @@ nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
-autodoc_typehints = "description"
+autodoc_typehints = "none"
 napoleon_google_docstring = False
 
 html_theme = "furo"
 html_title = project
+# Brighter than the theme's own, so that the colours that reports mix with it can be read on their red.
+html_theme_options = {"dark_css_variables": {"color-foreground-primary": "#eceef0"}}
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_show_sphinx = False
@@ -53,6 +59,19 @@ def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object
     NbMetadataCollector.get_js_files(app.env, page).pop("ipywidgets_state", None)
 
 
+class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
+    """Colours the cell below the magic as the Python that it is."""
+
+    tokens: ClassVar = {
+        **IPython3Lexer.tokens,
+        "root": [
+            (r"(?s)(%%)(compile_explain)([^\n]*\n)(.*)", bygroups(Operator, Keyword, Text, using(Python3Lexer))),
+            *IPython3Lexer.tokens["root"],
+        ],
+    }
+
+
 def setup(app: Sphinx) -> None:
     """Connect what is our own; Sphinx calls this."""
+    app.add_lexer("ipython3", _CellLexer)
     app.connect("html-page-context", _arrange, priority=400)

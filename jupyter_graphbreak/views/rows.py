@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 #: A source of the reader's own of at most so many lines is shown whole.
 _WHOLE = 40
-#: Fewer lines than this are not worth folding.
-_WORTH_FOLDING = 6
-#: Lines before and after a break, and around a call that leads to one, that are not folded.
-_NEAR_BREAK, _NEAR_CALL = 3, 1
+#: Fewer lines than this are not worth folding, in the reader's own sources and in libraries.
+_WORTH_FOLDING, _WORTH_FOLDING_LIBRARY = 6, 3
+#: Lines before and after a break, in own sources and in libraries, and around a call that leads to one, not folded.
+_NEAR_BREAK, _NEAR_BREAK_LIBRARY, _NEAR_CALL = 3, 1, 1
 #: Letters of graphs in the gutter of one line; of more, the first two and how many more.
 _LETTERS = 3
 _TITLE_GRAPHS = 6
@@ -217,8 +217,11 @@ def _runs(source: Source) -> dict[int, list[Run]]:
 
 def _chunks(rows: Sequence[Row], source: Source) -> Iterator[Chunk]:
     """Yield the rows in order, those far from any break folded."""
-    is_whole = len(rows) <= _WHOLE and source.kind != "library"
-    kept = set(range(len(rows))) if is_whole else set(_near_breaks(rows))
+    is_library = source.kind == "library"
+    is_whole = len(rows) <= _WHOLE and not is_library
+    near = _NEAR_BREAK_LIBRARY if is_library else _NEAR_BREAK
+    worth = _WORTH_FOLDING_LIBRARY if is_library else _WORTH_FOLDING
+    kept = set(range(len(rows))) if is_whole else set(_near_breaks(rows, near))
     start = 0
     while start < len(rows):
         folded = start not in kept
@@ -226,7 +229,7 @@ def _chunks(rows: Sequence[Row], source: Source) -> Iterator[Chunk]:
         while end < len(rows) and (end not in kept) == folded and (folded or _follows(rows[end], rows[end - 1])):
             end += 1
         part = list(rows[start:end])
-        if folded and len(part) >= _WORTH_FOLDING:
+        if folded and len(part) >= worth:
             yield Chunk(part, folded=True, title=_fold_title(part))
         else:
             yield Chunk(part)
@@ -237,13 +240,13 @@ def _follows(row: Row, before: Row) -> bool:
     return row.line.number == before.line.number + 1
 
 
-def _near_breaks(rows: Sequence[Row]) -> Iterator[int]:
+def _near_breaks(rows: Sequence[Row], near: int) -> Iterator[int]:
     for index, row in enumerate(rows):
         if index == 0 or (_DEFINITION.match(row.line.text) and not _follows(row, rows[index - 1])):
             # The first line of a function says where one is.
             yield index
         if row.line.breaks:
-            yield from range(index - _NEAR_BREAK, index + _NEAR_BREAK + 1)
+            yield from range(index - near, index + near + 1)
         elif row.line.leads_to:
             yield from range(index - _NEAR_CALL, index + _NEAR_CALL + 1)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from jupyter_graphbreak.report import Report
 
-TARGET = Path(__file__).parents[1] / "report.schema.json"
+TARGET = Path(__file__).parents[1] / "src" / "report.schema.json"
 
 
 def schema() -> str:

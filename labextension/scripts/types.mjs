@@ -7,7 +7,7 @@ import { format, resolveConfig } from 'prettier';
 const TARGET = new URL('../src/types.ts', import.meta.url);
 
 const schema = JSON.parse(
-  await readFile(new URL('../report.schema.json', import.meta.url), 'utf-8')
+  await readFile(new URL('../src/report.schema.json', import.meta.url), 'utf-8')
 );
 for (const definition of Object.values(schema.$defs)) {
   // A default means that a field is always there: Python writes them all.

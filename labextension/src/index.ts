@@ -1,11 +1,53 @@
 /** The JupyterLab extension: wiring only. */
-import type {
-  JupyterFrontEnd,
-  JupyterFrontEndPlugin
+import {
+  ILabShell,
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { INotebookTracker } from '@jupyterlab/notebook';
+import {
+  ICommandPalette,
+  ISessionContextDialogs,
+  Notification
+} from '@jupyterlab/apputils';
+import { IEditorServices } from '@jupyterlab/codeeditor';
+import {
+  EditorExtensionRegistry,
+  IEditorExtensionRegistry
+} from '@jupyterlab/codemirror';
+import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import {
+  ITranslator,
+  nullTranslator,
+  type TranslationBundle
+} from '@jupyterlab/translation';
 
+import {
+  addExplainCommands,
+  addMarksCommand,
+  addSourceCommand,
+  CellCommandIDs
+} from './cellcommands';
+import { addCommands, CommandIDs } from './commands';
+import { Explainer } from './explain';
+import { Guide } from './guide';
+import { Marking } from './marking';
+import type { IMarksOptions } from './marks';
+import { INotebookReports, NotebookReports } from './model';
 import { RANK, rendererFactory } from './output';
+import { GraphBreakPanel } from './panel';
+import { followMarksSetting, followSettings } from './settings';
+import { Sources } from './source';
+
+/** The name of our texts for translators. */
+const DOMAIN = 'jupyter_graphbreak';
+
+/** Shows the panel's texts and the settings, by the name of the schema. */
+const PLUGIN = 'jupyter-graphbreak:plugin';
+
+/** Third parties' widgets stand between 501 and 899. */
+const PANEL_RANK = 610;
 
 const output: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-graphbreak:output',
@@ -23,4 +65,178 @@ const output: JupyterFrontEndPlugin<void> = {
   }
 };
 
-export default [output];
+const reports: JupyterFrontEndPlugin<NotebookReports> = {
+  id: 'jupyter-graphbreak:reports',
+  description: 'Reads the reports in the outputs of the current notebook.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  optional: [ITranslator],
+  provides: INotebookReports,
+  activate: (
+    _app: JupyterFrontEnd,
+    notebooks: INotebookTracker,
+    translator: ITranslator | null
+  ): NotebookReports =>
+    new NotebookReports(notebooks, (translator ?? nullTranslator).load(DOMAIN))
+};
+
+const panel: JupyterFrontEndPlugin<void> = {
+  id: PLUGIN,
+  description: 'The panel with all graph breaks of the current notebook.',
+  autoStart: true,
+  requires: [INotebookReports],
+  optional: [ITranslator, ISettingRegistry, ICommandPalette, ILayoutRestorer],
+  activate: (
+    app: JupyterFrontEnd,
+    reports: NotebookReports,
+    translator: ITranslator | null,
+    settings: ISettingRegistry | null,
+    palette: ICommandPalette | null,
+    restorer: ILayoutRestorer | null
+  ): void => {
+    const { commands, shell } = app;
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const activate = (id: string): void => shell.activateById(id);
+    const guide = new Guide(reports, commands, activate);
+    const panel = new GraphBreakPanel({ reports, guide, commands, trans });
+    shell.add(panel, 'right', { rank: PANEL_RANK, type: 'Graph Breaks' });
+    restorer?.add(panel, panel.id);
+    addCommands({
+      commands,
+      reports,
+      guide,
+      panel,
+      show: () => activate(panel.id),
+      contextNode: test => app.contextMenuHitTest(test),
+      trans
+    });
+    for (const command of Object.values(CommandIDs)) {
+      palette?.addItem({ command, category: trans.__('Graph Breaks') });
+    }
+    if (settings !== null) {
+      void followSettings(settings, PLUGIN, panel);
+    }
+  }
+};
+
+const explain: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-graphbreak:explain',
+  description: 'Runs cells under compile_explain with their source as it is.',
+  autoStart: true,
+  requires: [INotebookTracker],
+  optional: [ITranslator, ISessionContextDialogs, ICommandPalette],
+  activate: (
+    app: JupyterFrontEnd,
+    notebooks: INotebookTracker,
+    translator: ITranslator | null,
+    dialogs: ISessionContextDialogs | null,
+    palette: ICommandPalette | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const explainer = new Explainer({
+      dialogs,
+      translator: translator ?? nullTranslator,
+      trans,
+      warn
+    });
+    addExplainCommands(app.commands, notebooks, explainer, trans);
+    const { explainCell, explainAll } = CellCommandIDs;
+    for (const command of [explainCell, explainAll]) {
+      palette?.addItem({ command, category: trans.__('Graph Breaks') });
+    }
+  }
+};
+
+const marks: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-graphbreak:marks',
+  description: 'Marks graphs and graph breaks in the cells themselves.',
+  autoStart: true,
+  requires: [INotebookTracker, INotebookReports, IEditorExtensionRegistry],
+  optional: [ITranslator, ISettingRegistry, ICommandPalette],
+  activate: (
+    app: JupyterFrontEnd,
+    notebooks: INotebookTracker,
+    reports: NotebookReports,
+    editors: IEditorExtensionRegistry,
+    translator: ITranslator | null,
+    settings: ISettingRegistry | null,
+    palette: ICommandPalette | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const marking = new Marking(reports, marksOptions(reports, trans));
+    editors.addExtension({
+      name: 'jupyter-graphbreak:marks',
+      factory: ({ model }) => {
+        const extension = marking.extensionFor(model);
+        return (
+          extension &&
+          EditorExtensionRegistry.createImmutableExtension(extension)
+        );
+      }
+    });
+    const follow = ({ content }: NotebookPanel): void => {
+      const start = (): void => {
+        if (content.model !== null) {
+          marking.follow(content.model);
+        }
+      };
+      content.modelChanged.connect(start);
+      start();
+    };
+    notebooks.forEach(follow);
+    notebooks.widgetAdded.connect((_, panel) => follow(panel));
+    addMarksCommand(app.commands, marking, trans);
+    palette?.addItem({
+      command: CellCommandIDs.toggleMarks,
+      category: trans.__('Graph Breaks')
+    });
+    if (settings !== null) {
+      void followMarksSetting(settings, PLUGIN, marking);
+    }
+  }
+};
+
+const source: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-graphbreak:source',
+  description: 'Opens sources that are in no cell, as a report holds them.',
+  autoStart: true,
+  requires: [INotebookReports, IEditorServices],
+  optional: [ITranslator, ILabShell],
+  activate: (
+    app: JupyterFrontEnd,
+    reports: NotebookReports,
+    editors: IEditorServices,
+    translator: ITranslator | null,
+    labShell: ILabShell | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(DOMAIN);
+    const sources = new Sources({
+      ...marksOptions(reports, trans),
+      reports,
+      editors: editors.factoryService,
+      // Where a notebook is the whole page, only the area below has room.
+      add: widget => app.shell.add(widget, labShell === null ? 'down' : 'main'),
+      activate: id => app.shell.activateById(id),
+      warn
+    });
+    addSourceCommand(app.commands, sources, trans);
+  }
+};
+
+function marksOptions(
+  reports: NotebookReports,
+  trans: TranslationBundle
+): IMarksOptions {
+  return {
+    trans,
+    select: selection => {
+      reports.selection = selection;
+    }
+  };
+}
+
+function warn(message: string): void {
+  Notification.warning(message, { autoClose: false });
+}
+
+export default [output, reports, panel, explain, marks, source];

@@ -8,7 +8,7 @@
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Panel, type Widget } from '@lumino/widgets';
 
-import { MIME_TYPE, isReport } from './report';
+import { MIME_TYPE } from './report';
 import { enliven } from './view';
 
 export const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
@@ -104,12 +104,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     );
     const report = model.data[MIME_TYPE];
     // An output that is not trusted has lost the attributes that behaviour is built on: it stays plain.
-    if (
-      this._still === still &&
-      model.trusted &&
-      root !== null &&
-      isReport(report)
-    ) {
+    if (this._still === still && model.trusted && root !== null) {
       this._quiet = enliven(root, {
         rest: () => Promise.reject(new Error('Run the cell again to see all')),
         text: () => Promise.resolve(String(model.data['text/plain'] ?? '')),

@@ -11,6 +11,7 @@ const wanted = [
   'HTMLElement',
   'Node',
   'MutationObserver',
+  'WebSocket',
   'navigator',
   'Event',
   'requestAnimationFrame',

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Request, sync_playwright
 
 from tests.find_browser import find_browser
+from tests.lab_server import ROOT, Lab, jupyterlab
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jupyter_graphbreak.report import Report
 
-ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "jupyter_graphbreak"
 SCREENSHOTS = ROOT / "build" / "screenshots"
 AXE = ROOT / "labextension" / "node_modules" / "axe-core" / "axe.min.js"
@@ -38,15 +31,6 @@ _ARGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-
-#: Messages that JupyterLab itself or a kernel that was ended on purpose puts on the console.
-_SETTINGS = {
-    "@jupyterlab/apputils-extension:notification": {
-        "fetchNews": "false",
-        "checkForUpdates": False,
-        "doNotDisturbMode": True,
-    },
-}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,7 +56,18 @@ class Opened:
 
     page: Page
     errors: list[str] = field(default_factory=list)
+    #: Errors that somebody wrote on the console, and requests that failed.
+    complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+
+    def hear_failure(self, request: Request) -> None:
+        # What a page no longer wants when it is left is aborted.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"{request.failure}: {request.url}")
+
+    def hear(self, status: int, url: str) -> None:
+        if status >= HTTPStatus.BAD_REQUEST:
+            self.complaints.append(f"{status}: {url}")
 
     def shoot(self, name: str) -> None:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
@@ -104,6 +99,9 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Opened]]:
         page = context.new_page()
         made = Opened(page)
         page.on("pageerror", lambda error: made.errors.append(str(error)))
+        page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
+        page.on("requestfailed", made.hear_failure)
+        page.on("response", lambda answer: made.hear(answer.status, answer.url))
         page.on("request", lambda request: made.requests.append(request.url))
         page.goto(url.as_uri() if isinstance(url, Path) else url)
         return made
@@ -123,67 +121,7 @@ def open_report(open_page: Callable[..., Opened], tmp_path: Path) -> Callable[..
     return opened
 
 
-@dataclass
-class Lab:
-    """A running JupyterLab."""
-
-    url: str
-    folder: Path
-
-    def api(self, path: str, method: str = "GET") -> Any:
-        request = urllib.request.Request(f"{self.url}/api/{path}", method=method)  # noqa: S310 - our own server
-        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
-            text = answer.read()
-        return json.loads(text) if text else None
-
-    def stop_kernels(self) -> None:
-        for session in self.api("sessions"):
-            self.api(f"sessions/{session['id']}", "DELETE")
-
-
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    home = tmp_path_factory.mktemp("lab")
-    folder = home / "work"
-    folder.mkdir()
-    (home / "settings").mkdir()
-    (home / "settings" / "overrides.json").write_text(json.dumps(_SETTINGS))
-    extensions = home / "share" / "labextensions"
-    extensions.mkdir(parents=True)
-    (extensions / "jupyter-graphbreak").symlink_to(PACKAGE / "labextension")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    own = ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"]
-    own += ["JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"]
-    environment = {
-        **os.environ,
-        **{name: str(home / name.lower()) for name in own},
-        # The package as it stands here, whether or not it is installed.
-        "JUPYTER_PATH": str(home / "share"),
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
-    command += [f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password="]
-    command += ["--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}"]
-    command += ["--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"]
-    command += [f"--LabServerApp.app_settings_dir={home / 'settings'}"]
-    log = (home / "log").open("w")
-    server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    running = Lab(f"http://127.0.0.1:{port}", folder)
-    try:
-        for _ in range(120):
-            try:
-                running.api("status")
-                break
-            except (urllib.error.URLError, ConnectionError):
-                assert server.poll() is None, (home / "log").read_text()
-                time.sleep(0.5)
-        else:
-            pytest.fail((home / "log").read_text())
+    with jupyterlab(tmp_path_factory.mktemp("lab")) as running:
         yield running
-        running.stop_kernels()
-    finally:
-        server.terminate()
-        server.wait(20)
-        log.close()

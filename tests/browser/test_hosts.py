@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.browser.conftest import Lab, Opened
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
 
     Open = Callable[..., Opened]
 

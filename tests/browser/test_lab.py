@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import re
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
 from playwright.sync_api import expect
 
 from jupyter_graphbreak.report import MIME_TYPE
-from jupyter_graphbreak.views.widget import mime_bundle
+from tests.browser.pages import opened_in_lab, run_all, theme, trust
 from tests.sample_reports import HOSTILE, big, hostile, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from playwright.sync_api import Page
-
-    from jupyter_graphbreak.report import Report
-    from tests.browser.conftest import Lab, Opened
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
 
     Open = Callable[..., Opened]
 
@@ -38,53 +35,10 @@ def step(x):
 step(torch.ones(4))"""
 
 
-def save(lab: Lab, name: str, *cells: str | Report) -> None:
-    """Write a notebook: of code to be run, or of reports as an earlier run left them."""
-    notebook = nbformat.v4.new_notebook(
-        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    )
-    for cell in cells:
-        made = nbformat.v4.new_code_cell(cell if isinstance(cell, str) else "step()")
-        if not isinstance(cell, str):
-            bundle = mime_bundle(cell, None)
-            view = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
-            bundle["application/vnd.jupyter.widget-view+json"] = view
-            made.outputs = [nbformat.v4.new_output("display_data", bundle)]
-            made.execution_count = 1
-        notebook.cells.append(made)
-    nbformat.write(notebook, lab.folder / f"{name}.ipynb")
-
-
-def opened_in_lab(open_page: Open, lab: Lab, name: str, **options: Any) -> Opened:
-    opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset", **options)
-    page = opened.page
-    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
-    page.wait_for_function("jupyterapp.shell.currentWidget?.context?.isReady")
-    page.evaluate("jupyterapp.shell.collapseLeft()")
-    return opened
-
-
-def run_all(page: Page) -> None:
-    page.wait_for_function(
-        "jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000
-    )
-    page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
-
-
-def trust(page: Page) -> None:
-    page.evaluate("jupyterapp.shell.currentWidget.content.widgets.forEach(cell => { cell.model.trusted = true; })")
-
-
-def theme(page: Page, name: str) -> None:
-    page.evaluate("name => jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
-    page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
-    page.wait_for_function("document.getElementById('jupyterlab-splash') === null")
-
-
 @pytest.mark.slow
 def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: Lab) -> None:
     """Live, walked by keyboard, saved; then the kernel is shut down and the notebook opened again."""
-    save(lab, "live", "%load_ext jupyter_graphbreak", CELL)
+    lab.save("live", "%load_ext jupyter_graphbreak", CELL)
     opened = opened_in_lab(open_page, lab, "live")
     page = opened.page
     run_all(page)
@@ -142,7 +96,7 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
 
 
 def test_a_notebook_that_is_not_trusted_reads_well(open_page: Open, lab: Lab) -> None:
-    save(lab, "untrusted", two_breaks())
+    lab.save("untrusted", two_breaks())
     opened = opened_in_lab(open_page, lab, "untrusted")
     page = opened.page
     report = page.locator(".graphbreak")
@@ -159,7 +113,7 @@ def test_a_notebook_that_is_not_trusted_reads_well(open_page: Open, lab: Lab) ->
 
 
 def test_hostile_text_runs_nothing_in_a_trusted_notebook(open_page: Open, lab: Lab) -> None:
-    save(lab, "hostile", hostile())
+    lab.save("hostile", hostile())
     opened = opened_in_lab(open_page, lab, "hostile")
     page = opened.page
     trust(page)
@@ -173,7 +127,7 @@ def test_hostile_text_runs_nothing_in_a_trusted_notebook(open_page: Open, lab: L
 def test_a_run_says_how_far_it_is(open_page: Open, lab: Lab) -> None:
     """The line of progress changes as the run goes on, and makes way for the report."""
     slow = "import time\nfor _ in range(40):\n    time.sleep(0.1)"
-    save(lab, "progress", "%load_ext jupyter_graphbreak\nimport torch", f"%%compile_explain\n{slow}")
+    lab.save("progress", "%load_ext jupyter_graphbreak\nimport torch", f"%%compile_explain\n{slow}")
     opened = opened_in_lab(open_page, lab, "progress")
     page = opened.page
     run_all(page)
@@ -197,7 +151,7 @@ def test_a_report_shown_in_a_later_cell_is_live_and_can_be_had_whole(open_page: 
         "from pathlib import Path\nfrom jupyter_graphbreak import Report\n"
         "Report.from_json(Path('big.json').read_bytes())"
     )
-    save(lab, "big", "%load_ext jupyter_graphbreak", show)
+    lab.save("big", "%load_ext jupyter_graphbreak", show)
     opened = opened_in_lab(open_page, lab, "big")
     page = opened.page
     run_all(page)
@@ -229,7 +183,7 @@ loss.item()"""
 @pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 def test_a_real_models_two_breaks_are_understood_without_scrolling(open_page: Open, lab: Lab) -> None:
     """How many breaks, where and why, on one screen 1280 pixels wide; and the saved cell is small."""
-    save(lab, "bart", "%load_ext jupyter_graphbreak\n" + MODEL, STEP)
+    lab.save("bart", "%load_ext jupyter_graphbreak\n" + MODEL, STEP)
     opened = opened_in_lab(open_page, lab, "bart")
     page = opened.page
     run_all(page)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import nbformat
-import pytest
-from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 from jupyter_graphbreak.report import MIME_TYPE, Report
+from tests.ipython.conftest import Kernel
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 BREAK = """import torch
@@ -32,42 +28,6 @@ loss.backward()
 """
 
 
-class Kernel:
-    """A kernel with the extension loaded; runs cells and keeps all messages of the last one."""
-
-    def __init__(self) -> None:
-        self.manager, self.client = start_new_kernel(kernel_name="python3")
-        self.messages: list[dict[str, Any]] = []
-        self.run("%load_ext jupyter_graphbreak")
-
-    def run(self, code: str, cell_id: str | None = None) -> dict[str, Any]:
-        self.messages = []
-        self.client.session.metadata = {"cellId": cell_id} if cell_id is not None else {}
-        reply: dict[str, Any] = self.client.execute_interactive(
-            code, output_hook=self.messages.append, allow_stdin=False, timeout=240, stop_on_error=False
-        )
-        content: dict[str, Any] = reply["content"]
-        return content
-
-    def bundles(self) -> list[dict[str, Any]]:
-        shown = [m for m in self.messages if m["msg_type"] in {"display_data", "update_display_data"}]
-        return [m["content"]["data"] for m in shown]
-
-    def report(self) -> Report:
-        return Report.from_dict(self.bundles()[-1][MIME_TYPE])
-
-    def stdout(self) -> str:
-        return "".join(m["content"]["text"] for m in self.messages if m["msg_type"] == "stream")
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    made = Kernel()
-    yield made
-    made.client.stop_channels()
-    made.manager.shutdown_kernel(now=True)
-
-
 def test_one_output_shown_at_once_and_completed_in_place(kernel: Kernel) -> None:
     kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
     kinds = [m["msg_type"] for m in kernel.messages if "display" in m["msg_type"] or m["msg_type"] == "execute_result"]
@@ -81,7 +41,7 @@ def test_one_output_shown_at_once_and_completed_in_place(kernel: Kernel) -> None
 
 def test_a_long_compilation_does_not_look_like_a_hang(kernel: Kernel) -> None:
     kernel.run(
-        "%%compile_explain\nimport time, torch\ndef slow(gm, inputs):\n    time.sleep(3)\n    return gm\n"
+        "%%compile_explain\nimport time, torch\ndef slow(gm, inputs):\n    time.sleep(4)\n    return gm\n"
         "_ = torch.compile(lambda x: x + 1, backend=slow)(torch.ones(2))"
     )
     states = [m["content"]["data"].get("state", {}) for m in kernel.messages if m["msg_type"] == "comm_msg"]
@@ -139,17 +99,16 @@ def test_loading_the_extension_leaves_torch_alone() -> None:
         fresh.run("import sys\nprint('torch' in sys.modules, 'anywidget' in sys.modules)")
         assert fresh.stdout() == "False False\n"
     finally:
-        fresh.client.stop_channels()
-        fresh.manager.shutdown_kernel(now=True)
+        fresh.stop()
 
 
 def test_a_cell_that_runs_again_is_compared_with_its_run_before(kernel: Kernel) -> None:
-    kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", "one")
+    kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", {"cellId": "one"})
     assert kernel.report().changes is None
-    kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", "other")
+    kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", {"cellId": "other"})
     assert kernel.report().changes is None
     fixed = BREAK.replace("    torch._dynamo.graph_break()\n", "")
-    kernel.run(f"%%compile_explain\n{fixed}f(torch.ones(3))", "one")
+    kernel.run(f"%%compile_explain\n{fixed}f(torch.ones(3))", {"cellId": "one"})
     changes = kernel.report().changes
     assert changes is not None
     assert [(each.change, each.code) for each in changes.breaks] == [("gone", "torch._dynamo.graph_break()")]

@@ -1,0 +1,106 @@
+"""Measure what the marks cost while one types: in a marked cell of a notebook of 200 cells with 60 reports.
+
+Needs what the browser tests need: JupyterLab, a browser, and the front end built
+(``npm --prefix labextension run build``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.find_browser import find_browser  # noqa: E402 - the project's own folder comes first
+from tests.lab_server import jupyterlab  # noqa: E402
+from tests.sample_reports import big  # noqa: E402
+
+if TYPE_CHECKING:
+    from playwright.sync_api import CDPSession, Page
+
+_MARKS = ".jp-Notebook .jp-GraphBreakMark"
+_SHOW = """async isOn => {
+  const { commands } = jupyterapp;
+  if (commands.isToggled('jupyter-graphbreak:toggle-marks') !== isOn) {
+    await commands.execute('jupyter-graphbreak:toggle-marks');
+  }
+}"""
+#: Puts the text as it was, and the cursor to the end of the line of the first break.
+_START = """([text, line]) => {
+  const { activeCell } = jupyterapp.shell.currentWidget.content;
+  activeCell.model.sharedModel.setSource(text);
+  activeCell.editor.focus();
+  activeCell.editor.setCursorPosition({ line, column: activeCell.editor.getLine(line).length });
+}"""
+
+
+def main() -> int:
+    """Parse the arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cells", type=int, default=200, help="cells of the notebook (default: %(default)s)")
+    parser.add_argument("--reports", type=int, default=60, help="how many of them have one (default: %(default)s)")
+    parser.add_argument("--breaks", type=int, default=30, help="breaks of each report (default: %(default)s)")
+    parser.add_argument("--keys", type=int, default=60, help="keys pressed in one go (default: %(default)s)")
+    parser.add_argument("--pairs", type=int, default=7, help="how often, without and with (default: %(default)s)")
+    arguments = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    report = big(breaks=arguments.breaks, ops=arguments.breaks * 10)
+    place = report.breaks[0].location
+    if place is None:
+        raise RuntimeError("the break has no place")
+    step = arguments.cells // arguments.reports
+    cells = [report if number % step == 0 else f"x = {number}" for number in range(arguments.cells)]
+    with tempfile.TemporaryDirectory() as folder, jupyterlab(Path(folder)) as lab, sync_playwright() as playwright:
+        lab.save("typing", *cells)
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(f"{lab.url}/lab/tree/typing.ipynb?reset")
+        page.locator(_MARKS).first.wait_for(timeout=60_000)
+        session = page.context.new_cdp_session(page)
+        # What other programs take of the processor is not the page's work.
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        text = report.sources[0].segments[0].text
+        _compare(page, session, (text, place.line - 1), arguments.keys, arguments.pairs)
+        browser.close()
+    return 0
+
+
+def _compare(page: Page, session: CDPSession, start: tuple[str, int], keys: int, pairs: int) -> None:
+    times: dict[bool, list[float]] = {False: [], True: []}
+    for pair in range(pairs + 1):
+        for is_on in (False, True) if pair % 2 else (True, False):
+            page.evaluate(_SHOW, is_on)
+            page.evaluate(_START, start)
+            page.wait_for_timeout(500)
+            if (page.locator(_MARKS).count() > 0) != is_on:
+                raise RuntimeError("the marks are not as they should be")
+            measured = _per_key(page, session, keys)
+            if pair:  # the first is for the page to warm up
+                times[is_on].append(measured)
+    more = [with_marks - without for without, with_marks in zip(times[False], times[True], strict=True)]
+    print(f"main-thread work in ms a key: median, least and most of {pairs} times {keys} keys")
+    for name, measures in (("without marks", times[False]), ("with marks", times[True]), ("more", more)):
+        print(f"  {name:<14} {statistics.median(measures):6.2f} {min(measures):6.2f} {max(measures):6.2f}")
+
+
+def _per_key(page: Page, session: CDPSession, keys: int) -> float:
+    before = _task_ms(session)
+    for _ in range(keys):
+        page.keyboard.press("x")
+    page.evaluate("() => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
+    return (_task_ms(session) - before) / keys
+
+
+def _task_ms(session: CDPSession) -> float:
+    metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    return float(metrics["TaskDuration"]) * 1e3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Measure how much work JupyterLab's panel is for the page: notebooks of 200 cells with 60 reports.
+
+Needs what the browser tests need: JupyterLab, a browser, and the front end built
+(``npm --prefix labextension run build``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.find_browser import find_browser  # noqa: E402 - the project's own folder comes first
+from tests.lab_server import Lab, jupyterlab  # noqa: E402
+from tests.sample_reports import big  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import CDPSession, Page
+
+    from jupyter_graphbreak.report import Report
+
+#: Until the page has shown everything and has nothing more to do.
+_SETTLED = """
+() => new Promise(resolve => {
+  let quiet = 0;
+  const look = deadline => {
+    quiet = deadline.timeRemaining() > 5 ? quiet + 1 : 0;
+    quiet >= 10 ? resolve() : requestIdleCallback(look);
+  };
+  requestIdleCallback(look);
+})"""
+
+_SHOW = "() => { jupyterapp.shell.activateById('jupyter-graphbreak-panel'); }"
+_HIDE = "() => { jupyterapp.shell.collapseRight(); }"
+#: Whatever else JupyterLab shows at that side: what opening the side costs without us.
+_SHOW_OTHER = "() => { jupyterapp.shell.activateById('jp-property-inspector'); }"
+_SWITCH = "id => { jupyterapp.shell.activateById(id); }"
+_ROWS = "document.querySelectorAll('.jp-GraphBreakPanel-item').length"
+
+
+def main() -> int:
+    """Parse the arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cells", type=int, default=200, help="cells of each notebook (default: %(default)s)")
+    parser.add_argument("--reports", type=int, default=60, help="how many of them have one (default: %(default)s)")
+    parser.add_argument("--breaks", type=int, default=10, help="breaks of each report (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=9, help="how often each is measured (default: %(default)s)")
+    arguments = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as folder, jupyterlab(Path(folder)) as lab, sync_playwright() as playwright:
+        for name in ("one", "two"):
+            _save(lab, name, arguments.cells, arguments.reports, arguments.breaks)
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(f"{lab.url}/lab/tree/one.ipynb?reset")
+        first, second = (_opened(page, name) for name in ("one", "two"))
+        page.evaluate("jupyterapp.shell.collapseLeft()")
+        session = page.context.new_cdp_session(page)
+        # What other programs take of the processor is not the page's work.
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        _measure(page, session, (first, second), arguments.runs)
+        browser.close()
+    return 0
+
+
+def _save(lab: Lab, name: str, cells: int, reports: int, breaks: int) -> None:
+    numbers = set(range(0, cells, cells // reports)[:reports])
+    made = [_report(f"{name} {number}", breaks) if number in numbers else f"x = {number}" for number in range(cells)]
+    lab.save(name, *made)
+
+
+def _report(title: str, breaks: int) -> Report:
+    """Return a report of a cell that no other cell equals."""
+    report = big(breaks=breaks, ops=breaks * 10)
+    (source,) = report.sources
+    (segment,) = source.segments
+    text = segment.text.replace("%%compile_explain", f"%%compile_explain  # {title}")
+    source = msgspec.structs.replace(source, segments=[msgspec.structs.replace(segment, text=text)])
+    return msgspec.structs.replace(report, sources=[source])
+
+
+def _opened(page: Page, name: str) -> str:
+    """Open a notebook and return the id of its widget."""
+    page.wait_for_function("window.jupyterapp?.commands.hasCommand('docmanager:open')", timeout=60_000)
+    page.evaluate("path => void jupyterapp.commands.execute('docmanager:open', { path })", f"{name}.ipynb")
+    page.wait_for_function(
+        "path => jupyterapp.shell.currentWidget?.context?.path === path"
+        " && jupyterapp.shell.currentWidget.context.isReady",
+        arg=f"{name}.ipynb",
+        timeout=60_000,
+    )
+    page.evaluate(_SETTLED)
+    return str(page.evaluate("jupyterapp.shell.currentWidget.id"))
+
+
+def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], runs: int) -> None:
+    def work(act: Callable[[], object]) -> float:
+        """Return the milliseconds that the page's main thread worked because of something."""
+        page.evaluate(_SETTLED)
+        before = _task_ms(session)
+        act()
+        page.evaluate(_SETTLED)
+        return _task_ms(session) - before
+
+    times: dict[str, list[float]] = {}
+
+    def note(name: str, script: str, argument: str | None = None) -> None:
+        times.setdefault(name, []).append(work(lambda: page.evaluate(script, argument)))
+
+    # The second notebook is the current one.
+    for _ in range(runs):
+        note("nothing", "() => undefined")
+        note("open another panel there", _SHOW_OTHER)
+        page.evaluate(_HIDE)
+        note("open the panel", _SHOW)
+        if page.evaluate(_ROWS) == 0:
+            raise RuntimeError("the panel shows nothing")
+        note("switch notebooks, panel open", _SWITCH, notebooks[0])
+        page.evaluate(_HIDE)
+        note("switch notebooks, panel hidden", _SWITCH, notebooks[1])
+    print(f"main-thread work in ms, median and maximum of {runs}; the first time apart")
+    for name, measured in times.items():
+        first, *others = measured
+        print(f"  {name:<32} {statistics.median(others):6.0f} {max(others):6.0f}   first {first:6.0f}")
+
+
+def _task_ms(session: CDPSession) -> float:
+    metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    return float(metrics["TaskDuration"]) * 1e3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

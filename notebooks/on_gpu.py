@@ -1,0 +1,126 @@
+"""What the page on GPUs shows: a run under CUDA graphs where there is a GPU, else the one that was recorded on one.
+
+usage: python notebooks/on_gpu.py        on a machine with a GPU; runs the page and writes notebooks/gpu.json
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import jupyter_graphbreak
+from jupyter_graphbreak.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+RECORDING = Path(__file__).with_name("gpu.json")
+#: Set while the page runs to be recorded.
+_WRITE = "GRAPHBREAK_RECORD_GPU"
+#: Where PyTorch says what it leaves out of CUDA graphs.
+_TELLS = "torch._inductor.cudagraph_utils.__cudagraphs"
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """A run on a GPU: which one, when, the report, and what PyTorch said of CUDA graphs that it did not make."""
+
+    gpu: str
+    date: str
+    report: Report
+    left_out: list[str]
+
+
+def show(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
+    """Run a compiled function on the GPU and show its report, or show the recorded one.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the compiled function and its arguments for a device.
+    """
+    import torch
+    from IPython.display import Markdown, display
+
+    if torch.cuda.is_available():
+        recording = run(make)
+        if _WRITE in os.environ:
+            RECORDING.write_bytes(msgspec.json.encode(recording) + b"\n")
+        whence = "Run when this page was built"
+    elif RECORDING.is_file():
+        recording = msgspec.json.decode(RECORDING.read_bytes(), type=Recording)
+        whence = "Recorded, since this page was built on a machine without a GPU"
+    else:
+        display(
+            Markdown(
+                "*This page was built on a machine without a GPU, and no report of one has been recorded yet: "
+                "there is none to show. `python notebooks/on_gpu.py` on a machine with a GPU records it.*"
+            )
+        )
+        return
+    display(Markdown(f"*{whence}: {recording.gpu}, {recording.date}.*"))
+    display(recording.report)
+    said = "".join(f"\n- {line}" for line in recording.left_out) or " nothing."
+    display(Markdown(f"Left out of CUDA graphs, in PyTorch’s words:{said}"))
+
+
+def run(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]], device: str = "cuda") -> Recording:
+    """Run the function three times, which is what it takes to warm up, record and replay CUDA graphs."""
+    import torch
+
+    function, arguments = make(device)
+    # The report tells the default device as that of the run.
+    with torch.device(device), _heard() as left_out, jupyter_graphbreak.capture() as watched:
+        for _ in range(3):
+            function(*arguments)
+    return Recording(
+        gpu=torch.cuda.get_device_name() if device == "cuda" else device,
+        date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        report=watched.report,
+        left_out=list(dict.fromkeys(left_out)),
+    )
+
+
+@contextlib.contextmanager
+def _heard() -> Iterator[list[str]]:
+    """Collect what PyTorch says of CUDA graphs instead of printing it."""
+    lines: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage().partition("\n")[0])
+
+    logger, listener = logging.getLogger(_TELLS), Listener(logging.WARNING)
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(listener)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(listener)
+        logger.propagate = propagate
+
+
+def main() -> int:
+    """Run the page and keep what it shows; return the exit status."""
+    import jupytext
+    import torch
+    from nbclient import NotebookClient
+
+    if not torch.cuda.is_available():
+        print("there is no GPU to record", file=sys.stderr)
+        return 1
+    os.environ[_WRITE] = "1"
+    page = RECORDING.with_name("gpu.md")
+    NotebookClient(jupytext.read(page), kernel_name="python3", resources={"metadata": {"path": page.parent}}).execute()
+    print(RECORDING)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

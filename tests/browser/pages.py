@@ -1,0 +1,53 @@
+"""What a reader does in JupyterLab, for the tests that drive it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
+
+
+def opened_in_lab(open_page: Callable[..., Opened], lab: Lab, name: str, **options: Any) -> Opened:
+    """Open a notebook in a fresh JupyterLab page."""
+    opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset", **options)
+    page = opened.page
+    wait_for_notebook(page)
+    page.evaluate("jupyterapp.shell.collapseLeft()")
+    return opened
+
+
+def wait_for_notebook(page: Page) -> None:
+    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+    page.wait_for_function("jupyterapp.shell.currentWidget?.context?.isReady")
+
+
+def command(page: Page, name: str, **arguments: Any) -> None:
+    """Start a command and do not wait for it: it may open a dialog."""
+    page.evaluate("([name, args]) => void jupyterapp.commands.execute(name, args)", [name, arguments])
+
+
+def wait_for_kernel(page: Page) -> None:
+    page.wait_for_function(
+        "jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", timeout=60_000
+    )
+
+
+def run_all(page: Page) -> None:
+    wait_for_kernel(page)
+    command(page, "notebook:run-all-cells")
+
+
+def trust(page: Page) -> None:
+    page.evaluate("jupyterapp.shell.currentWidget.content.widgets.forEach(cell => { cell.model.trusted = true; })")
+
+
+def theme(page: Page, name: str) -> None:
+    page.evaluate("name => jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
+    page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
+    page.wait_for_function("document.getElementById('jupyterlab-splash') === null")

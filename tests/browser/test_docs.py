@@ -1,0 +1,104 @@
+"""The documentation, read from files, and one of its pages as a notebook in JupyterLab."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
+
+    Open = Callable[..., Opened]
+
+PAGE = Path(__file__).parents[2] / "notebooks" / "quickstart.md"
+SELECTED = re.compile(r"\bgb-selected\b")
+WITH = re.compile(r"\bgb-with\b")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["quickstart", "error_on_graph_break"])
+def test_a_page_reads_well_and_nothing_leaves_it(open_page: Open, site: Path, name: str, scheme: str) -> None:
+    opened = open_page(site / f"{name}.html", scheme=scheme)
+    report = opened.page.locator(".graphbreak").first
+    report.scroll_into_view_if_needed()
+    expect(report.locator(".gb-do").first).to_be_in_viewport(ratio=1)
+    opened.shoot(f"docs-{name}-{scheme}")
+    assert opened.serious() == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert [url for url in opened.requests if not url.startswith("file:")] == []
+    assert opened.errors == []
+
+
+def test_each_report_of_a_page_is_alive_by_itself(open_page: Open, site: Path) -> None:
+    opened = open_page(site / "quickstart.html")
+    page = opened.page
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(2)
+    first, second = page.locator(".graphbreak").nth(0), page.locator(".graphbreak").nth(1)
+    first.locator(".gb-strip .gb-snip a").click()
+    expect(first.locator(".gb-item").first).to_have_class(SELECTED)
+    expect(first.locator(".gb-line[id$='l0-8']")).to_have_class(WITH)
+    expect(first.locator(".gb-line[id$='l0-9']")).to_have_class(WITH)
+    assert second.locator(".gb-selected, .gb-with").count() == 0
+    first.get_by_role("tab", name="Graphs").click()
+    first.get_by_label("Filter the pane").fill("truediv")
+    expect(first.locator(".gb-item").filter(visible=True)).to_have_count(1)
+    first.get_by_label("Filter the pane").press("Escape")
+    second.get_by_role("tab", name="Graphs").press("b")
+    expect(second.get_by_role("tab", name="Breaks")).to_be_focused()
+    expect(first.get_by_role("tab", name="Graphs")).to_have_attribute("aria-selected", "true")
+    first.get_by_role("tab", name="Graphs").press("n")
+    expect(first.locator(".gb-item summary").first).to_be_focused()
+    first.get_by_role("button", name="Copy text").click()
+    expect(first.get_by_role("status")).to_have_text("Copied as text")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("compile_explain  Cell In[2]: 1 break")
+    assert opened.errors == []
+
+
+def test_the_switch_of_the_theme_is_that_of_the_reports_too(open_page: Open, site: Path) -> None:
+    page = open_page(site / "quickstart.html", scheme="light").page
+    colours = """() => ['background-color', 'color'].map(name => [
+        getComputedStyle(document.querySelector('.graphbreak')).getPropertyValue(name),
+        getComputedStyle(document.body).getPropertyValue(name)])"""
+    light = page.evaluate(colours)
+    page.evaluate("document.body.dataset.theme = 'dark'")
+    dark = page.evaluate(colours)
+    assert all(report == around for report, around in [*light, *dark])
+    assert not {each[0] for each in light} & {each[0] for each in dark}
+
+
+def test_without_scripts_a_page_is_complete(open_page: Open, site: Path) -> None:
+    opened = open_page(site / "quickstart.html", scripts=False)
+    opened.shoot("docs-no-script")
+    report = opened.page.locator(".graphbreak").first
+    expect(report.get_by_text("Data-dependent branching").first).to_be_visible()
+    expect(report.locator(".gb-do").first).to_be_visible()
+    report.get_by_text("Graphs 2").click()
+    expect(report.locator(".gb-item summary", has_text="2 ops").first).to_be_visible()
+    report.locator(".gb-note a").first.click()
+    assert re.search(r"#gb\w+-b1$", opened.page.url)
+
+
+def test_a_page_is_a_notebook_in_jupyterlab(open_page: Open, lab: Lab) -> None:
+    shutil.copy(PAGE, lab.folder)
+    page = open_page(f"{lab.url}/lab?reset").page
+    page.wait_for_function("window.jupyterapp !== undefined")
+    page.evaluate("window.jupyterapp.restored")
+    # As "Open With > Notebook" in the menu of the file.
+    page.evaluate(
+        "path => window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'})", PAGE.name
+    )
+    page.wait_for_function("window.jupyterapp?.shell.currentWidget?.content?.widgets?.length > 3", timeout=60_000)
+    page.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells')")
+    expect(page.locator(".jp-Notebook .graphbreak.gb-live")).to_have_count(2, timeout=90_000)
+    expect(page.locator(".jp-Notebook .gb-verdict").first).to_have_text("1 break")
+    lab.stop_kernels()

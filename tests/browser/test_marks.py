@@ -1,0 +1,260 @@
+"""Marks in the cells of a notebook, the commands that explain cells as they stand, and the sources they lead to."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.pages import command, opened_in_lab, theme, wait_for_kernel, wait_for_notebook
+from tests.browser.test_panel import NOTEBOOKS_OWN, panel, row, show_panel
+from tests.sample_reports import HOSTILE, hostile, two_breaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Locator, Page
+
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
+
+    Open = Callable[..., Opened]
+
+DEFINE = """\
+import torch
+def shift(x):
+    print("shift")
+    return x - 1"""
+
+STEP = """\
+@torch.compile(backend="eager")
+def step(x):
+    y = x * 2
+    if y.sum() > 3:
+        y = shift(y)
+    return torch.relu(y)
+step(torch.ones(4))"""
+
+
+def explain(page: Page, what: str = "cell") -> None:
+    command(page, f"jupyter-graphbreak:explain-{what}")
+
+
+def cell(page: Page, index: int) -> Locator:
+    return page.locator(f".jp-Notebook .jp-Cell[data-windowed-list-index='{index}']")
+
+
+def activate(page: Page, index: int) -> None:
+    page.evaluate("at => { jupyterapp.shell.currentWidget.content.activeCellIndex = at; }", index)
+
+
+def line(within: Locator, text: str) -> Locator:
+    return within.locator(".cm-line", has_text=text)
+
+
+def marked(within: Locator, name: str) -> list[int]:
+    """Return the numbers of the lines that have a class."""
+    numbers: list[int] = within.locator(".cm-line").evaluate_all(
+        "(lines, name) => lines.flatMap((line, at) => line.classList.contains(name) ? [at + 1] : [])", name
+    )
+    return numbers
+
+
+def broken(within: Locator) -> Locator:
+    return within.locator(".jp-GraphBreakMark.jp-mod-broken")
+
+
+def stale(within: Locator) -> Locator:
+    return within.locator(".jp-GraphBreakMark.jp-mod-stale")
+
+
+def sources(page: Page) -> list[str]:
+    texts: list[str] = page.evaluate(
+        "() => Array.from(jupyterapp.shell.currentWidget.content.model.cells, cell => cell.sharedModel.getSource())"
+    )
+    return texts
+
+
+def test_cells_explained_as_they_stand(open_page: Open, lab: Lab) -> None:
+    """All of them, one again, one that fails; and what a plain run leaves of the marks."""
+    lab.save("marks", DEFINE, STEP, "1 / 0\n", "later = True")
+    opened = opened_in_lab(open_page, lab, "marks")
+    page = opened.page
+    wait_for_kernel(page)
+    explain(page, "all")
+    step = cell(page, 1)
+    expect(broken(step)).to_have_count(1, timeout=60_000)
+    # A function of another cell is marked there, and a cell that only defines has no report of its own.
+    expect(broken(cell(page, 0))).to_have_count(1)
+    expect(page.locator(".graphbreak")).to_have_count(2)  # of the step and of what failed
+    assert sources(page) == [DEFINE, STEP, "1 / 0\n", "later = True"]
+    expect(page.get_by_text("ZeroDivisionError").first).to_be_visible()
+    expect(cell(page, 3).locator(".jp-InputPrompt")).to_have_text("[ ]:")
+    assert marked(step, "jp-mod-broken") == [4]
+    assert marked(cell(page, 0), "jp-mod-broken") == [3]
+    expect(step.locator(".jp-GraphBreakMark-cut")).to_have_text("y.sum() > 3")
+    expect(step.locator(".jp-GraphBreakMark-note", has_text="✂1 Data-dependent branching")).to_be_visible()
+    expect(stale(page.locator(".jp-Notebook"))).to_have_count(0)
+    opened.shoot("marks-light")
+
+    activate(page, 1)
+    command(page, "notebook:run-cell")
+    expect(stale(step)).not_to_have_count(0, timeout=30_000)
+    assert marked(step, "jp-mod-stale") == marked(step, "jp-GraphBreakMark")
+    opened.shoot("marks-stale")
+    explain(page)
+    expect(stale(page.locator(".jp-Notebook"))).to_have_count(0, timeout=30_000)
+    expect(broken(step)).to_have_count(1)
+    command(page, "notebook:clear-cell-output")
+    for index in (0, 1):
+        expect(cell(page, index).locator(".jp-GraphBreakMark, .jp-GraphBreakMark-gutter")).to_have_count(0)
+    assert opened.errors == []
+
+
+def test_marks_follow_what_the_reader_writes(open_page: Open, lab: Lab) -> None:
+    lab.save("edit", two_breaks(), "x = 1")
+    opened = opened_in_lab(open_page, lab, "edit")
+    page = opened.page
+    own = cell(page, 0)
+    expect(broken(own)).to_have_count(2)
+    expect(cell(page, 1).locator(".jp-GraphBreakMark-gutter")).to_have_count(0)
+    assert marked(own, "jp-mod-forbidden") == [8, 9, 10, 11, 12, 16]
+    opened.shoot("marks-scopes")
+
+    own.locator(".cm-line").first.click()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    assert marked(own, "jp-mod-broken") == [6, 15]
+    expect(stale(own)).to_have_count(0)
+    line(own, "if score > 3").click()
+    page.keyboard.press("End")
+    page.keyboard.type("  # why")
+    assert marked(own, "jp-mod-stale") == [15]
+    expect(own.locator(".jp-GraphBreakMark-cut")).to_have_text("log_stats(x)")
+    opened.shoot("marks-edited")
+    for _ in "  # why":
+        page.keyboard.press("Backspace")
+    expect(stale(own)).to_have_count(0)
+
+    command(page, "jupyter-graphbreak:toggle-marks")
+    expect(page.locator(".jp-GraphBreakMark, .jp-GraphBreakMark-gutter")).to_have_count(0)
+    command(page, "jupyter-graphbreak:toggle-marks")
+    expect(broken(own)).to_have_count(2)
+
+    before = broken(own).first.evaluate("line => getComputedStyle(line).backgroundColor")
+    theme(page, "JupyterLab Dark")
+    assert broken(own).first.evaluate("line => getComputedStyle(line).backgroundColor") != before
+    opened.shoot("marks-dark")
+    assert [*opened.errors, *opened.complaints] == []
+
+
+def test_from_the_marks_to_the_panel_and_back(open_page: Open, lab: Lab) -> None:
+    lab.save("both", *["x = 1\n" * 30] * 4, two_breaks())
+    opened = opened_in_lab(open_page, lab, "both")
+    page = opened.page
+    show_panel(page)
+    row(page, "^Break 2, log_stats").click()
+    own = cell(page, 4)
+    selected = own.locator(".jp-GraphBreakMark.jp-mod-selected")
+    expect(selected).to_have_text(re.compile(r"^ +log_stats\(x\)"))
+    expect(selected).to_be_in_viewport(ratio=1)
+    line(own, "if score > 3").click()
+    expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
+    expect(own.locator(".cm-announced")).to_contain_text("Break 1: Data-dependent branching")
+    line(own, "y = y / score").click()
+    expect(panel(page).get_by_role("treeitem", selected=True)).to_have_accessible_name(re.compile("B"))
+    own.locator(".jp-GraphBreakMark-sign", has_text="✂2").click()
+    expect(row(page, "^Break 2, log_stats")).to_have_attribute("aria-selected", "true")
+    own.locator(".jp-GraphBreakMark-cut", has_text="score > 3").hover()
+    hint = page.locator(".jp-GraphBreakMark-hint")
+    expect(hint).to_contain_text("Break 1: Data-dependent branching (GB0170)")
+    expect(hint).to_contain_text("Do: ")
+    opened.shoot("marks-hint")
+    assert [*opened.errors, *opened.complaints] == []
+
+
+def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
+    """What the report holds of it, under the numbers that its lines have; hostile text stays text."""
+    lab.save("library", hostile())
+    opened = opened_in_lab(open_page, lab, "library")
+    page = opened.page
+    expect(broken(cell(page, 0))).to_have_count(1)
+    cell(page, 0).locator(".jp-GraphBreakMark-cut").first.hover()
+    expect(page.locator(".jp-GraphBreakMark-hint")).to_contain_text(HOSTILE)
+    found = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[0].model.id")
+    command(page, "jupyter-graphbreak:open-source", cellId=found, source="s2", line=5)
+    view = page.locator(".jp-GraphBreakSource")
+    expect(view.locator(".cm-line")).to_have_count(3)
+    expect(view.locator(".cm-lineNumbers .cm-gutterElement", has_text="6")).to_be_visible()
+    expect(view.locator(".jp-GraphBreakSource-gap")).to_have_text("3 lines that are not in the report")
+    assert view.locator(".cm-content").get_attribute("aria-readonly") == "true"
+    opened.shoot("marks-source")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator(":is(.jp-GraphBreakSource, .cm-editor) :is(img:not(.cm-widgetBuffer), script)").count() == 0
+    command(page, "jupyter-graphbreak:open-source", cellId=found, source="s2", line=5)
+    expect(page.locator(".lm-TabBar-tab", has_text=HOSTILE[:8])).to_have_count(1)
+    command(page, "jupyter-graphbreak:open-source", cellId=found, source="none", line=5)
+    expect(page.locator(".jp-Notification-Status")).to_contain_text("1")
+    assert [*opened.errors, *opened.complaints] == []
+
+
+@pytest.fixture
+def without_us(lab: Lab) -> str:
+    """Make a kernel in which the package is not there."""
+    folder = lab.folder.parent / "share" / "kernels" / "bare"
+    folder.mkdir(parents=True)
+    blocked = lab.folder.parent / "blocked"
+    (blocked / "jupyter_graphbreak").mkdir(parents=True)
+    (blocked / "jupyter_graphbreak" / "__init__.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'jupyter_graphbreak'\", name='jupyter_graphbreak')"
+    )
+    kernel = {
+        "argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": "Bare",
+        "language": "python",
+        "env": {"PYTHONPATH": str(blocked)},
+    }
+    (folder / "kernel.json").write_text(json.dumps(kernel))
+    return "bare"
+
+
+def test_what_cannot_be_explained_is_said_and_not_run(open_page: Open, lab: Lab, without_us: str) -> None:
+    lab.save("bare", "ran = 1", "%%bash\necho hi")
+    notebook: dict[str, Any] = json.loads((lab.folder / "bare.ipynb").read_text())
+    notebook["metadata"]["kernelspec"] = {"name": without_us, "display_name": "Bare", "language": "python"}
+    (lab.folder / "bare.ipynb").write_text(json.dumps(notebook))
+    opened = opened_in_lab(open_page, lab, "bare")
+    page = opened.page
+    wait_for_kernel(page)
+    explain(page)
+    expect(page.locator(".jp-Notification-Status")).to_contain_text("1", timeout=30_000)
+    command(page, "apputils:display-notifications")
+    told = page.locator(".jp-Notification-List-Item")
+    expect(told).to_contain_text('The kernel "bare" does not have jupyter-graphbreak: run pip install')
+    opened.shoot("marks-no-package")
+    expect(cell(page, 0).locator(".jp-InputPrompt")).to_have_text("[ ]:")
+    assert opened.errors == []
+
+
+def test_in_notebook_7(open_page: Open, lab: Lab) -> None:
+    pytest.importorskip("notebook")
+    lab.save("seven-marks", DEFINE, STEP, hostile())
+    opened = open_page(f"{lab.url}/notebooks/seven-marks.ipynb")
+    page = opened.page
+    wait_for_notebook(page)
+    wait_for_kernel(page)
+    for index in (0, 1):
+        activate(page, index)
+        explain(page)
+    expect(broken(cell(page, 1))).to_have_count(1, timeout=60_000)
+    expect(broken(cell(page, 0))).to_have_count(1)
+    opened.shoot("marks-notebook7")
+    found = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[2].model.id")
+    command(page, "jupyter-graphbreak:open-source", cellId=found, source="s2", line=5)
+    expect(page.locator(".jp-GraphBreakSource .cm-line").first).to_be_visible()
+    opened.shoot("marks-notebook7-source")
+    assert set(opened.errors) <= NOTEBOOKS_OWN
+    assert opened.complaints == []

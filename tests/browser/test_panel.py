@@ -1,0 +1,403 @@
+"""The panel at the side, as a reader uses it in JupyterLab and in Notebook 7."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from playwright.sync_api import expect
+
+from jupyter_graphbreak.diff import diff
+from jupyter_graphbreak.report import MIME_TYPE
+from tests.browser.pages import command, opened_in_lab, run_all, theme, wait_for_kernel, wait_for_notebook
+from tests.lab_server import report_cell
+from tests.sample_reports import HOSTILE, failed, hostile, no_breaks, two_breaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Locator, Page
+
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
+
+    Open = Callable[..., Opened]
+
+CELL = """\
+%%compile_explain
+import torch
+@torch.compile(backend="eager")
+def step(x):
+    y = x * 2
+    print("mean")
+    return torch.relu(y)
+step(torch.ones(4))"""
+
+
+#: What Notebook 7.6 says without us too: its notebook page has no file browser.
+NOTEBOOKS_OWN = {
+    "Cannot read properties of undefined (reading 'schema')",
+    "Command 'filebrowser:open-path' not registered.",
+}
+
+
+def panel(page: Page) -> Locator:
+    return page.get_by_role("region", name="Graph Breaks")
+
+
+def rows(page: Page, level: int | None = None) -> Locator:
+    found = panel(page).get_by_role("treeitem")
+    return found if level is None else found.and_(page.locator(f"[aria-level='{level}']"))
+
+
+def row(page: Page, name: str) -> Locator:
+    return panel(page).get_by_role("treeitem", name=re.compile(name)).first
+
+
+def show_panel(page: Page) -> None:
+    command(page, "jupyter-graphbreak:show-panel")
+    expect(panel(page)).to_be_visible()
+
+
+def tab(page: Page) -> Locator:
+    return page.locator(".lm-TabBar-tab[data-id='jupyter-graphbreak-panel']")
+
+
+def show_notebook(page: Page, name: str) -> None:
+    page.evaluate("path => void jupyterapp.commands.execute('docmanager:open', {path})", f"{name}.ipynb")
+    page.wait_for_function(
+        "path => jupyterapp.shell.currentWidget?.context?.path === path"
+        " && jupyterapp.shell.currentWidget.context.isReady",
+        arg=f"{name}.ipynb",
+    )
+
+
+def active_line(page: Page) -> tuple[int, int]:
+    """Return the place of the active cell, and the line of the cursor in it."""
+    return tuple(
+        page.evaluate(
+            "() => { const { content } = jupyterapp.shell.currentWidget;"
+            " return [content.activeCellIndex, content.activeCell.editor.getCursorPosition().line + 1]; }"
+        )
+    )
+
+
+def edit(page: Page, script: str) -> None:
+    """Change the current notebook; `notebook` is its shared model."""
+    page.evaluate(f"() => {{ const notebook = jupyterapp.shell.currentWidget.model.sharedModel; {script} }}")
+
+
+def test_it_follows_three_notebooks_and_their_cells(open_page: Open, lab: Lab) -> None:
+    lab.save("first", "%load_ext jupyter_graphbreak", two_breaks(), failed(), "x = 1")
+    lab.save("second", no_breaks())
+    lab.save("third", "x = 1")
+    opened = opened_in_lab(open_page, lab, "first")
+    page = opened.page
+    show_panel(page)
+    runs = rows(page, 1)
+    expect(runs).to_have_count(2)
+    expect(runs.nth(0)).to_contain_text("2 breaks · 4 graphs")
+    expect(runs.nth(1)).to_contain_text("failed · 1 break · 0 graphs")
+    expect(row(page, r"^Data-dependent branching \(GB0170\), 1$")).to_be_visible()
+    expect(row(page, "^Break 1, score > 3, line 14 · resumes at line 15 · in step$")).to_be_visible()
+    expect(tab(page)).to_contain_text("3")
+    assert opened.serious(".jp-GraphBreakPanel") == []
+    opened.shoot("panel-light")
+
+    show_notebook(page, "second")
+    expect(runs).to_have_count(1)
+    expect(runs).to_contain_text("no breaks · 1 graph")
+    expect(tab(page)).to_have_text("")
+    show_notebook(page, "third")
+    expect(panel(page).get_by_text("No reports yet")).to_be_visible()
+    expect(panel(page).get_by_text("%%compile_explain")).to_be_visible()
+    assert opened.serious(".jp-GraphBreakPanel") == []
+    opened.shoot("panel-empty")
+    show_notebook(page, "first")
+    expect(runs).to_have_count(2)
+
+    # Cells are moved, edited, cleared, deleted; what is shown goes with them.
+    edit(page, "notebook.moveCell(2, 1);")
+    expect(runs.nth(0)).to_contain_text("failed")
+    edit(page, "notebook.cells[2].updateSource(0, 0, '# new\\n');")
+    expect(runs.nth(1)).to_contain_text("edited after this run")
+    edit(page, "notebook.cells[2].updateSource(0, 6, '');")
+    expect(runs.nth(1)).not_to_contain_text("edited after this run")
+    page.evaluate("jupyterapp.shell.currentWidget.content.widgets[1].model.clearExecution()")
+    expect(runs).to_have_count(1)
+    expect(tab(page)).to_contain_text("2")
+
+    # A second view of the same notebook shows the same, and is the one that scrolls.
+    command(page, "docmanager:clone")
+    page.wait_for_function("document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden)').length === 2")
+    expect(runs).to_have_count(1)
+    row(page, "^Break 1").click()
+    page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 2")
+    edit(page, "notebook.deleteCell(2);")
+    expect(panel(page).get_by_text("No reports yet")).to_be_visible()
+    assert [*opened.errors, *opened.complaints] == []
+
+
+def test_it_is_there_again_after_a_reload_and_reads_well_in_the_dark(open_page: Open, lab: Lab) -> None:
+    lab.save("reload", two_breaks(), failed())
+    opened = opened_in_lab(open_page, lab, "reload")
+    page = opened.page
+    show_panel(page)
+    expect(rows(page, 1)).to_have_count(2)
+    before = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")
+    theme(page, "JupyterLab Dark")
+    page.evaluate("jupyterapp.restored")
+    # The layout is saved a moment after it has changed.
+    with page.expect_response(re.compile("/lab/api/workspaces/")):
+        page.evaluate("jupyterapp.shell.collapseLeft()")
+    page.goto(f"{lab.url}/lab")
+    wait_for_notebook(page)
+    expect(rows(page, 1)).to_have_count(2)
+    for name in ("Graphs", "Skipped", "Scopes", "Recompiles", "Notes"):
+        row(page, f"^{name}, ").click()
+    opened.shoot("panel-dark")
+    after = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")
+    assert after != before
+    assert opened.serious(".jp-GraphBreakPanel") == []
+    theme(page, "JupyterLab Light")
+    assert opened.serious(".jp-GraphBreakPanel") == []
+    assert [*opened.errors, *opened.complaints] == []
+
+
+def test_by_keyboard(open_page: Open, lab: Lab) -> None:
+    lab.save("keys", "x = 1", two_breaks(), failed())
+    opened = opened_in_lab(open_page, lab, "keys")
+    page = opened.page
+    page.keyboard.press("Alt+g")
+    expect(rows(page).first).to_be_focused()
+    keys = page.keyboard
+    keys.press("End")
+    expect(rows(page).last).to_be_focused()
+    keys.press("ArrowRight")
+    keys.press("ArrowRight")
+    expect(row(page, "did not compile again")).to_be_focused()
+    keys.press("ArrowLeft")
+    expect(row(page, "^Notes")).to_be_focused()
+    keys.press("Home")
+    keys.press("ArrowLeft")
+    expect(rows(page).first).to_have_attribute("aria-expanded", "false")
+    expect(panel(page).get_by_text("score > 3")).to_have_count(0)
+    keys.press("ArrowRight")
+    for _ in range(3):
+        keys.press("ArrowDown")
+    expect(row(page, "^Data-dependent")).to_be_focused()
+
+    # Typing filters, Escape takes the filter away and then leads back.
+    keys.type("score")
+    box = panel(page).get_by_role("searchbox", name="Filter by text")
+    expect(box).to_be_focused()
+    expect(panel(page).get_by_role("status")).to_have_text("1 found")
+    expect(rows(page)).to_have_count(3)
+    keys.type("y")
+    expect(panel(page).get_by_role("status")).to_have_text("Nothing matches")
+    keys.press("Escape")
+    expect(box).to_have_value("")
+    keys.press("ArrowDown")
+    expect(row(page, "^Data-dependent")).to_be_focused()
+
+    # Space shows the line, Enter goes there.
+    keys.press("ArrowDown")
+    keys.press("Space")
+    expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
+    expect(row(page, "^Break 1, score > 3")).to_be_focused()
+    page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 1")
+    assert active_line(page) == (1, 14)
+    keys.press("Enter")
+    page.wait_for_function("document.activeElement.matches('.cm-content')")
+    keys.press("F8")
+    expect(row(page, "^Break 1, torch")).to_have_attribute("aria-selected", "true")
+    page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 2")
+    keys.press("F8")
+    page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 1")
+    keys.press("Shift+F8")
+    page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 2")
+    assert opened.errors == []
+
+
+def test_kinds_are_left_out_and_sorted(open_page: Open, lab: Lab) -> None:
+    lab.save("kinds", two_breaks())
+    opened = opened_in_lab(open_page, lab, "kinds")
+    page = opened.page
+    show_panel(page)
+    breaks = panel(page).get_by_role("treeitem", name=re.compile("^Break "))
+    expect(breaks).to_have_count(2)
+    expect(breaks.first).to_contain_text("log_stats(x)")  # line 5 before line 14
+    sort = panel(page).get_by_role("combobox", name="Sort")
+    sort.select_option("by cause")
+    expect(breaks.first).to_contain_text("log_stats(x)")  # "Call to" before "Data-dependent"
+    sort.select_option("by cost")
+    expect(breaks.first).to_contain_text("log_stats(x)")
+    expect(breaks.first).to_contain_text("0.15 s")
+    row(page, "^Graphs").click()
+    graphs = panel(page).get_by_role("treeitem", name=re.compile("^Graph "))
+    expect(graphs.first).to_have_attribute("aria-label", re.compile("^Graph A, step, .*ends at break 1 · 0.31 s$"))
+    page.wait_for_function(
+        "fetch('/lab/api/settings/jupyter-graphbreak:plugin').then(a => a.json()).then(a => a.settings.sort === 'cost')"
+    )
+    panel(page).get_by_role("button", name="Breaks 2").click()
+    expect(breaks).to_have_count(0)
+    expect(panel(page).get_by_role("button", name="Breaks 2")).to_have_attribute("aria-pressed", "false")
+    expect(graphs).to_have_count(4)
+    # The next break is shown all the same.
+    command(page, "jupyter-graphbreak:next-break")
+    expect(breaks).to_have_count(2)
+    command(page, "settingeditor:open", query="Graph Breaks")
+    expect(page.get_by_text("Order of what a run met")).to_be_visible()
+    opened.shoot("panel-settings")
+    page.locator(".jp-SettingsPanel select").select_option("By line")
+    expect(sort).to_have_value("line")
+    assert [*opened.errors, *opened.complaints] == []
+
+
+def test_a_line_far_down_is_scrolled_to_however_cells_are_drawn(open_page: Open, lab: Lab) -> None:
+    lab.save("long", *(f"x = {number}\n" * 8 for number in range(60)), two_breaks(), *["y = 1"] * 20, failed())
+    opened = opened_in_lab(open_page, lab, "long")
+    page = opened.page
+    show_panel(page)
+    for mode in ("contentVisibility", "full", "none", "defer"):
+        page.evaluate(
+            "windowingMode => { const { content } = jupyterapp.shell.currentWidget;"
+            " content.notebookConfig = { ...content.notebookConfig, windowingMode };"
+            " content.activeCellIndex = 0; return content.scrollToItem(0); }",
+            mode,
+        )
+        for name, code in (("^Break 1, score", "if score > 3:"), ("^Break 1, torch", "torch._dynamo.graph_break()")):
+            row(page, name).click()
+            line = page.locator(".jp-Notebook .cm-line", has_text=code).first
+            expect(line).to_be_in_viewport(ratio=0.9, timeout=20_000)
+    assert opened.errors == []
+
+
+def test_what_cannot_be_read_is_said_and_breaks_nothing(open_page: Open, lab: Lab) -> None:
+    """A notebook made elsewhere, not trusted: broken data, other versions, hostile text."""
+
+    def cell(data: Any, mime: str = MIME_TYPE) -> Any:
+        made = report_cell(two_breaks())
+        made.outputs[0].data = {mime: data, "text/plain": "as text"}
+        return made
+
+    good = two_breaks().to_dict()
+    spoilt = json.loads(json.dumps(good))
+    spoilt["breaks"][0]["location"]["source"] = "s99"
+    spoilt["graphs"][0]["frame"] = "gone"
+    spoilt["breaks"][1]["resumes"] = ["none such"]
+    lab.save(
+        "elsewhere",
+        cell("{broken"),
+        cell(None),
+        cell(good | {"breaks": {"not": "a list"}}),
+        cell(good | {"schema_version": "2.0"}),
+        cell({"anything": 1}, "application/vnd.graphbreak.report.v2+json"),
+        cell({"status": "ok", "device": {"requested": "auto", "used": "cpu"}, "torch": "1.13"}),
+        cell(spoilt),
+        hostile(),
+    )
+    opened = opened_in_lab(open_page, lab, "elsewhere")
+    page = opened.page
+    show_panel(page)
+    runs = rows(page, 1)
+    expect(runs).to_have_count(8)
+    expect(runs.nth(0)).to_contain_text("This report cannot be read: it is not a JSON object.")
+    expect(runs.nth(1)).to_contain_text("it is not a JSON object")
+    expect(runs.nth(2)).to_contain_text('its field "breaks" is missing or is not what the format says')
+    expect(runs.nth(3)).to_contain_text("version 2.0 of the format")
+    expect(runs.nth(4)).to_contain_text("version 2 of the format")
+    expect(runs.nth(5)).to_contain_text("no breaks")
+    expect(runs.nth(6)).to_contain_text("2 breaks")
+    for part in ("^Break 1, score > 3, line 14", "^Break 2, log_stats"):
+        row(page, part).click()
+    assert HOSTILE in panel(page).inner_text()
+    assert page.evaluate("window.hacked") is None
+    assert panel(page).locator("img, script").count() == 0
+    opened.shoot("panel-elsewhere")
+    assert opened.serious(".jp-GraphBreakPanel") == []
+    assert [*opened.errors, *opened.complaints] == []
+
+
+def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
+    after = two_breaks()
+    slower = msgspec.structs.replace(after.timing, compile_s=1.58)
+    before = msgspec.structs.replace(after, timing=slower, breaks=[*failed().breaks, *after.breaks[1:]])
+    after = msgspec.structs.replace(after, changes=diff(before, after))
+    lab.save("compare", after, no_breaks())
+    opened = opened_in_lab(open_page, lab, "compare")
+    page = opened.page
+    command(page, "jupyter-graphbreak:compare")
+    expect(rows(page, 1).first).to_contain_text("since the last run: 1 gone, 1 new")
+    figures = row(page, r"breaks 2, graphs 4, compiling 1\.58 s → 0\.79 s")
+    expect(figures).to_be_focused()
+    expect(row(page, r"torch\._dynamo\.graph_break\(\), gone")).to_be_visible()
+    row(page, "score > 3, new").click()
+    page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCell.editor.getCursorPosition().line === 13")
+    opened.shoot("panel-compare")
+    page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
+    command(page, "jupyter-graphbreak:compare")
+    expect(panel(page).get_by_role("status")).to_have_text(
+        "There is no earlier run of this cell in this kernel to compare with."
+    )
+    # Copying takes the report of the cell that is meant.
+    row(page, r"^Cell \[1\]").click(button="right")
+    page.get_by_role("menuitem", name="Copy Graph Break Report").click()
+    page.wait_for_function(
+        "navigator.clipboard.readText().then(text => text.startsWith('compile_explain  Cell In[7]'))"
+    )
+    assert opened.errors == []
+
+
+@pytest.mark.slow
+def test_live_from_run_to_run_and_through_restart_and_shutdown(open_page: Open, lab: Lab) -> None:
+    lab.save("kernel", "%load_ext jupyter_graphbreak", CELL)
+    opened = opened_in_lab(open_page, lab, "kernel")
+    page = opened.page
+    show_panel(page)
+    expect(panel(page).get_by_text("No reports yet")).to_be_visible()
+    run_all(page)
+    runs = rows(page, 1)
+    expect(runs).to_contain_text("1 break · 2 graphs", timeout=60_000)
+    expect(tab(page)).to_contain_text("1")
+    edit(page, "notebook.cells[1].setSource(notebook.cells[1].getSource().replace('    print(\"mean\")\\n', ''));")
+    run_all(page)
+    expect(runs).to_contain_text("no breaks · 1 graph · since the last run: 1 gone", timeout=60_000)
+
+    command(page, "notebook:restart-kernel")
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    wait_for_kernel(page)
+    expect(runs).to_contain_text("since the last run: 1 gone")
+    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    lab.stop_kernels()
+    page.wait_for_function("!jupyterapp.shell.currentWidget.sessionContext.session?.kernel")
+    expect(runs).to_contain_text("since the last run: 1 gone")
+    assert opened.errors == []
+
+
+def test_in_notebook_7(open_page: Open, lab: Lab) -> None:
+    pytest.importorskip("notebook")
+    lab.save("seven", "x = 1", two_breaks())
+    opened = open_page(f"{lab.url}/notebooks/seven.ipynb")
+    page = opened.page
+    wait_for_notebook(page)
+    show_panel(page)
+    expect(rows(page, 1)).to_contain_text("2 breaks · 4 graphs")
+    row(page, "^Break 1, score > 3").click()
+    page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 1")
+    assert active_line(page) == (1, 14)
+    opened.shoot("panel-notebook7")
+    assert opened.serious(".jp-GraphBreakPanel") == []
+    page.keyboard.press("F8")
+    expect(row(page, "^Break 2, log_stats")).to_have_attribute("aria-selected", "true")
+    assert set(opened.errors) <= NOTEBOOKS_OWN
+    assert opened.complaints == []
+
+
+def test_the_extension_is_enabled_and_compatible(lab: Lab) -> None:
+    (listed,) = [each for each in lab.api("lab/api/extensions") if each["name"] == "jupyter-graphbreak"]
+    assert listed["enabled"]
+    assert listed["status"] == "ok"

@@ -1,0 +1,219 @@
+"""A cell that a front end asks to have explained: it stays as it is and runs as it would run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from jupyter_graphbreak.magic import answer_requests
+from jupyter_graphbreak.report import MIME_TYPE, Report
+from tests.ipython.conftest import Kernel
+
+ASKED = {"graphbreak": {"explain": ""}}
+ASKED_OF_ALL = {"graphbreak": {"explain": "", "skip_definitions": True}}
+STEP = """import torch
+@torch.compile(backend="eager")
+def f(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+"""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def traceback_of(kernel: Kernel) -> str:
+    (error,) = [m["content"] for m in kernel.messages if m["msg_type"] == "error"]
+    text = COLOURS.sub("", "\n".join(error["traceback"]))
+    return re.sub(r"In\[\d+\]|0x\w+", "", text)
+
+
+def breaks_at(report: Report) -> list[tuple[str, int, int | None]]:
+    names = {source.id: source.name for source in report.sources}
+    places = [found.location for found in report.breaks]
+    return [(names[each.source], each.line, each.column) for each in places if each is not None]
+
+
+def test_lines_and_columns_are_those_of_the_cell(kernel: Kernel) -> None:
+    reply = kernel.run(f"{STEP}f(torch.ones(2)).tolist()", ASKED)
+    report = kernel.report()
+    assert breaks_at(report) == [(f"Cell In[{reply['execution_count']}]", 5, 4)]
+    assert report.sources[0].segments[0].text == f"{STEP}f(torch.ones(2)).tolist()"
+    (result,) = [m["content"] for m in kernel.messages if m["msg_type"] == "execute_result"]
+    assert result["data"]["text/plain"] == "[4.0, 4.0]"
+    assert result["execution_count"] == reply["execution_count"]
+
+
+@pytest.mark.parametrize("before", ["\n\n", "    \n", "# what this is for\n\n", '"""What this is for."""\n'])
+def test_lines_count_from_the_top_of_the_editor(kernel: Kernel, before: str) -> None:
+    kernel.run(f"{before}{STEP}f(torch.ones(2))", ASKED)
+    ((_, line, column),) = breaks_at(kernel.report())
+    assert (line, column) == (5 + before.count("\n"), 4)
+
+
+def test_an_indented_cell(kernel: Kernel) -> None:
+    kernel.run("".join(f"  {line}\n" for line in [*STEP.splitlines(), "f(torch.ones(2))"]), ASKED)
+    ((_, line, column),) = breaks_at(kernel.report())
+    assert (line, column) == (5, 6)
+
+
+@pytest.mark.parametrize("cell", [f"{STEP}f(torch.ones(2))\n1 / 0", "x = 1\ny = x / 0\nz = 3", "def g(:\n  pass"])
+def test_an_error_reads_as_that_of_any_cell(kernel: Kernel, cell: str) -> None:
+    kernel.run(cell)
+    plain = traceback_of(kernel)
+    reply = kernel.run(cell, ASKED)
+    assert traceback_of(kernel) == plain
+    assert reply["status"] == "error"
+    if "def g(:" not in cell:
+        assert kernel.report().status == "error"
+
+
+def test_history_and_count_are_those_of_a_plain_run(kernel: Kernel) -> None:
+    first = kernel.run(f"{STEP}f(torch.ones(2)).tolist()", ASKED)["execution_count"]
+    second = kernel.run("print(repr(_i), _, _ih[-2] == _i)")["execution_count"]
+    assert second == first + 1
+    assert kernel.stdout() == f"{f'{STEP}f(torch.ones(2)).tolist()'!r} [4.0, 4.0] True\n"
+
+
+def test_code_has_the_file_name_that_a_debugger_expects(kernel: Kernel) -> None:
+    cell = "def g(): pass\nprint(g.__code__.co_filename, g.__code__.co_firstlineno)"
+    kernel.run(cell)
+    plain = kernel.stdout()
+    kernel.run(cell, ASKED)
+    assert kernel.stdout() == plain
+
+
+def test_nothing_is_left_for_the_next_cell(kernel: Kernel) -> None:
+    for cell in (f"{STEP}f(torch.ones(2))", "1 / 0", "def g(:"):
+        kernel.run(cell, ASKED)
+        kernel.run(f"{STEP}f(torch.ones(2))")
+        assert kernel.bundles() == []
+    kernel.run("print([name for name in dir() if 'graphbreak' in name])")
+    assert kernel.stdout() == "[]\n"
+
+
+def test_await_input_and_names(kernel: Kernel) -> None:
+    reply = kernel.run("import asyncio\nasync def g():\n    return 3\nvalue = await g()", ASKED)
+    assert reply["status"] == "ok"
+    kernel.run("print(value)")
+    assert kernel.stdout() == "3\n"
+
+
+def test_options_are_those_of_the_magic(kernel: Kernel) -> None:
+    kernel.run(f"{STEP}f(torch.ones(2))", {"graphbreak": {"explain": "-q -o kept"}})
+    assert kernel.bundles() == []
+    kernel.run("print(kept.summary.breaks)")
+    assert kernel.stdout() == "1\n"
+    reply = kernel.run("ran = True", {"graphbreak": {"explain": "--backend egaer"}})
+    assert (reply["ename"], reply["status"]) == ("UsageError", "error")
+
+
+def test_a_cell_with_the_magic_runs_as_it_is(kernel: Kernel) -> None:
+    reply = kernel.run(f"%%compile_explain -o own\n{STEP}f(torch.ones(2))", ASKED)
+    assert breaks_at(kernel.report()) == [(f"Cell In[{reply['execution_count']}]", 6, 4)]
+    kernel.run("print(own.summary.breaks)")
+    assert kernel.stdout() == "1\n"
+
+
+def test_a_cell_that_has_another_magic(kernel: Kernel) -> None:
+    kernel.run(f"%%capture shown\n{STEP}print(f(torch.ones(2)).tolist())", ASKED)
+    report = kernel.report()
+    assert [(line, column) for _, line, column in breaks_at(report)] == [(6, 4)]
+    kernel.run("print(shown.stdout, end='')")
+    assert kernel.stdout() == "[4.0, 4.0]\n"
+    kernel.run("%%bash\necho from the shell", ASKED)
+    assert kernel.stdout() == "from the shell\n"
+    report = kernel.report()
+    assert [each.message for each in report.diagnostics] == [
+        "%%bash runs the cell's code: only what it compiles in this process is here."
+    ]
+
+
+@pytest.mark.parametrize("cell", ["import torch\ndef g(): pass", "%load_ext jupyter_graphbreak", "!true", "# nothing"])
+def test_of_all_cells_those_with_nothing_to_compile_run_as_they_are(kernel: Kernel, cell: str) -> None:
+    kernel.run(cell, ASKED_OF_ALL)
+    assert kernel.bundles() == []
+    kernel.run(cell, ASKED)
+    (note,) = kernel.report().diagnostics
+    assert "nothing to compile" in note.message
+
+
+def test_of_all_cells_the_others_are_explained(kernel: Kernel) -> None:
+    kernel.run(f"{STEP}f(torch.ones(2))", ASKED_OF_ALL)
+    assert kernel.report().summary.breaks == 1
+
+
+@pytest.mark.parametrize("metadata", [{}, {"graphbreak": None}, {"graphbreak": {"explain": 3}}, {"cellId": "a"}])
+def test_metadata_that_asks_for_nothing(kernel: Kernel, metadata: dict[str, Any]) -> None:
+    assert kernel.run(f"{STEP}f(torch.ones(2))", metadata)["status"] == "ok"
+    assert kernel.bundles() == []
+
+
+def test_a_front_end_loads_the_extension_without_a_trace() -> None:
+    load = '__import__("jupyter_graphbreak.magic").magic.answer_requests(get_ipython())'
+    fresh = Kernel("before = set(dir())")
+    try:
+        for _ in range(2):
+            assert fresh.run(load, silent=True, store_history=False)["status"] == "ok"
+        assert fresh.run(f"{STEP}f(torch.ones(2))", ASKED)["execution_count"] == 2
+        assert fresh.report().summary.breaks == 1
+        fresh.run("print({name for name in dir() if not name.startswith('_')} - before)")
+        names = fresh.stdout()
+        assert sorted(re.findall(r"'(\w+)'", names)) == ["before", "f", "torch"]
+    finally:
+        fresh.stop()
+
+
+class Answering:
+    """A shell of this process that answers requests, as a kernel's does."""
+
+    def __init__(self) -> None:
+        InteractiveShell.clear_instance()
+        self.ip: Any = InteractiveShell.instance()
+        self.ip.display_pub = CapturingDisplayPublisher()
+        self.request: dict[str, Any] = {}
+        vars(self.ip)["get_parent"] = lambda: self.request
+        answer_requests(self.ip)
+
+    def ask(self, code: str) -> list[Report]:
+        self.ip.display_pub.outputs.clear()
+        self.request = {"content": {"code": code}, "metadata": ASKED}
+        self.ip.run_cell(code, store_history=True)
+        shown = [each["data"] for each in self.ip.display_pub.outputs]
+        return [Report.from_dict(each[MIME_TYPE]) for each in shown if MIME_TYPE in each]
+
+
+@pytest.fixture
+def answering() -> Iterator[Answering]:
+    torch._dynamo.reset()
+    made = Answering()
+    yield made
+    made.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+    InteractiveShell.clear_instance()
+
+
+def test_cells_that_a_cell_runs_are_part_of_it(answering: Answering) -> None:
+    """Each of them is run in answer to the same request."""
+    inner = "get_ipython().run_cell('1 + 1')"
+    (report,) = answering.ask(f"{inner}\n{STEP}f(torch.ones(2))\n{inner}")
+    assert report.summary.breaks == 1
+
+
+def test_a_cell_without_compile_is_compiled_as_one_function(answering: Answering) -> None:
+    (report,) = answering.ask("x = torch.ones(2) if 'torch' in globals() else __import__('torch').ones(2)")
+    assert report.status == "ok"
+    (report,) = answering.ask("import torch\nx = torch.ones(2)\nprint('a')\ny = x + 1")
+    assert [line for _, line, _ in breaks_at(report)] == [3]
+
+
+def test_a_shell_without_requests_says_so() -> None:
+    InteractiveShell.clear_instance()
+    with pytest.raises(UsageError, match="metadata of requests"):
+        answer_requests(InteractiveShell.instance())
+    InteractiveShell.clear_instance()

@@ -1,0 +1,215 @@
+"""The documentation: what its pages say is what the reports below say, and nothing of this machine is in them."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urldefrag
+
+import jupytext
+import nbformat
+import pytest
+
+from jupyter_graphbreak import report as schema
+from jupyter_graphbreak.magic import CompileExplain
+from jupyter_graphbreak.report import MIME_TYPE, Report
+from notebooks.run_demo import loads
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+ROOT = Path(__file__).parents[2]
+PAGES = {path.stem: path for path in (ROOT / "notebooks").glob("*.md") if path.stem != "demo"}
+NOTEBOOKS = [name for name, path in sorted(PAGES.items()) if path.read_text(encoding="utf-8").startswith("---\n")]
+
+#: What the text around each report says of it: the breaks by line and code, how often they were met in all, graphs,
+#: functions left to Python, recompiles.
+SAID: dict[str, list[tuple[list[str], int, int, int, int]]] = {
+    "quickstart": [(["8 length > 1"], 1, 2, 0, 0), ([], 0, 1, 0, 0)],
+    "reading": [(["17 x.sum() > 10", '9 print(end=".")'], 4, 4, 1, 1)],
+    "error_on_graph_break": [
+        (['4 print("largest:", x.max())'], 3, 3, 0, 0),
+        (['7 print("largest:", x.max())'], 1, 2, 0, 0),
+        (['4 print("a library that talks")'], 3, 2, 0, 1),
+        (['10 print("in the open")', '4 print("in the hot part")'], 2, 0, 0, 0),
+        (['3 print("helping")'], 3, 2, 0, 0),
+        (['4 print("helping")'], 2, 1, 0, 0),
+        (['5 print("not even here")'], 1, 0, 0, 0),
+        (['4 print("inside")'], 1, 0, 0, 0),
+    ],
+    "skipped": [
+        (['8 print("almost there")'], 1, 0, 1, 0),
+        (['7 print("done")'], 1, 1, 0, 0),
+        (['12 print("almost there")'], 1, 2, 1, 1),
+        (['14 print("lap")'], 1, 0, 1, 0),
+        (['6 print("lap")'], 1, 2, 0, 0),
+        (['6 print("lap")'], 1, 2, 0, 0),
+        (['6 print("careful")'], 1, 0, 1, 0),
+        (['9 print("careful")'], 1, 2, 0, 0),
+        (['4 print("row", row, "of", tuple(x.shape))'], 2, 2, 1, 0),
+    ],
+    "resume": [
+        (['5 print("half way")'], 1, 2, 0, 0),
+        (["4 x.sum() > 0"], 1, 2, 0, 0),
+        (['3 print("deep inside")'], 3, 6, 0, 0),
+        (['3 print("deep inside")'], 1, 2, 0, 0),
+    ],
+    "recompiles": [
+        ([], 0, 2, 0, 1),
+        ([], 0, 2, 0, 1),
+        ([], 0, 8, 1, 8),
+        ([], 0, 2, 0, 1),
+        ([], 0, 8, 1, 8),
+        ([], 0, 1, 0, 0),
+    ],
+    "bart": [(["660 dropout_probability < self.layerdrop", "332 {"], 6, 5, 4, 0), ([], 0, 1, 0, 0), ([], 0, 1, 0, 0)],
+    "gpu": [([], 0, 1, 0, 0), ([], 0, 1, 0, 0)],
+    "options": [([], 0, 1, 0, 0), (["2 x.min() > 0"], 1, 1, 0, 0)],
+    "schema": [],
+}
+
+#: What a person's screen must not show: folders of this machine, and code that only carries a notebook.
+PRIVATE = [str(ROOT), sys.prefix, sys.base_prefix, str(Path.home()) + "/", tempfile.gettempdir() + "/"]
+#: torch's wrapper around functions under error_on_graph_break is what two of the pages are about.
+MACHINERY = re.compile(
+    r"ipykernel|interactiveshell\.py|runpy|asyncio|tornado|traitlets|_dynamo/(?!external_utils)\w+\.py"
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def executed(site: Path, name: str) -> NotebookNode:
+    notebook: NotebookNode = nbformat.read(site.parent / "jupyter_execute" / f"{name}.ipynb", as_version=4)
+    return notebook
+
+
+def outputs(notebook: NotebookNode) -> list[Any]:
+    return [output for cell in notebook.cells for output in cell.get("outputs", [])]
+
+
+def reports(notebook: NotebookNode) -> list[Report]:
+    found = [output.get("data", {}).get(MIME_TYPE) for output in outputs(notebook)]
+    return [Report.from_dict(each) for each in found if each is not None]
+
+
+def shown(notebook: NotebookNode) -> list[str]:
+    """Return every text of the outputs: streams, errors, and each form of what was displayed."""
+    texts = []
+    for output in outputs(notebook):
+        texts += [output.get("text", ""), *output.get("traceback", [])]
+        texts += [data if isinstance(data, str) else repr(data) for data in output.get("data", {}).values()]
+    return texts
+
+
+@pytest.mark.parametrize("name", sorted(SAID))
+def test_reports_say_what_the_page_says(site: Path, name: str) -> None:
+    found = []
+    for report in reports(executed(site, name)):
+        places = [f"{b.location.line} {(b.location.code or '').splitlines()[0]}" for b in report.breaks if b.location]
+        summary = report.summary
+        found.append((places, summary.events, summary.graphs, summary.skipped, summary.recompiles))
+    assert found == SAID[name]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_no_output_holds_machinery_or_a_path_of_this_machine(site: Path, name: str) -> None:
+    notebook = executed(site, name)
+    assert outputs(notebook)
+    for text in shown(notebook):
+        assert [private for private in PRIVATE if private in text] == []
+        assert MACHINERY.findall(text) == []
+    page = (site / f"{name}.html").read_text(encoding="utf-8")
+    assert [private for private in PRIVATE if private in page] == []
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_page_opens_as_a_notebook_with_the_same_cells(site: Path, name: str) -> None:
+    cells = [cell.source for cell in jupytext.read(PAGES[name]).cells if cell.cell_type == "code"]
+    assert cells == [cell.source for cell in executed(site, name).cells if cell.cell_type == "code"]
+
+
+def test_who_decided_is_what_the_page_on_error_on_graph_break_says(site: Path) -> None:
+    found = [report.breaks[-1] for report in reports(executed(site, "error_on_graph_break"))]
+    assert [each.outcome for each in found] == ["resumed"] * 3 + ["error"] + ["resumed"] * 2 + ["error"] * 2
+    assert [each.setting.rules for each in found if each.setting][-2:] == [["fullgraph"], ["fullgraph"]]
+
+
+def test_the_table_of_both_settings(site: Path) -> None:
+    table = outputs(executed(site, "error_on_graph_break"))[-1]["data"]["text/markdown"].split("\n")
+    cells = [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in table[2:]]
+    assert cells == [
+        ["True", "True", "1 graph", "error", "error"],
+        ["True", "False", "1 graph", "error", "error"],
+        ["False", "True", "1 graph", "error", "2 graphs"],
+        ["False", "False", "1 graph", "2 graphs", "error"],
+    ]
+
+
+def test_what_runs_eagerly_is_what_the_page_on_skipped_functions_says(site: Path) -> None:
+    skipped = [[each.function for each in report.skipped] for report in reports(executed(site, "skipped"))]
+    eager = [["accumulate"], [], ["accumulate"], ["step"], [], [], ["step"], [], ["announce"]]
+    assert skipped == eager
+
+
+def test_the_limit_is_told_and_who_spent_it(site: Path) -> None:
+    found = reports(executed(site, "recompiles"))
+    assert [each.kind for report in found for each in report.skipped] == ["recompile limit", "shared wrapper"]
+    assert [each.function for each in found[4].skipped] == ["tanhshrink"]  # the ninth
+    assert any(again.limit_hit for again in found[2].recompiles)
+
+
+def test_every_option_and_every_field_is_on_its_page(site: Path) -> None:
+    options = (site / "options.html").read_text(encoding="utf-8")
+    for action in CompileExplain.compile_explain.parser._actions:
+        assert all(f">{name}" in options or f"{name}</span>" in options for name in action.option_strings[-1:])
+    fields = (site / "schema.html").read_text(encoding="utf-8")
+    for kind in (schema.Report, schema.Break, schema.Location, schema.Setting):
+        for name in kind.__struct_encode_fields__:
+            assert f">{name}</span>" in fields
+
+
+def test_without_a_recording_the_page_on_gpus_says_so(site: Path) -> None:
+    import torch
+
+    text = (site / "gpu.html").read_text(encoding="utf-8")
+    recorded = (ROOT / "notebooks" / "gpu.json").exists()
+    assert ("no report of one has been recorded yet" in text) == (not recorded and not torch.cuda.is_available())
+
+
+class _Page(HTMLParser):
+    """Collects the ids of a page and where its links lead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: Counter[str] = Counter()
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids[value] += 1
+            elif value and (name == "src" or (name == "href" and tag in {"a", "link"})):
+                self.links.append(value)
+
+
+def test_links_lead_somewhere_and_no_page_loads_from_elsewhere(site: Path) -> None:
+    files = sorted(site.glob("*.html"))
+    pages = {path.name: _Page(path.read_text(encoding="utf-8")) for path in files}
+    assert set(pages) > {f"{name}.html" for name in PAGES}
+    for name, page in pages.items():
+        assert loads((site / name).read_text(encoding="utf-8")) == []
+        assert [ident for ident, count in page.ids.items() if count > 1] == []
+        for link in page.links:
+            address, anchor = urldefrag(link)
+            if re.match(r"[a-z]+:|//", address):
+                continue
+            target = unquote(address.partition("?")[0]) or name
+            assert (site / target).exists(), f"{name} links to {link}"
+            if anchor and target.endswith(".html"):
+                assert unquote(anchor) in pages[target].ids, f"{name} links to {link}"

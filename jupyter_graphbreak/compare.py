@@ -99,18 +99,19 @@ def _name(fn: Any) -> str:
 # The front ends.
 
 
-class _AsModule(torch.nn.Module):
-    """``torch.export`` takes modules only."""
+def _as_module(call: Any) -> torch.nn.Module:
+    """Return a module that calls something, as one writes it by hand: ``torch.export`` takes modules only."""
 
-    def __init__(self, call: Any) -> None:
-        super().__init__()
-        self.call = call
-        owner = getattr(call, "__self__", None)
-        if isinstance(owner, torch.nn.Module):
-            self.owner = owner  # a method: the parameters that it uses are its module's
+    class AsModule(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            # Of a method the parameters are those of its module.
+            self.owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.call(*args, **kwargs)
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return call(*args, **kwargs)
+
+    return AsModule()
 
 
 def _trace(call: Any, first: Arguments) -> Program:
@@ -136,10 +137,10 @@ def _compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Progr
 
 
 def _export(call: Any, first: Arguments, *, strict: bool) -> Program:
-    module = call if isinstance(call, torch.nn.Module) else _AsModule(call)
+    module = call if isinstance(call, torch.nn.Module) else _as_module(call)
     code = getattr(module.forward, "__code__", None)
     if strict and code is not None and _torch_compat.has_cached_code(code):
-        module = _AsModule(call)  # strict export has Dynamo forget the code of the module's own method
+        module = _as_module(call)  # strict export has Dynamo forget the code of the module's own method
     return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
 
 

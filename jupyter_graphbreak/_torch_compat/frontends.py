@@ -1,4 +1,4 @@
-"""What torch's front ends remember of functions, beside the caches of their code."""
+"""What torch's front ends remember of functions, and leave behind."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         for each in (code, *resume_codes(code)):
             if not _entries(each):
                 _reset(each)
-    with _fresh_profile(), _no_reset():
+    with _fresh_profile(), _no_reset(), _kept_hooks():
         try:
             yield
         finally:
@@ -96,6 +96,20 @@ def _drop(entry: Any) -> None:
     deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper("The comparison has ended")
     if getattr(manager, "extra_state", None) is not None:
         manager.extra_state.invalidate(manager.cache_entry, deleted)
+
+
+@contextlib.contextmanager
+def _kept_hooks() -> Iterator[None]:
+    """Take back the hooks on all modules that an export leaves behind when it fails (torch 2.9)."""
+    home = vars(importlib.import_module("torch.nn.modules.module"))
+    tables = [table for name, table in home.items() if name.startswith("_global_") and isinstance(table, dict)]
+    before = [dict(table) for table in tables]
+    try:
+        yield
+    finally:
+        for table, hooks in zip(tables, before, strict=True):
+            table.clear()
+            table.update(hooks)
 
 
 @contextlib.contextmanager

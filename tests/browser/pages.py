@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def opened_in_lab(open_page: Callable[..., Opened], lab: Lab, name: str, **options: Any) -> Opened:
-    """Open a notebook in a fresh JupyterLab page."""
+    """Open a notebook in a fresh JupyterLab page, in the light theme whatever was chosen before."""
+    lab.set("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
     opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset", **options)
     page = opened.page
     wait_for_notebook(page)

@@ -72,7 +72,6 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     opened.shoot("lab-live-dark")
     assert page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor") != before
     assert opened.serious() == []
-    theme(page, "JupyterLab Light")
 
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     saved = json.loads((lab.folder / "live.ipynb").read_text())

@@ -148,7 +148,6 @@ def test_marks_follow_what_the_reader_writes(open_page: Open, lab: Lab) -> None:
     theme(page, "JupyterLab Dark")
     assert broken(own).first.evaluate("line => getComputedStyle(line).backgroundColor") != before
     opened.shoot("marks-dark")
-    theme(page, "JupyterLab Light")
     assert [*opened.errors, *opened.complaints] == []
 
 

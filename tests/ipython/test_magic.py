@@ -296,3 +296,79 @@ def test_a_name_given_to_something_new_is_not_taken_for_what_was_compiled_before
     shell.run(f"%%compile_explain\n{cell}")
     assert shell.report.summary.graphs == 1
     assert shell.report.diagnostics == []
+
+
+BRANCH = """import torch
+def f(x):
+    if x.sum() > 0:
+        return x + 10
+    return x - 10
+"""
+
+
+def tables(shell: Shell) -> list[str]:
+    """Return the tables of front ends that the last cell displayed, which stand above its report."""
+    shown = [each["data"] for each in shell.ip.display_pub.outputs]
+    return [each["text/plain"] for each in shown if each["text/plain"].startswith("front ends on")]
+
+
+def test_front_ends_of_one_call_stand_above_its_report(shell: Shell) -> None:
+    shell.run(f"{BRANCH}x = torch.ones(1)")
+    result = shell.run("%compile_explain --frontends -o found f(x), f(-x)")
+    assert result.result.tolist() == [11]
+    (table,) = tables(shell)
+    assert table in shell.ip.display_pub.outputs[0]["data"]["text/plain"]
+    assert "with x = tensor([-1.]): tensor([9.]) instead of tensor([-11.])" in table
+    assert shell.report.summary.breaks == 1
+    found = shell.ip.user_ns["found"]
+    assert found.report.summary.breaks == found["torch.compile"].breaks == 1
+
+
+def test_front_ends_of_the_function_that_a_cell_calls_last(shell: Shell) -> None:
+    shell.run(f"%%compile_explain --frontends\n{BRANCH}x = torch.ones(1)\nprint(f(x).tolist())\ny = f(-x)")
+    (table,) = tables(shell)
+    assert table.startswith("front ends on f(x = tensor([1.]))")
+    assert "Also run with: x = tensor([-1.])." in table
+    assert shell.ip.user_ns["y"].tolist() == [-11]
+    assert shell.report.sources[0].name == "Cell In[1]"
+
+
+def test_front_ends_compare_what_the_call_was_given_though_it_changes_it(shell: Shell) -> None:
+    shell.run("import torch\nx = torch.ones(1)\ndef f(x):\n    x.add_(1)\n    return x * 2")
+    shell.run("%compile_explain --frontends f(x)")
+    assert tables(shell)[0].startswith("front ends on f(x = tensor([1.]))")
+    assert shell.ip.user_ns["x"].tolist() == [2]
+
+
+def test_front_ends_of_a_compiled_function_and_of_a_method(shell: Shell) -> None:
+    shell.run(f"{BREAK}class A:\n    def g(self, x):\n        return x + 1\na = A()\nx = torch.ones(2)")
+    shell.run("%compile_explain --frontends f(x)")
+    assert " torch.compile                     right, with breaks   2 graphs, 1 break" in tables(shell)[0]
+    shell.run("%compile_explain --frontends a.g(x)")
+    assert tables(shell)[0].startswith("front ends on A.g(x = tensor([1., 1.]))")
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("%%compile_explain --frontends\ny = 1", "the cell calls no function; write the call on a line"),
+        ("%%compile_explain --frontends\nx = abs(-1)", "the cell calls no function of its own"),
+        ("%%compile_explain --frontends\nx = torch.ones(1)\nx = f(x)", "the cell calls no function of its own"),
+        ("%compile_explain --frontends f", "write f(x)"),
+        ("%compile_explain --frontends f(1), abs(1)", "compares one function"),
+    ],
+)
+def test_without_a_call_to_compare_the_form_to_use_is_named(shell: Shell, cell: str, message: str) -> None:
+    shell.run(BRANCH)
+    shell.run(cell)
+    said = [line for line in shell.io.stderr.split("\n") if "UsageError" in line]
+    assert len(said) == 1
+    assert message in said[0]
+    assert tables(shell) == []
+
+
+def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
+    result = shell.run(f"%%compile_explain --frontends\n{BRANCH}f(torch.ones(1))\n1 / 0")
+    assert isinstance(result.error_in_exec, ZeroDivisionError)
+    assert tables(shell) == []
+    assert shell.report.status == "error"

@@ -44,25 +44,25 @@ REFUSES = Verdict(
 )
 
 
+SAID = """\
+front ends on f(x = tensor([1.])) | torch 2.13.0
+ torch.jit.trace          silently wrong       1 graph, 0 breaks
+    with x = tensor([-1.]) (x negated): tensor([9.]) instead of tensor([-11.])
+    warned: TracerWarning: Converting a tensor
+    deprecated in torch 2.13.0
+ torch.compile            right, with breaks   2 graphs, 1 break
+ torch.fx.symbolic_trace  raises
+    TraceError: no control flow
+ torch.jit.script         raises
+    the captured program raises RuntimeError: an int
+ torch.export.export      refuses other input  1 graph, 0 breaks
+    with x = 3: AssertionError: Guard failed: x == 2
+Also run with: x negated.
+"captures" and "right" mean that none of these inputs told the program from the function itself."""
+
+
 def test_text_says_each_verdict_and_how_it_is_known() -> None:
-    assert found(WRONG, BREAKS, RAISES, LATE, REFUSES).to_text() == "\n".join(
-        [
-            "front ends on f(x = tensor([1.])) | torch 2.13.0",
-            " torch.jit.trace          silently wrong       1 graph, 0 breaks",
-            "    with x = tensor([-1.]) (x negated): tensor([9.]) instead of tensor([-11.])",
-            "    warned: TracerWarning: Converting a tensor",
-            "    deprecated in torch 2.13.0",
-            " torch.compile            right, with breaks   2 graphs, 1 break",
-            " torch.fx.symbolic_trace  raises",
-            "    TraceError: no control flow",
-            " torch.jit.script         raises",
-            "    the captured program raises RuntimeError: an int",
-            " torch.export.export      refuses other input  1 graph, 0 breaks",
-            "    with x = 3: AssertionError: Guard failed: x == 2",
-            "Also run with: x negated.",
-            '"captures" and "right" mean that none of these inputs told the program from the function itself.',
-        ]
-    )
+    assert found(WRONG, BREAKS, RAISES, LATE, REFUSES).to_text() == SAID
 
 
 def test_an_error_without_a_warning_is_called_that() -> None:

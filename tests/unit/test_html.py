@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from jupyter_graphbreak.report import Location, Report
+from jupyter_graphbreak.report import Location, Report, Summary
 from jupyter_graphbreak.views.highlight import marked_code, token_runs, visible
 from jupyter_graphbreak.views.html import render_html, render_rest
 from jupyter_graphbreak.views.stacks import stack_tree
@@ -70,6 +70,15 @@ def test_the_markup_is_well_formed_and_every_link_leads_somewhere(name: str) -> 
     assert len(found.ids) == len(set(found.ids))
     for link in found.links:
         assert link.startswith("https://") or link.removeprefix("#") in found.ids
+
+
+def test_where_nothing_was_captured_nothing_is_praised() -> None:
+    empty = msgspec.structs.replace(no_breaks(), sources=[], frames=[], graphs=[], scopes=[], summary=Summary())
+    html = render_html(empty).partition("</style>")[2]
+    assert "Nothing was captured." in html
+    assert "gb-good" not in html
+    assert "gb-sources" not in html
+    assert "gb-good" in render_html(no_breaks()).partition("</style>")[2]
 
 
 def test_it_answers_in_order_how_bad_how_where_why() -> None:

@@ -65,7 +65,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
             scopes.open_fullgraph(frame.start.get("fullgraph_site"))
         breaks.fold(frame)
     _read_refusals(ledger, breaks, skips)
-    resumes = ResumeTable(sources, breaks, ledger.started)
+    resumes = ResumeTable(ledger, sources, breaks)
     for frame in ledger.started:
         graphs.add(frame, breaks.ending(frame))
     for frame in ledger.started:

@@ -84,6 +84,7 @@ class Ledger:
 
     frames: list[FrameLedger] = field(default_factory=list)
     skips: list[dict[str, Any]] = field(default_factory=list)
+    sees_skips: bool = True  # this torch says of every frame that Dynamo did not begin why
     refusals: list[dict[str, Any]] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
     run: dict[str, Any] = field(default_factory=dict)
@@ -148,6 +149,7 @@ def _read_record(  # noqa: C901, PLR0912 - one case for each kind of record
         case "graphbreak_fault":
             ledger.notes.append(Diagnostic("error", f"Watching failed at {data['hook']}: {data['message']}."))
         case "graphbreak_blind":
+            ledger.sees_skips = False
             ledger.notes.append(Diagnostic("info", f"Not seen with this torch: {data['what']}."))
         case "graphbreak_source":
             ledger.texts.append(data)

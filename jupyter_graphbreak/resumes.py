@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak.report import Resume
+from jupyter_graphbreak.report import NoFrame, Resume
 from jupyter_graphbreak.source import is_resume, plain_function
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.breaks import BreakTable, FoldedBreak
     from jupyter_graphbreak.graphs import GraphTable
-    from jupyter_graphbreak.ledger import FrameLedger
+    from jupyter_graphbreak.ledger import FrameLedger, Ledger
     from jupyter_graphbreak.source import Sources
 
 
@@ -21,21 +21,23 @@ class ResumeTable:
 
     Parameters
     ----------
+    ledger : Ledger
+        What the records say.
     sources : Sources
         Places and texts.
     breaks : BreakTable
         With the events of all frames folded.
-    frames : list of FrameLedger
-        The frames that Dynamo began, in order.
     """
 
-    def __init__(self, sources: Sources, breaks: BreakTable, frames: list[FrameLedger]) -> None:
+    def __init__(self, ledger: Ledger, sources: Sources, breaks: BreakTable) -> None:
+        self._skipped = {(skip.get("id"), skip["name"]) for skip in ledger.skips}
+        self._sees_skips = ledger.sees_skips
         self._sources = sources
         self._breaks = breaks
         self._resumes: list[Resume] = []
         self._of_frame: dict[str, str] = {}
-        by_code = self._add_made(frames)
-        self._add_compiled(frames, by_code)
+        by_code = self._add_made(ledger.started)
+        self._add_compiled(ledger.started, by_code)
 
     def resumes(self, graphs: GraphTable) -> list[Resume]:
         """Return the resume functions, with the graphs of their frames."""
@@ -72,7 +74,7 @@ class ResumeTable:
                 broken = self._breaks.passing(filename, line)
                 index = self._add({"name": name, "filename": filename, "line": line}, broken)
             resume = self._resumes[index]
-            self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident])
+            self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident], no_frame=None)
             self._of_frame[frame.ident] = resume.id
 
     def _add(self, made: dict[str, Any], folded: FoldedBreak | None) -> int:
@@ -85,6 +87,18 @@ class ResumeTable:
                 function=plain_function(name),
                 location=self._sources.location(made["filename"], line, name),
                 break_=folded.ident if folded is not None else None,
+                no_frame=self._no_frame(made),
             )
         )
         return len(self._resumes) - 1
+
+    def _no_frame(self, made: dict[str, Any]) -> NoFrame | None:
+        """Return why a resume function has no frame, if it gets none.
+
+        One that is entered is compiled, or Dynamo says why not; but not where it compiled or skipped it before.
+        """
+        if (made.get("id"), made["name"]) in self._skipped:
+            return "eager"
+        if made.get("compiled"):
+            return "compiled before"
+        return "not reached" if made.get("new") and self._sees_skips else None

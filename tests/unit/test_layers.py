@@ -70,6 +70,7 @@ LAYERS = {
             "views.html",
             "views.listing",
             "views.references",
+            "views.resumes",
             "views.rows",
             "views.stacks",
             "views.terminal",

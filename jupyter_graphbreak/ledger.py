@@ -84,6 +84,7 @@ class Ledger:
 
     frames: list[FrameLedger] = field(default_factory=list)
     skips: list[dict[str, Any]] = field(default_factory=list)
+    sees_skips: bool = True  # this torch says of every frame that Dynamo did not begin why
     refusals: list[dict[str, Any]] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
     run: dict[str, Any] = field(default_factory=dict)
@@ -92,6 +93,24 @@ class Ledger:
     texts: list[dict[str, Any]] = field(default_factory=list)
     scopes: list[dict[str, Any]] = field(default_factory=list)
     records: int = 0
+
+    @property
+    def started(self) -> list[FrameLedger]:
+        """The frames that Dynamo began, in order."""
+        return [frame for frame in self.frames if frame.started]
+
+    def first_id(self, frame: FrameLedger) -> str | None:
+        """Return the id of the first compilation of a frame's code object, if it is another one."""
+        first = next((f for f in self.frames if f.key.frame == frame.key.frame and f.started and f is not frame), None)
+        return first.ident if first is not None else None
+
+    def limited_code(self, frame: FrameLedger) -> tuple[str, str, int]:
+        """Return the code of a frame that was not begun any more: the refusal's, or that of its first compilation."""
+        if frame.refusal is not None and "name" in frame.refusal:
+            return frame.refusal["name"], frame.refusal["filename"], frame.refusal["firstlineno"]
+        earlier = (f for f in self.frames if f.started and f.key.frame == frame.key.frame)
+        first = next(earlier, None)
+        return first.code if first is not None else frame.code
 
 
 def read_records(records: Iterable[Record]) -> Ledger:
@@ -130,6 +149,7 @@ def _read_record(  # noqa: C901, PLR0912 - one case for each kind of record
         case "graphbreak_fault":
             ledger.notes.append(Diagnostic("error", f"Watching failed at {data['hook']}: {data['message']}."))
         case "graphbreak_blind":
+            ledger.sees_skips = False
             ledger.notes.append(Diagnostic("info", f"Not seen with this torch: {data['what']}."))
         case "graphbreak_source":
             ledger.texts.append(data)

@@ -296,10 +296,21 @@ class Break(msgspec.Struct, frozen=True):
     also_reported_as: list[str] = []
 
 
+NoFrame = Literal["eager", "compiled before", "not reached"]
+
+
 class Resume(msgspec.Struct, frozen=True):
     """A function that Dynamo made to go on after a break.
 
-    ``location`` is the line at which it goes on; ``frames`` is empty when it never ran (the branch not taken).
+    Parameters
+    ----------
+    location : Location or None
+        The line at which it goes on.
+    frames : list of str
+        Its compilations in this run.
+    no_frame : {"eager", "compiled before", "not reached"} or None
+        Why it has none: it ran and was left to Python; it was compiled before this run, and may have run as it was; it
+        did not run, such as the branch not taken. Absent where it has frames, and where it is not known if it ran.
     """
 
     id: str
@@ -309,6 +320,7 @@ class Resume(msgspec.Struct, frozen=True):
     break_: str | None = msgspec.field(default=None, name="break")
     frames: list[str] = []
     graphs: list[str] = []
+    no_frame: NoFrame | None = None
 
 
 SkipKind = Literal[

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak.report import SkipKind, Source
+from jupyter_graphbreak.report import SkipKind, Skipped
+from jupyter_graphbreak.source import plain_function
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.break_message import Cause
+    from jupyter_graphbreak.breaks import BreakTable, FoldedBreak
+    from jupyter_graphbreak.ledger import Event, FrameLedger
+    from jupyter_graphbreak.report import Frame, Location, Setting, Source
+    from jupyter_graphbreak.source import Sources
 
 
 class SkipReason(msgspec.Struct, frozen=True):
@@ -123,9 +128,6 @@ def of_refusal(reason: str) -> SkipReason | None:
     return None
 
 
-GENERATOR = _GENERATOR
-
-
 def block_around(source: Source, line: int) -> SkipKind | None:
     """Return the block around a line of a function that keeps a frame from resuming, if there is one.
 
@@ -169,3 +171,102 @@ def _holds(node: ast.Try, line: int) -> bool:
     """Whether a line is in the part of a try statement that Dynamo cannot leave."""
     body = node.body + [each for handler in node.handlers for each in handler.body] + node.finalbody
     return any(each.lineno <= line <= (each.end_lineno or each.lineno) for each in body)
+
+
+class SkipTable:
+    """Lists the functions of a run that run eagerly, each with the break that is to blame, if one is.
+
+    Parameters
+    ----------
+    sources : Sources
+        Places and texts.
+    breaks : BreakTable
+        Where the events are folded.
+    """
+
+    def __init__(self, sources: Sources, breaks: BreakTable) -> None:
+        self._sources = sources
+        self._breaks = breaks
+        self._skipped: list[Skipped] = []
+
+    def skipped(self, frames: list[Frame]) -> list[Skipped]:
+        """Return the skipped functions, with those of the frames that they call and that are compiled all the same."""
+        return [
+            msgspec.structs.replace(
+                each, callees=[f.id for f in frames if f.caller == each.frame and f.outcome == "compiled"]
+            )
+            if each.frame is not None
+            else each
+            for each in self._skipped
+        ]
+
+    def add_frame(self, frame: FrameLedger) -> None:
+        """Add a frame, if it was given up at a break and no error went up to the user."""
+        event = frame.given_up
+        if event is None or event.raised:
+            return
+        name, filename, line = frame.code
+        folded = self._breaks.of_event(event)
+        met = next((each for each in folded.occurrences if each.frame == frame.ident), None)
+        reason = of_break(event.message.cause, event.message.consequence, self._block(frame, event))
+        location = self._sources.location(filename, line, name)
+        self._add(frame.ident, name, location, reason, folded, met.setting if met is not None else None)
+
+    def add_refused(self, refusal: dict[str, Any], folded: FoldedBreak, setting: Setting | None) -> None:
+        """Add a function that Dynamo refused before it began, and the break that was made of the refusal."""
+        location = self._sources.location(refusal["filename"], refusal["firstlineno"], refusal["name"])
+        known = {(each.location, each.break_) for each in self._skipped}
+        if (location, folded.ident) not in known:
+            self._add(None, refusal["name"], location, _GENERATOR, folded, setting)
+
+    def add_limited(self, refusal: dict[str, Any], code: tuple[str, str, int]) -> None:
+        """Add a function that a limit forbade to compile once more; ``code`` is its name, file and first line."""
+        name, filename, line = code
+        wrapped = refusal.get("wrapped")
+        if wrapped is not None:  # what is lost is the decorated function
+            name, filename, line = wrapped["name"], wrapped["filename"], wrapped["firstlineno"]
+        location = self._sources.location(filename, line, name) if line else None
+        reason = of_limit(refusal.get("limit"), refusal.get("limit_value"), shared=wrapped is not None)
+        known = {(each.location, each.kind) for each in self._skipped}
+        if (location, reason.kind) not in known:
+            self._add(None, name, location, reason)
+
+    def add_unbegun(self, skip: dict[str, Any]) -> None:
+        """Add a frame that Dynamo never began for a reason that is no break: the trace has nothing of it."""
+        reason = of_refusal(skip["reason"])
+        own = self._sources.kind(skip["filename"], skip["name"]) in {"cell", "file"}
+        if reason is not None and (own or reason.kind == "dispatch mode"):
+            location = self._sources.location(skip["filename"], skip["firstlineno"], skip["name"])
+            self._add(None, skip["name"], location, reason)
+
+    def _add(
+        self,
+        frame: str | None,
+        function: str,
+        location: Location | None,
+        reason: SkipReason,
+        folded: FoldedBreak | None = None,
+        setting: Setting | None = None,
+    ) -> None:
+        self._skipped.append(
+            Skipped(
+                id=f"k{len(self._skipped) + 1}",
+                frame=frame,
+                function=plain_function(function),
+                location=location,
+                reason=reason.sentence,
+                break_=folded.ident if folded is not None else None,
+                kind=reason.kind,
+                way_out=reason.way_out,
+                setting=setting,
+            )
+        )
+
+    def _block(self, frame: FrameLedger, event: Event) -> SkipKind | None:
+        """Return the block in the frame's own function that holds the break, or the call that leads to it."""
+        name, filename, _ = frame.code
+        stack = event.details.get("stack") or [list(entry) for entry in event.message.stack]
+        line = next((e[1] for e in stack if e[0] == filename and plain_function(e[2]) == plain_function(name)), None)
+        if line is None:
+            return None
+        return block_around(self._sources.source(filename), line + self._sources.line_offset(filename))

@@ -15,7 +15,7 @@ import msgspec
 from jupyter_graphbreak.report import Location, Segment, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 Kind = Literal["cell", "file", "library", "machinery"]
 
@@ -31,6 +31,8 @@ _MACHINERY_PARTS = (
 )  # fmt: skip
 _MACHINERY_FUNCTIONS = {("/torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
 _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
+#: Lines of a library shown before and after a place where something happened.
+_LIBRARY_CONTEXT = 10
 
 
 def plain_function(name: str) -> str:
@@ -186,9 +188,25 @@ class Sources:
             code,
         )
 
-    def sources(self) -> list[Source]:
-        """Return the sources that were mentioned, with their texts."""
-        return [self.source(filename) for filename in list(self._ids)]
+    def sources(self, places: Iterable[Location | None]) -> list[Source]:
+        """Return the sources that were mentioned, with their texts.
+
+        Parameters
+        ----------
+        places : iterable of Location or None
+            Where something happened: of a library only the lines around are kept, its functions can be long.
+        """
+        lines: dict[str, set[int]] = {}
+        for place in places:
+            if place is not None:
+                lines.setdefault(place.source, set()).add(place.line)
+        shown = []
+        for source in map(self.source, list(self._ids)):
+            segments = source.segments
+            if source.kind == "library":
+                segments = [part for segment in segments for part in _around(segment, lines.get(source.id, set()))]
+            shown.append(msgspec.structs.replace(source, segments=segments))
+        return shown
 
     def _path(self, filename: str) -> str:
         """Return a path without the folders that say whose machine this is: reports are saved and passed on."""
@@ -241,6 +259,21 @@ class Sources:
         lines[-1] = lines[-1][:last_column]
         lines[0] = lines[0][column:]
         return "\n".join(lines)
+
+
+def _around(segment: Segment, lines: set[int]) -> Iterator[Segment]:
+    """Yield the parts of a segment that are close to some lines."""
+    text = segment.text.split("\n")
+    kept = [
+        index
+        for index in range(len(text))
+        if any(abs(segment.first_line + index - line) <= _LIBRARY_CONTEXT for line in lines)
+    ]
+    for position, index in enumerate(kept):
+        if position and kept[position - 1] == index - 1:
+            continue
+        end = next((i for i, j in zip(kept[position:], kept[position + 1 :], strict=False) if j != i + 1), kept[-1])
+        yield Segment(segment.first_line + index, "\n".join(text[index : end + 1]))
 
 
 def _as_folder(path: str) -> str:

@@ -175,7 +175,8 @@ def two_breaks() -> Report:
             resumes=[
                 Resume("r1", "torch_dynamo_resume_in_step_at_15", "step", at(15, "step", "y = y / score", 12), "b1",
                        ["1/0"], ["B"]),
-                Resume("r4", "torch_dynamo_resume_in_step_at_16", "step", at(16, "step", "return norm(y)", 4), "b1"),
+                Resume("r4", "torch_dynamo_resume_in_step_at_16", "step", at(16, "step", "return norm(y)", 4), "b1",
+                       no_frame="not reached"),
                 Resume("r2", "torch_dynamo_resume_in_norm_at_6", "norm", at(6, "norm", "return x / x.std()", 4), "b2",
                        ["4/0"], ["D"]),
                 Resume("r3", "torch_dynamo_resume_in_step_at_16", "step", at(16, "step", "return norm(y)", 4), "b2",

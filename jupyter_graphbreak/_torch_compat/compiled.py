@@ -61,8 +61,11 @@ def has_cached_code(code: CodeType) -> bool:
 
 
 def forget(codes: Iterable[CodeType]) -> None:
-    """Make Dynamo forget what it compiled or skipped of some code objects, and of their resume functions."""
+    """Make Dynamo forget what it compiled or skipped of some code objects, and their resume functions."""
     reset_code = importlib.import_module("torch._C._dynamo.eval_frame").reset_code
+    cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     for code in codes:
         for each in (code, *resume_codes(code)):
             reset_code(each)
+            if each in cache:
+                cache[each] = {}  # resume functions made anew owe nothing to an earlier run

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.frames import (
     code_data,
     entries,
@@ -192,19 +193,27 @@ def _watch_failures(observe: Observe) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watch_resumes(observe: Observe) -> Iterator[None]:
-    """Tell which break made a resume function, and the line at which it goes on."""
+    """Tell which break made a resume function, the line at which it goes on, and whether it is from before."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache
     original = inspect.getattr_static(cache, "lookup")
+    known = cache.cache
     parameters = list(inspect.signature(cache.generate).parameters)
     at = parameters.index("resume_offset") if "resume_offset" in parameters else None
 
     def lookup(cls: Any, code: CodeType, *args: Any) -> Any:
+        earlier = list(known.get(code, {}).values())
         made = original.__func__(cls, code, *args)
 
         def look() -> dict[str, Any]:
             resume = made if hasattr(made, "co_name") else made[0]  # some releases pair it with its name
             offset = args[at - 1] if at is not None else None
-            return {**code_data(resume), "of": code_data(code), "line": line_at(code, offset)}
+            return {
+                **code_data(resume),
+                "of": code_data(code),
+                "line": line_at(code, offset),
+                "new": not any(each is made for each in earlier),
+                "compiled": has_cached_code(resume),
+            }
 
         observe("graphbreak_resume", look)
         return made

@@ -23,6 +23,7 @@ from jupyter_graphbreak.views.course import course
 from jupyter_graphbreak.views.highlight import marked_code, token_runs, visible
 from jupyter_graphbreak.views.listing import break_numbers, graph_colours
 from jupyter_graphbreak.views.references import References
+from jupyter_graphbreak.views.resumes import surely_ran, without_frame
 from jupyter_graphbreak.views.rows import Listed, list_sources, scope_class, scope_label
 from jupyter_graphbreak.views.stacks import StackNode, stack_tree
 from jupyter_graphbreak.views.text import allowed, render_text
@@ -161,6 +162,7 @@ class View:
     limits = Limits()
     scope_label = staticmethod(scope_label)
     scope_class = staticmethod(scope_class)
+    without_frame = staticmethod(without_frame)
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -255,7 +257,7 @@ class View:
     def resumes_of(self, found: Break) -> list[Resume]:
         """Return the resume functions that a break made, those that ran first."""
         resumes = [self._resumes[each] for each in found.resumes if each in self._resumes]
-        return sorted(resumes, key=lambda resume: not resume.frames)[:_MOST_NAMES]
+        return sorted(resumes, key=lambda resume: not surely_ran(resume))[:_MOST_NAMES]
 
     def left_to_python(self, found: Break) -> str:
         """Return the names of the functions that a break left to Python, each with how often."""

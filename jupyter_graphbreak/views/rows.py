@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.views.highlight import Run, marked_code, token_runs
 from jupyter_graphbreak.views.listing import graph_colours, listing
 from jupyter_graphbreak.views.references import References
+from jupyter_graphbreak.views.resumes import surely_ran
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -188,7 +189,7 @@ class _Rows:
 
     def _resume(self, found: Break) -> Resume | None:
         made = (self._resumes[each] for each in found.resumes if each in self._resumes)
-        return next((resume for resume in made if resume.frames), None)
+        return next((resume for resume in made if surely_ran(resume)), None)
 
 
 def _cuts(line: Line) -> str:

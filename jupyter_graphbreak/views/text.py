@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.views.changes import render_changes
 from jupyter_graphbreak.views.listing import break_numbers, listing
+from jupyter_graphbreak.views.resumes import surely_ran, without_frame
 from jupyter_graphbreak.views.terminal import INDENT, WIDTH, counted, cut, one_line, plain, wrapped
 
 if TYPE_CHECKING:
@@ -172,16 +173,13 @@ def _went_on(report: Report, found: Break) -> list[str]:
     before = f"graph {', '.join(graphs)}, then " if graphs else ""
     lines = []
     resumes = [resume for resume in report.resumes if resume.id in found.resumes]
-    ran = [resume for resume in resumes if resume.frames]
-    told = [
-        _resumed_at(report, resume) + (f" (graph {', '.join(resume.graphs)})" if resume.graphs else "")
-        for resume in (ran or resumes)
-    ]
+    ran = [resume for resume in resumes if surely_ran(resume)]
+    told = [_resumed_at(report, resume) for resume in (ran or resumes)]
     if told:
         names = {resume.name for resume in ran}
-        branches = any(resume.name in names for resume in resumes if not resume.frames)
-        other = "; the other branch was not taken" if branches else ""
-        lines.append(f"{before}resumes at {'; '.join(dict.fromkeys(told))}{other}")
+        others = [resume for resume in resumes if resume.name in names and not surely_ran(resume)]
+        told += [_other_branch(resume) for resume in others]
+        lines.append(f"{before}resumes at {'; '.join(dict.fromkeys(told))}")
         before = ""
     eager = [skipped for skipped in report.skipped if skipped.id in found.skipped]
     if eager:
@@ -196,7 +194,14 @@ def _went_on(report: Report, found: Break) -> list[str]:
 
 
 def _resumed_at(report: Report, resume: Resume) -> str:
-    return "torch's wrapper" if _is_torch(report, resume.location) else place(report, resume.location)
+    where = "torch's wrapper" if _is_torch(report, resume.location) else place(report, resume.location)
+    if resume.graphs:
+        return f"{where} (graph {', '.join(resume.graphs)})"
+    return where if resume.frames else f"{where} ({without_frame(resume)})"
+
+
+def _other_branch(resume: Resume) -> str:
+    return "the other branch was not taken" if resume.no_frame == "not reached" else "the other branch may have run"
 
 
 def _eager(report: Report, skipped: Sequence[Skipped]) -> str:

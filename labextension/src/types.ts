@@ -230,6 +230,7 @@ export interface Resume {
   break: string | null;
   frames: string[];
   graphs: string[];
+  no_frame: ('compiled before' | 'eager' | 'not reached') | null;
 }
 /**
  * A function that runs eagerly because of a break or an error.

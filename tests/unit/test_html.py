@@ -99,7 +99,7 @@ def test_it_answers_in_order_how_bad_how_where_why() -> None:
         "Why",
         "Dynamo does not support tracing dynamic control flow.",
         "goes on at line 15 in step, graph B",
-        "line 16 in step (did not run)",
+        "line 16 in step (not reached)",
         "allowed by error_on_graph_break(False), line 13, inside (True) of line 8",
         "once, in frame 0/0",
         "Do: Make it branchless: torch.where(score > 3, y / score, y), or use torch.cond.",

@@ -30,7 +30,23 @@ TORCH_MODULES = ("compiled", "frames", "frontends", "hooks", "patching", "scopes
 LAYERS = {
     "data": Layer({"records", "report"}, set()),
     "build": Layer(
-        {"advice", "break_message", "build", "diff", "graph_code", "ledger", "scopes", "skips", "source"}, {"data"}
+        {
+            "advice",
+            "break_message",
+            "breaks",
+            "build",
+            "diff",
+            "frames",
+            "graph_code",
+            "graphs",
+            "ledger",
+            "recompiles",
+            "resumes",
+            "scopes",
+            "skips",
+            "source",
+        },
+        {"data"},
     ),
     "torch": Layer(
         {"_torch_compat"} | {f"_torch_compat.{each}" for each in TORCH_MODULES}, {"data"}, frozenset({"torch"})
@@ -54,6 +70,7 @@ LAYERS = {
             "views.html",
             "views.listing",
             "views.references",
+            "views.resumes",
             "views.rows",
             "views.stacks",
             "views.terminal",

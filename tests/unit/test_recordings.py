@@ -65,6 +65,18 @@ def test_recording_reports_what_the_program_does(recording: Path) -> None:
     assert [each.function for each in report.skipped] == eager
 
 
+@pytest.mark.parametrize("release", ["2.9.1", "2.13.0", "2.15.0"])
+def test_a_branch_not_taken_is_told_where_the_release_tells_what_dynamo_skips(release: str) -> None:
+    records = read_trace(HERE / "recordings" / release / "branch.log")
+    # The program's second call takes the other branch: this is what its first call alone leaves.
+    first = [each for each in records if each.compile_key is None or each.compile_key.frame < 2]
+    taken, other = build_report(first).resumes
+    assert (taken.frames, taken.no_frame) == (["1/0"], None)
+    assert (other.frames, other.no_frame) == ([], None if release == "2.9.1" else "not reached")
+    _, other = build_report(records).resumes
+    assert (other.frames, other.no_frame) == (["2/0"], None)
+
+
 def test_operations_read_from_code_are_those_that_torch_counted(recording: Path) -> None:
     records = read_trace(recording)
     counted = [each.data["graph_op_count"] or 0 for each in records if each.kind == "compilation_metrics"]

@@ -1,0 +1,260 @@
+"""Fold break events into breaks: one place in the source and one reason is one break, however often it was met.
+
+The words of a message are no key: they differ between the frames that meet one break. See :class:`BreakTable`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from jupyter_graphbreak import advice, break_message
+from jupyter_graphbreak.ledger import Event
+from jupyter_graphbreak.report import Break, Diagnostic, Location, Occurrence, Reason, Setting, WhatIf
+from jupyter_graphbreak.source import columns_of, shown_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jupyter_graphbreak.ledger import FrameLedger
+    from jupyter_graphbreak.report import Resume, Skipped
+    from jupyter_graphbreak.scopes import ScopeTable
+    from jupyter_graphbreak.source import Sources
+
+Outcome = Literal["resumed", "skipped", "error"]
+_WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
+
+
+@dataclass
+class FoldedBreak:
+    """A break in the making: the first of its events, and what all of them said."""
+
+    ident: str
+    first: Event
+    location: Location | None
+    occurrences: list[Occurrence] = field(default_factory=list)
+    consequence: Reason | None = None
+    reasons: list[str] = field(default_factory=list)  # why the graphs before it ended, as Dynamo names it inside
+
+
+class BreakTable:
+    """Folds the events of a run into its breaks.
+
+    Two events are occurrences of one break when they have the source line, the GB id (or else the type) and, where
+    both tell it, part of the column range in common.
+
+    Parameters
+    ----------
+    sources : Sources
+        Places and texts.
+    scopes : ScopeTable
+        Told which scope governs which break.
+    notes : list of Diagnostic
+        Where to put what run and source disagree on.
+    """
+
+    def __init__(self, sources: Sources, scopes: ScopeTable, notes: list[Diagnostic]) -> None:
+        self._sources = sources
+        self._scopes = scopes
+        self._notes = notes
+        self._breaks: list[FoldedBreak] = []
+        self._by_place: dict[tuple[Any, str], list[FoldedBreak]] = {}
+        self._of_frame: dict[str, list[str]] = {}
+        self._of_event: dict[int, FoldedBreak] = {}  # by id() of the event
+        self._events: list[tuple[Event, str]] = []  # each with the id of its break
+
+    def fold(self, frame: FrameLedger) -> None:
+        """Fold the events of a frame."""
+        for event in frame.events:
+            message = event.message
+            stack = self._stack(event)
+            own = event.details.get("stack") or []
+            name, filename, line = frame.code
+            if own:
+                leaf = own[-1]
+                location = self._sources.location(leaf[0], leaf[1], leaf[2], columns_of(leaf))
+            elif message.file is not None:
+                function = message.stack[-1][2] if message.stack else name
+                location = self._sources.location(message.file, message.line, function)
+            else:
+                location = self._sources.location(filename, line, name)
+            outcome = _outcome(event)
+            occurrence = Occurrence(
+                frame=frame.ident,
+                attempt=event.attempt,
+                stack=stack or ([location] if location else []),
+                outcome=outcome,
+                consequence=_reason(message.consequence),
+                setting=self._setting(event.details, location),
+            )
+            self._add(event, location, occurrence, frame.ident)
+        ending = self.ending(frame)
+        if ending is not None:
+            ending.reasons += [stacks["reason"] for _, stacks in frame.graphs if stacks and stacks.get("reason")]
+
+    def fold_refusal(self, refusal: dict[str, Any]) -> tuple[FoldedBreak, Setting | None]:
+        """Make a break, at its first line, of a function that Dynamo refused before it began, such as a generator.
+
+        Returns
+        -------
+        FoldedBreak, Setting or None
+            The break, and the setting in force at it.
+        """
+        registry = refusal.get("registry") or {}
+        gb_id = registry.get("gb_id")
+        cause = break_message.Cause(
+            gb_type=registry.get("gb_type") or refusal["reason"],
+            gb_id=gb_id,
+            url=_url(gb_id),
+            explanation=registry.get("explanation"),
+            hints=registry.get("hints") or [],
+        )
+        raised = bool(refusal.get("raised"))
+        event = Event(
+            break_message.BreakMessage(cause), 0, refusal, refusal.get("order", 0), failed=True, raised=raised
+        )
+        location = self._sources.location(refusal["filename"], refusal["firstlineno"], refusal["name"])
+        stack = shown_stack(self._sources, refusal.get("above", []))
+        outcome: Outcome = "error" if raised else "skipped"
+        setting = self._setting(refusal, location)
+        occurrence = Occurrence(
+            frame=None,
+            attempt=0,
+            stack=[*stack, *([location] if location else [])],
+            outcome=outcome,
+            setting=setting,
+        )
+        return self._add(event, location, occurrence, None), setting
+
+    def of_event(self, event: Event) -> FoldedBreak:
+        """Return the break that an event was folded into."""
+        return self._of_event[id(event)]
+
+    def of_frame(self, frame: str) -> list[str]:
+        """Return the ids of the breaks that a frame met."""
+        return self._of_frame.get(frame, [])
+
+    def ending(self, frame: FrameLedger) -> FoldedBreak | None:
+        """Return the break at which the graphs of a frame end and its resume functions begin, if it has one."""
+        last = next((event for event in reversed(frame.events) if not event.failed), None)
+        return self._of_event.get(id(last)) if last is not None else None
+
+    def passing(self, filename: str, line: int) -> FoldedBreak | None:
+        """Return the first break that has a line in one of its stacks."""
+        at = self._sources.location(filename, line)
+        for folded in self._breaks:
+            for occurrence in folded.occurrences:
+                if at is not None and any(
+                    each.source == at.source and each.line == at.line for each in occurrence.stack
+                ):
+                    return folded
+        return None
+
+    def breaks(self, resumes: Iterable[Resume], skipped: Iterable[Skipped]) -> list[Break]:
+        """Return the breaks, with the resume functions and the skipped functions that point at them."""
+        resumes_of: dict[str | None, list[str]] = {}
+        for resume in resumes:
+            resumes_of.setdefault(resume.break_, []).append(resume.id)
+        skipped_of: dict[str | None, list[str]] = {}
+        for each in skipped:
+            skipped_of.setdefault(each.break_, []).append(each.id)
+        return [
+            self._break(folded, resumes_of.get(folded.ident, []), skipped_of.get(folded.ident, []))
+            for folded in self._breaks
+        ]
+
+    def what_if(self) -> WhatIf:
+        """Work out what a stricter setting would have made of the run: the first error would have ended it."""
+        ordered = sorted(self._events, key=lambda each: each[0].order)
+        strict: list[str] = []
+        for event, ident in ordered:
+            # Scopes opened inside the compiled function stay inside a scope put around it.
+            inside = [scope for scope in event.details.get("scopes") or () if scope.get("inside")]
+            if (not inside or inside[-1]["value"]) and ident not in strict:
+                strict.append(ident)
+        return WhatIf(strict, ordered[0][1] if ordered else None)
+
+    def _setting(self, details: dict[str, Any], place: Location | None) -> Setting | None:
+        stack = [*details.get("above", ()), *details.get("stack", ())]
+        setting, disagreement = self._scopes.setting(details, stack, place)
+        if disagreement is not None:
+            where = f"{self._sources.name_of(place.source)} line {place.line}" if place is not None else "a break"
+            note = Diagnostic("warning", f"At {where}: {disagreement}.")
+            if note not in self._notes:
+                self._notes.append(note)
+        return setting
+
+    def _stack(self, event: Event) -> list[Location]:
+        if event.details.get("stack") or event.details.get("above"):
+            return shown_stack(self._sources, [*event.details.get("above", ()), *event.details.get("stack", ())])
+        return shown_stack(self._sources, [list(entry) for entry in event.message.stack])
+
+    def _add(self, event: Event, location: Location | None, occurrence: Occurrence, frame: str | None) -> FoldedBreak:
+        cause = event.message.cause
+        place = (location.source, location.line) if location else None
+        same_line = self._by_place.setdefault((place, cause.gb_id or cause.gb_type), [])
+        folded = next((each for each in same_line if _overlap(each.location, location)), None)
+        if folded is None:
+            folded = FoldedBreak(f"b{len(self._breaks) + 1}", event, location)
+            self._breaks.append(folded)
+            same_line.append(folded)
+        self._of_event[id(event)] = folded
+        self._events.append((event, folded.ident))
+        self._scopes.govern(occurrence.setting, folded.ident)
+        if occurrence not in folded.occurrences:
+            folded.occurrences.append(occurrence)
+        if folded.consequence is None:
+            folded.consequence = occurrence.consequence
+        if frame is not None and folded.ident not in (known := self._of_frame.setdefault(frame, [])):
+            known.append(folded.ident)
+        return folded
+
+    def _break(self, folded: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
+        cause = folded.first.message.cause
+        setting = folded.occurrences[-1].setting
+        outcome = max((each.outcome for each in folded.occurrences), key=_WORST.__getitem__)
+        return Break(
+            id=folded.ident,
+            gb_id=cause.gb_id,
+            gb_type=cause.gb_type,
+            url=cause.url,
+            explanation=self._sources.in_words(cause.explanation),
+            hints=cause.hints,
+            context=self._sources.in_words(cause.context),
+            consequence=folded.consequence,
+            location=folded.location,
+            stack=folded.occurrences[0].stack,
+            occurrences=folded.occurrences,
+            outcome=outcome,
+            resumes=resumes,
+            skipped=skipped,
+            scope=setting.scope if setting is not None else None,
+            setting=setting,
+            also_reported_as=break_message.other_names(cause, folded.reasons),
+            advice=advice.advise(cause, folded.consequence),
+        )
+
+
+def _overlap(one: Location | None, other: Location | None) -> bool:
+    """Whether two places on one line may be one expression: events name the whole of it, a part, or just the line."""
+    if one is None or other is None or one.column is None or other.column is None:
+        return True
+    first, second = sorted([one, other], key=lambda each: each.column or 0)
+    ends_before = first.end_line == first.line and (first.end_column or 0) <= (second.column or 0)
+    return not ends_before
+
+
+def _outcome(event: Event) -> Outcome:
+    if event.raised:
+        return "error"
+    if event.failed or event.message.continuation in {"skip", "rest eager"}:
+        return "skipped"
+    return "resumed"
+
+
+def _reason(cause: break_message.Cause | None) -> Reason | None:
+    return Reason(cause.gb_id, cause.gb_type) if cause is not None else None
+
+
+def _url(gb_id: str | None) -> str | None:
+    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html" if gb_id else None

@@ -1,0 +1,106 @@
+"""What the reader is told of a resume function that no frame of the run compiles: never more than is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+import torch
+from markupsafe import Markup
+
+import jupyter_graphbreak
+from jupyter_graphbreak import recorder
+from jupyter_graphbreak.build import build_report
+from jupyter_graphbreak.report import Report
+
+#: Earlier releases do not say which frames Dynamo did not begin.
+TELLS_SKIPS = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
+ONES, DOUBLES = torch.ones(3), torch.ones(3, dtype=torch.float64)
+WORDS = "ran eagerly|compiled before this run|not reached|not known if it ran"
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def recorded(run: Callable[[], object]) -> Report:
+    """Record a call as it is: unlike ``explain`` this leaves alone what was compiled before."""
+    with recorder.record() as recording:
+        run()
+    return build_report(recording.records)
+
+
+class Told(NamedTuple):
+    """What the reader finds: in the text, in the break's card and in the table of resume functions."""
+
+    text: str
+    card: list[str]
+    table: list[str]
+
+
+def told(report: Report) -> Told:
+    (text,) = [line for line in report.to_text().split("\n") if "resumes at" in line]
+    html = Markup(report.to_html()).striptags()  # noqa: S704 - read, not shown
+    card, _, table = html.partition("aftergoes on atframesgraphs")
+    return Told(text, re.findall(rf"goes on at line \d+ in \w+ \(({WORDS})\)", card), re.findall(WORDS, table))
+
+
+@torch.compile(backend="eager")
+def branch(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x.sin()
+    return x.cos()
+
+
+@torch.compile(backend="eager")
+def same_after(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin().float()
+    torch._dynamo.graph_break()
+    return y + 1
+
+
+@torch.compile(backend="eager")
+def number_after(x: torch.Tensor) -> int:
+    x.sin()
+    print("a break")  # noqa: T201 - it is one
+    return 5
+
+
+def test_one_compiled_by_an_earlier_run_may_have_run_as_it_was() -> None:
+    same_after(ONES)
+    found = told(recorded(lambda: same_after(DOUBLES)))
+    assert found.text.endswith("in same_after (compiled before this run)")
+    assert found.card == found.table == ["compiled before this run"]
+
+
+def test_one_without_tensors_runs_eagerly() -> None:
+    found = told(recorded(lambda: number_after(ONES)))
+    words = "ran eagerly" if TELLS_SKIPS else "not known if it ran"
+    assert found.text.endswith(f"in number_after ({words})")
+    assert found.card == found.table == [words]
+
+
+def test_a_branch_not_taken_is_not_reached() -> None:
+    found = told(recorded(lambda: branch(ONES)))
+    words = "not reached" if TELLS_SKIPS else "not known if it ran"
+    assert found.text.endswith("the other branch was not taken" if TELLS_SKIPS else "the other branch may have run")
+    assert found.card == found.table == [words]
+
+
+def test_nothing_is_claimed_of_one_that_an_earlier_run_may_have_left_to_python() -> None:
+    branch(ONES)
+    found = told(recorded(lambda: branch(DOUBLES)))
+    assert found.text.endswith("the other branch may have run")
+    assert found.card == found.table == ["not known if it ran"]
+
+
+def test_what_is_compiled_afresh_owes_nothing_to_earlier_runs() -> None:
+    first = told(jupyter_graphbreak.explain(branch, ONES))
+    assert told(jupyter_graphbreak.explain(branch, ONES)) == first
+    other = told(jupyter_graphbreak.explain(branch, -ONES))
+    assert (other.card, other.table) == (first.card, first.table)

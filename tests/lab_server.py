@@ -122,7 +122,7 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
         "PYTHONPATH": str(ROOT),
     }
     python = os.environ.get("LAB_PYTHON", sys.executable)
-    command = [python, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+    command = [python, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
     command += [f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password="]
     command += ["--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}"]
     command += ["--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"]

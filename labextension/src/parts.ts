@@ -9,6 +9,7 @@ import type {
   Location,
   Place,
   Report,
+  Resume,
   Scope,
   Source
 } from './types';
@@ -251,7 +252,8 @@ export class Parts {
     if (outcome === 'skipped') {
       return trans.__('runs eagerly');
     }
-    const resumed = this._report.resumes.find(({ id }) => resumes.includes(id));
+    const all = this._report.resumes.filter(({ id }) => resumes.includes(id));
+    const resumed = all.find(hasRun) ?? all[0];
     return resumed?.location
       ? trans.__('resumes at %1', this.place(resumed.location))
       : '';
@@ -446,6 +448,10 @@ function atLine(source: string, line: number): Location {
     function: null,
     code: null
   };
+}
+
+function hasRun({ frames, no_frame }: Resume): boolean {
+  return frames.length > 0 || no_frame === 'eager';
 }
 
 function oneLine(text: string): string {

@@ -95,6 +95,8 @@ class Frontends(msgspec.Struct, frozen=True):
         One for each front end.
     advice : str or None
         What to do about the first graph break.
+    changes : list of str
+        Names of what a call of the function changes. Where there are some, each other input is run after the first.
     report : Report or None
         What ``torch.compile`` did with the first input, in full.
     """
@@ -106,6 +108,7 @@ class Frontends(msgspec.Struct, frozen=True):
     searched: bool
     verdicts: list[Verdict]
     advice: str | None = None
+    changes: list[str] = []
     report: Report | None = None
 
     def __getitem__(self, frontend: str) -> Verdict:

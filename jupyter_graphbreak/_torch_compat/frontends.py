@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import resume_codes
+from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -64,7 +66,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         for each in (code, *resume_codes(code)):
             if not _entries(each):
                 _reset(each)
-    with _fresh_profile(), _no_reset(), _kept_hooks():
+    with _fresh_profile(), _no_reset(), _kept_hooks(), _own_wrappers():
         try:
             yield
         finally:
@@ -96,6 +98,25 @@ def _drop(entry: Any) -> None:
     deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper("The comparison has ended")
     if getattr(manager, "extra_state", None) is not None:
         manager.extra_state.invalidate(manager.cache_entry, deleted)
+
+
+@contextlib.contextmanager
+def _own_wrappers() -> Iterator[None]:
+    """Give each wrapper that Dynamo puts around a module or a callable object code of its own.
+
+    They share one code object otherwise, and with it the recompile limit: what a notebook compiled before would count.
+    """
+    home = importlib.import_module("torch._dynamo.external_utils")
+    original = home.wrap_inline
+
+    @functools.wraps(original)
+    def wrap_inline(fn: Callable[..., Any]) -> Any:
+        made = original(fn)
+        made.__code__ = made.__code__.replace()
+        return made
+
+    with patched(home, "wrap_inline", wrap_inline):
+        yield
 
 
 @contextlib.contextmanager

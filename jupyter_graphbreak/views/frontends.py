@@ -96,6 +96,8 @@ def legend(found: Frontends) -> list[str]:
         ]
     tried = ", ".join(dict.fromkeys(each.what.removesuffix(", random") or each.values for each in found.others))
     told.append(f"Also run with: {tried}.")
+    if found.changes:
+        told.append(f"A call changes {', '.join(found.changes)}, so each of these was run after the first input.")
     agreeing = any(each.outcome in _RIGHT for each in found.verdicts)
     if agreeing and found.searched:
         told.append('"captures" and "right" mean that none of these inputs told the program from the function itself.')

@@ -81,6 +81,7 @@ def by_hand(frontend: str, each: Any) -> ByHand:
     backend, counted = counting()
     fn = each.make()
     initial = held(fn)
+    random.seed(7)  # not the one that it is called with
     try:
         program = captured(frontend, fn, each, backend)
         restore(fn, initial)  # capturing may run it
@@ -231,6 +232,34 @@ def test_an_input_on_which_the_function_never_ends_is_left_out() -> None:
 def test_a_program_made_for_one_size_is_a_capture_and_says_so() -> None:
     export = compare_frontends(CASES["plain"].make(), torch.ones(3))["torch.export.export"]
     assert (export.outcome, export.notes) == ("captures", ["refuses size 4 instead of 3: AssertionError"])
+
+
+def test_the_other_inputs_follow_the_first_where_a_call_changes_something() -> None:
+    found = compare_frontends(CASES["remembers_its_first_input"].make(), torch.ones(3))
+    fx = found["torch.fx.symbolic_trace"]
+    assert fx.example is not None
+    assert (fx.outcome, fx.example.what) == ("silently wrong", "x negated")
+    assert found.changes == ["seen"]
+    assert "A call changes seen, so each of these was run after the first input." in found.to_text()
+
+
+def test_an_optimizer_works_on_copies_too() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = (weight * x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    found = compare_frontends(step, torch.ones(3))
+    compiled = found["torch.compile"]
+    assert (compiled.outcome, compiled.deprecated) == ("breaks", False)
+    assert found.changes == ["optimizer", "weight"]
+    assert torch.equal(weight, torch.ones(3))
+    assert not optimizer.state
 
 
 def test_lost_side_effects_are_told() -> None:

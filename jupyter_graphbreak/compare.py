@@ -14,6 +14,7 @@ import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import torch
 
 from jupyter_graphbreak import _torch_compat, compiling, recorder
@@ -83,7 +84,7 @@ def compare(
         function=_name(fn),
         torch=version,
         example=eager.first.example,
-        others=[each.input.example for each in trials],
+        others=[each.example() for each in trials],
         searched=not given,
         changes=sorted(eager.changed),
         verdicts=[each.verdict(searched=not given) for each in examined],
@@ -189,6 +190,12 @@ class _Trial:
     input: Input
     expected: _Result
 
+    def example(self) -> Example:
+        """Return what is said of the input."""
+        error = self.expected.raised
+        raised = None if error is None else _raised(error, "function")
+        return msgspec.structs.replace(self.input.example, raised=raised)
+
 
 def _call(program: Program, subject: Subject, arguments: Arguments, seed: int = 0) -> _Result:
     given = arguments.copy()
@@ -200,7 +207,7 @@ def _call(program: Program, subject: Subject, arguments: Arguments, seed: int = 
             if isinstance(value, types.GeneratorType):
                 value = Yielded(list(value))
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
-            raised = error.with_traceback(None)
+            raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
     named = given.named(subject.call)
     return _Result(clone(value), raised, named, printed.getvalue(), subject.state())
 
@@ -408,7 +415,7 @@ class _Examination:
         for trial in trials:
             result = self._call(program, trial.input)
             if result.raised is not None and trial.expected.raised is None:
-                self.refused.append((trial.input, result.raised))
+                self.refused.append((trial.input, result.raised.with_traceback(None)))
             elif self.difference is None and (found := self._compare(trial.expected, result)):
                 self.difference = (trial.input, found)
 
@@ -486,7 +493,7 @@ def _first_sentence(warning: warnings.WarningMessage) -> str:
     return f"{warning.category.__name__}: {sentence}"
 
 
-def _raised(error: Exception, by: Literal["capture", "program"]) -> Raised:
+def _raised(error: Exception, by: Literal["capture", "program", "function"]) -> Raised:
     try:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     except Exception:  # noqa: BLE001 - the user's __str__

@@ -178,6 +178,18 @@ def test_every_verdict_is_what_running_the_front_end_by_hand_gives(name: str) ->
     assert found["torch.compile"].breaks == each.breaks
 
 
+def test_what_was_compiled_before_does_not_use_up_the_recompile_limit() -> None:
+    kind = type(CASES["module_with_a_buffer"].make())
+    compiled: list[Any] = [torch.compile(kind(), backend="eager") for _ in range(12)]
+    for each in compiled:
+        each(torch.ones(3))
+    torch._dynamo.utils.counters["mine"]["seen"] = 1
+    counters = {name: dict(counted) for name, counted in torch._dynamo.utils.counters.items()}
+    found = compare_frontends(kind(), torch.ones(3))
+    assert (found["torch.compile"].graphs, found["torch.compile(fullgraph=True)"].graphs) == (1, 1)
+    assert {name: dict(counted) for name, counted in torch._dynamo.utils.counters.items()} == counters
+
+
 # -- What is found without a second input, and what is kept.
 
 
@@ -289,8 +301,24 @@ def test_a_function_of_the_time_is_not_held_against_the_front_ends() -> None:
 
 
 def test_an_error_on_the_first_input_is_the_callers() -> None:
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as caught:
         compare_frontends(lambda x: x / (1 // 0), torch.ones(1))
+    assert caught.traceback[-1].name == "<lambda>"
+
+
+def test_an_input_with_which_the_function_itself_raises_is_named() -> None:
+    def root(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() < 0:
+            raise ValueError("negative")
+        return x.sqrt()
+
+    found = compare_frontends(root, torch.ones(2), also=[-torch.ones(2)])
+    assert found["torch.jit.trace"].outcome == "silently wrong"
+    assert "where eager raises ValueError: negative" in str(found["torch.jit.trace"].difference)
+    assert found["torch.compile"].breaks == 1
+    assert "Graphs and breaks are counted with the first input." in found.to_text()
+    assert found.others[0].raised == Raised("ValueError", "negative", "function")
+    assert "The function itself raises ValueError with x = tensor([-1., -1.])." in found.to_text()
 
 
 class Unprintable(Exception):  # noqa: N818 - a name is all that it shows

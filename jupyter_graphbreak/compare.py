@@ -112,19 +112,20 @@ def _name(fn: Any) -> str:
 # The front ends.
 
 
-def _as_module(call: Any) -> torch.nn.Module:
+def _as_module(call: Any) -> Any:
     """Return a module that calls something, as one writes it by hand: ``torch.export`` takes modules only."""
 
-    class AsModule(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            # Of a method the parameters are those of its module.
-            self.owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
+    def forward(_: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
 
-        def forward(self, *args: Any, **kwargs: Any) -> Any:
-            return call(*args, **kwargs)
-
-    return AsModule()
+    scope = getattr(call, "__globals__", None)
+    if scope is not None:
+        # Else Dynamo imports the function's module by its name and writes to the globals found there (torch 2.9).
+        forward = types.FunctionType(forward.__code__, scope, "forward", None, forward.__closure__)
+    module = type("AsModule", (torch.nn.Module,), {"forward": forward})()
+    # Of a method the parameters are those of its module.
+    module.owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
+    return module
 
 
 def _trace(call: Any, first: Arguments) -> Program:

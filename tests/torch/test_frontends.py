@@ -255,6 +255,14 @@ def test_the_other_inputs_follow_the_first_where_a_call_changes_something() -> N
     assert "A call changes seen, so each of these was run after the first input." in found.to_text()
 
 
+def test_a_function_that_calls_itself_calls_the_one_that_is_compiled() -> None:
+    def halved(x: torch.Tensor) -> torch.Tensor:
+        return x if x < 2 else halved(x / 2)
+
+    compiled = compare_frontends(halved, torch.tensor(8.0))["torch.compile"]
+    assert (compiled.outcome, compiled.graphs) == ("breaks", 2)  # the others come from the cache
+
+
 def test_an_optimizer_works_on_copies_too() -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)

@@ -395,16 +395,6 @@ def two_breaks() -> Any:
     return f
 
 
-@case((tensor(8.0),), (tensor(64.0),), 1)
-def recursion() -> Any:
-    def f(x):
-        if x < 2:
-            return x
-        return f(x / 2)
-
-    return f
-
-
 @case(ONES, MINUS, 1)
 def checkpointed() -> Any:
     from torch.utils.checkpoint import checkpoint

@@ -14,6 +14,7 @@ import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import torch
 
 from jupyter_graphbreak import _torch_compat, compiling, recorder
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Seconds of running the function itself after which no further input is derived.
 _PATIENCE_S = 2.0
+#: While a front end captures; no run starts from it, so that numbers drawn at capture are not a run's by chance.
+_CAPTURE_SEED = 2
 #: An input is left out when the function runs so many lines with it: it may loop for ever.
 _MOST_LINES = 20_000
 
@@ -68,8 +71,7 @@ def compare(
         Whatever the function itself raises on the first input.
     """
     version = _torch_compat.require_torch()
-    inner = _torch_compat.compiled_callable(fn)
-    fn = fn if inner is None else inner
+    fn = _uncompiled(fn)
     first = first.bound(fn)
     given = [each.bound(fn) for each in others]
     with _untouched():
@@ -82,12 +84,23 @@ def compare(
         function=_name(fn),
         torch=version,
         example=eager.first.example,
-        others=[each.input.example for each in trials],
+        others=[each.example() for each in trials],
         searched=not given,
+        changes=sorted(eager.changed),
         verdicts=[each.verdict(searched=not given) for each in examined],
         advice=advice[0] if advice else None,
         report=report,
     )
+
+
+def as_it_is(fn: Callable[..., Any]) -> Subject:
+    """Return a copy of a function with what it depends on, to compare the front ends on it after it has run."""
+    return Subject(_uncompiled(fn))
+
+
+def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
+    inner = _torch_compat.compiled_callable(fn)
+    return fn if inner is None else inner
 
 
 def _name(fn: Any) -> str:
@@ -99,19 +112,20 @@ def _name(fn: Any) -> str:
 # The front ends.
 
 
-def _as_module(call: Any) -> torch.nn.Module:
+def _as_module(call: Any) -> Any:
     """Return a module that calls something, as one writes it by hand: ``torch.export`` takes modules only."""
 
-    class AsModule(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            # Of a method the parameters are those of its module.
-            self.owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
+    def forward(_: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
 
-        def forward(self, *args: Any, **kwargs: Any) -> Any:
-            return call(*args, **kwargs)
-
-    return AsModule()
+    scope = getattr(call, "__globals__", None)
+    if scope is not None:
+        # Else Dynamo imports the function's module by its name and writes to the globals found there (torch 2.9).
+        forward = types.FunctionType(forward.__code__, scope, "forward", None, forward.__closure__)
+    module = type("AsModule", (torch.nn.Module,), {"forward": forward})()
+    # Of a method the parameters are those of its module.
+    module.owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
+    return module
 
 
 def _trace(call: Any, first: Arguments) -> Program:
@@ -177,13 +191,16 @@ class _Trial:
     input: Input
     expected: _Result
 
+    def example(self) -> Example:
+        """Return what is said of the input."""
+        error = self.expected.raised
+        raised = None if error is None else _raised(error, "function")
+        return msgspec.structs.replace(self.input.example, raised=raised)
+
 
 def _call(program: Program, subject: Subject, arguments: Arguments, seed: int = 0) -> _Result:
     given = arguments.copy()
-    torch.manual_seed(seed)
-    random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed)
+    _seed(seed)
     value, raised = None, None
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         try:
@@ -191,9 +208,16 @@ def _call(program: Program, subject: Subject, arguments: Arguments, seed: int = 
             if isinstance(value, types.GeneratorType):
                 value = Yielded(list(value))
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
-            raised = error.with_traceback(None)
+            raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
     named = given.named(subject.call)
     return _Result(clone(value), raised, named, printed.getvalue(), subject.state())
+
+
+def _seed(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
 
 
 class _Eager:
@@ -222,7 +246,7 @@ class _Eager:
         """Return other inputs with what the function does with them: those given, else some that are derived."""
         if given:
             inputs = [Input(each, describe("", each, self.fn), again=True) for each in given]
-            return [_Trial(each, self._try(each)) for each in inputs]
+            return [_Trial(each, self._try(each)) for each in [*inputs, *self._reseeded()]]
         start = time.monotonic()
         trials = []
         for each in self._derived():
@@ -239,12 +263,15 @@ class _Eager:
         return difference(trial.expected.value, self._try(trial.input).value) is None
 
     def _derived(self) -> Iterator[Input]:
-        values = self.first.example.values
         if self.changed:
-            yield replace(self.first, example=Example("the first input again", values), again=True)
+            yield replace(self.first, example=Example("the first input again", self.first.example.values), again=True)
+        yield from self._reseeded()
+        yield from (replace(each, again=True) for each in other_inputs(self.first.arguments, self.fn))
+
+    def _reseeded(self) -> Iterator[Input]:
         if self.random:
+            values = self.first.example.values
             yield replace(self.first, example=Example("the first input, another random seed", values), seed=1)
-        yield from other_inputs(self.first.arguments, self.fn)
 
     def _try(self, each: Input) -> _Result:
         if each.again and self.changed:
@@ -336,6 +363,7 @@ class _Examination:
         self._eager = eager
         self._values = eager.repeatable
         self._subject = Subject(eager.fn)
+        self._initial = self._subject.state()
         codes = compiling.own_codes(self._subject.call)
         with _torch_compat.separate_cache(codes), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -347,6 +375,7 @@ class _Examination:
     def _first(self, capture: Callable[[Any, Arguments], Program], find_cell: FindCell) -> Program | None:
         """Capture the function and run the program with the same input; return it where that went well."""
         eager = self._eager
+        _seed(_CAPTURE_SEED)
         try:
             program = capture(self._subject.call, eager.first.arguments.copy())
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
@@ -387,13 +416,13 @@ class _Examination:
         for trial in trials:
             result = self._call(program, trial.input)
             if result.raised is not None and trial.expected.raised is None:
-                self.refused.append((trial.input, result.raised))
+                self.refused.append((trial.input, result.raised.with_traceback(None)))
             elif self.difference is None and (found := self._compare(trial.expected, result)):
                 self.difference = (trial.input, found)
 
     def _call(self, program: Program, given: Input) -> _Result:
         eager = self._eager
-        self._subject.restore(eager.initial)
+        self._subject.restore(self._initial)
         if given.again and eager.changed:
             _call(program, self._subject, eager.first.arguments)
         return _call(program, self._subject, given.arguments, given.seed)
@@ -450,7 +479,7 @@ class _Examination:
             difference=self.difference[1] if self.difference is not None else None,
             raised=raised,
             warnings=list(dict.fromkeys(_first_sentence(each) for each in self._warned if not _deprecation(each))),
-            deprecated=any(map(_deprecation, self._warned)),
+            deprecated=any(f"`{self.name}` is deprecated" in str(each.message) for each in self._warned),
             notes=notes,
         )
 
@@ -465,7 +494,7 @@ def _first_sentence(warning: warnings.WarningMessage) -> str:
     return f"{warning.category.__name__}: {sentence}"
 
 
-def _raised(error: Exception, by: Literal["capture", "program"]) -> Raised:
+def _raised(error: Exception, by: Literal["capture", "program", "function"]) -> Raised:
     try:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     except Exception:  # noqa: BLE001 - the user's __str__

@@ -103,7 +103,7 @@ class _Comparison:
         if isinstance(expected, Yielded):
             return self._parts(list(enumerate(expected.items)), list(enumerate(actual.items)), depth)
         if isinstance(expected, Mapping):
-            return self._parts(list(expected.items()), list(actual.items()), depth, ordered=False)
+            return self._parts(_items(expected), _items(actual), depth, ordered=False)
         if isinstance(expected, Sequence) and not isinstance(expected, str | bytes | bytearray | range):
             return self._parts(list(enumerate(expected)), list(enumerate(actual)), depth)
         return self._others(expected, actual, depth)
@@ -111,14 +111,14 @@ class _Comparison:
     def _parts(
         self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], depth: int, *, ordered: bool = True
     ) -> tuple[str, str] | None:
-        keys, found = [key for key, _ in expected], [key for key, _ in actual]
-        if len(keys) != len(found):
-            return "", f"{len(found)} items instead of {len(keys)}"
+        keys = [key for key, _ in expected]
+        if len(actual) != len(keys):
+            return "", f"{len(actual)} items instead of {len(keys)}"
         if not ordered:
-            missing = [key for key in keys if key not in found]
+            by_key = dict(actual)
+            missing = [key for key in keys if key not in by_key]
             if missing:
                 return "", f"no {show(missing[0])}"
-            by_key = dict(actual)
             actual = [(key, by_key[key]) for key in keys]
         for (key, left), (_, right) in zip(expected, actual, strict=True):
             inner = self.find(left, right, depth + 1)
@@ -179,6 +179,14 @@ class _Comparison:
         except TypeError:
             return None
         return None
+
+
+def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """Return the items; tensors and modules, of which a copy is another key, are known by their position."""
+    return [
+        (index if isinstance(key, torch.Tensor | torch.nn.Module) else key, value)
+        for index, (key, value) in enumerate(mapping.items())
+    ]
 
 
 def _summary(message: str) -> str:

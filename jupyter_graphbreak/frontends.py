@@ -21,19 +21,30 @@ OUTCOMES: dict[Outcome, str] = {
 }
 
 
-class Example(msgspec.Struct, frozen=True):
-    """One set of arguments: what it is ("x negated"; empty where it was given), and its values where they are short."""
-
-    what: str
-    values: str
-
-
 class Raised(msgspec.Struct, frozen=True):
-    """An exception: its class, the first line of its message, and what raised it."""
+    """An exception: its class, the first line of its message, and what raised it: the captured program, say."""
 
     type: str
     message: str
-    by: Literal["capture", "program"]
+    by: Literal["capture", "program", "function"]
+
+
+class Example(msgspec.Struct, frozen=True):
+    """One set of arguments.
+
+    Parameters
+    ----------
+    what : str
+        What it is ("x negated"); empty where it was given.
+    values : str
+        Its values where they are short.
+    raised : Raised or None
+        What the function itself raises with it.
+    """
+
+    what: str
+    values: str
+    raised: Raised | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -49,7 +60,7 @@ class Verdict(msgspec.Struct, frozen=True):
         another input that eager takes. ``silently wrong``: captured, but gives another result than eager without an
         error. ``raises``: there is no program, or one that raises on the very input it was made with.
     graphs, breaks : int or None
-        How many; ``None`` where nothing was captured for an error.
+        How many with the first input; ``None`` where nothing was captured for an error.
     example : Example or None
         The input that shows that it is wrong, or that it refuses.
     difference : str or None
@@ -95,6 +106,8 @@ class Frontends(msgspec.Struct, frozen=True):
         One for each front end.
     advice : str or None
         What to do about the first graph break.
+    changes : list of str
+        Names of what a call of the function changes. Where there are some, each other input is run after the first.
     report : Report or None
         What ``torch.compile`` did with the first input, in full.
     """
@@ -106,6 +119,7 @@ class Frontends(msgspec.Struct, frozen=True):
     searched: bool
     verdicts: list[Verdict]
     advice: str | None = None
+    changes: list[str] = []
     report: Report | None = None
 
     def __getitem__(self, frontend: str) -> Verdict:

@@ -411,10 +411,10 @@ class CompileExplain(Magics):
         from jupyter_graphbreak.inputs import Arguments
 
         evaluated = [self._evaluate(each, self._ip.user_ns) for each in called]
-        function = evaluated[0][0]
+        function = compare.as_it_is(evaluated[0][0])
         first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in evaluated]
         backend = args.backend or "eager"
-        return lambda: compare.compare(function, first, others, backend=backend, find_cell=self._cells.find)
+        return lambda: compare.compare(function.call, first, others, backend=backend, find_cell=self._cells.find)
 
     def _is_own_function(self, expression: ast.expr) -> bool:
         from jupyter_graphbreak import compiling

@@ -127,7 +127,9 @@ class Subject:
 
     def _fresh_function(self, function: types.FunctionType) -> types.FunctionType:
         library = function.__code__.co_filename.startswith(self._library)
-        if (library and not function.__closure__) or _torch_compat.is_allowed_in_graph(function):
+        if library and not (function.__closure__ and compiling.is_own(function)):
+            return function  # front ends know some of PyTorch's by identity
+        if _torch_compat.is_allowed_in_graph(function):
             return function
         scope = function.__globals__ if library else self._own_globals(function.__globals__)
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
@@ -195,8 +197,8 @@ def _item_access(scope: dict[str, Any], name: str) -> tuple[Callable[[], Any], C
 
 
 def _is_data(value: Any) -> bool:
-    """Whether a call may change an object: tensors, modules, containers, instances of the user's classes."""
-    if isinstance(value, torch.Tensor | torch.nn.Module | list | dict | set | tuple):
+    """Whether a call may change an object: tensors, modules, optimizers, containers, the user's instances."""
+    if isinstance(value, torch.Tensor | torch.nn.Module | torch.optim.Optimizer | list | dict | set | tuple):
         return True
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):
@@ -216,6 +218,8 @@ def _put_back(now: Any, saved: Any, seen: set[int]) -> Any:
             if now.shape != saved.shape or now.dtype != saved.dtype:
                 return clone(saved)
             now.detach().copy_(saved.detach())
+        case torch.optim.Optimizer():
+            now.load_state_dict(clone(saved.state_dict()))  # its state is kept by parameter, and a copy's are others
         case dict():
             for key in [key for key in now if key not in saved]:
                 del now[key]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import resume_codes
+from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -60,11 +62,16 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
     """
     seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
     before = {id(code): (code, {id(each.guard_manager) for each in _entries(code)}) for code in _living(seen)}
+    most = 0
     for code in codes:
         for each in (code, *resume_codes(code)):
-            if not _entries(each):
+            count = len(_entries(each))
+            most = max(most, count)
+            if count:
+                _resume_compiling(each)
+            else:
                 _reset(each)
-    with _fresh_profile(), _no_reset(), _kept_hooks():
+    with _higher_limits(most), _kept_counters(), _fresh_profile(), _no_reset(), _kept_hooks(), _own_wrappers():
         try:
             yield
         finally:
@@ -90,12 +97,59 @@ def _reset(code: CodeType) -> None:
     importlib.import_module("torch._C._dynamo.eval_frame").reset_code(code)
 
 
+def _resume_compiling(code: CodeType) -> None:
+    """Have Dynamo compile code again that it only runs what it holds of, since a recompile limit was hit."""
+    kinds = importlib.import_module("torch._dynamo.types")
+    strategy = kinds.FrameExecStrategy(kinds.FrameAction.DEFAULT, kinds.FrameAction.DEFAULT)
+    importlib.import_module("torch._C._dynamo.eval_frame").set_code_exec_strategy(code, strategy)
+
+
+@contextlib.contextmanager
+def _higher_limits(held: int) -> Iterator[None]:
+    """Allow for what Dynamo holds of some code before it counts recompilations."""
+    config = importlib.import_module("torch._dynamo.config")
+    names = ("recompile_limit", "accumulated_recompile_limit") if held else ()
+    with config.patch({name: getattr(config, name) + held for name in names}):
+        yield
+
+
+@contextlib.contextmanager
+def _kept_counters() -> Iterator[None]:
+    """Put back what Dynamo has counted, of graph breaks for one."""
+    counters = importlib.import_module("torch._dynamo.utils").counters
+    before = {name: counted.copy() for name, counted in counters.items()}
+    try:
+        yield
+    finally:
+        counters.clear()
+        counters.update(before)
+
+
 def _drop(entry: Any) -> None:
     """Take one entry out of the cache, as Dynamo does when an object that it was made for is gone."""
     manager = entry.guard_manager
     deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper("The comparison has ended")
     if getattr(manager, "extra_state", None) is not None:
         manager.extra_state.invalidate(manager.cache_entry, deleted)
+
+
+@contextlib.contextmanager
+def _own_wrappers() -> Iterator[None]:
+    """Give each wrapper that Dynamo puts around a module or a callable object code of its own.
+
+    They share one code object otherwise, and with it the recompile limit: what a notebook compiled before would count.
+    """
+    home = importlib.import_module("torch._dynamo.external_utils")
+    original = home.wrap_inline
+
+    @functools.wraps(original)
+    def wrap_inline(fn: Callable[..., Any]) -> Any:
+        made = original(fn)
+        made.__code__ = made.__code__.replace()
+        return made
+
+    with patched(home, "wrap_inline", wrap_inline):
+        yield
 
 
 @contextlib.contextmanager

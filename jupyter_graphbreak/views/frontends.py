@@ -68,7 +68,8 @@ def details(found: Frontends, verdict: Verdict) -> list[str]:
     if verdict.difference is not None:
         told.append(f"{where}{verdict.difference}")
     elif verdict.raised is not None:
-        raised = f"{verdict.raised.type}: {verdict.raised.message}" if verdict.raised.message else verdict.raised.type
+        message = verdict.raised.message.rstrip(": ")
+        raised = f"{verdict.raised.type}: {message}" if message else verdict.raised.type
         by = "" if verdict.raised.by == "capture" or verdict.outcome == "refuses" else "the captured program raises "
         told.append(f"{where}{by}{raised}")
     told += [f"warned: {each}" for each in verdict.warnings]
@@ -86,6 +87,10 @@ def _told(example: Example) -> str:
     return f"{example.values} ({example.what})"
 
 
+def _brief(example: Example) -> str:
+    return example.what.removesuffix(", random") or example.values or "no arguments"
+
+
 def legend(found: Frontends) -> list[str]:
     """Return what was tried, and what follows from it."""
     told = [f"About the first break: {found.advice.rstrip('.')}."] if found.advice else []
@@ -94,8 +99,15 @@ def legend(found: Frontends) -> list[str]:
             *told,
             "No other input could be derived: that the programs agree with eager was seen with one input only.",
         ]
-    tried = ", ".join(dict.fromkeys(each.what.removesuffix(", random") or each.values for each in found.others))
+    tried = ", ".join(dict.fromkeys(map(_brief, found.others)))
     told.append(f"Also run with: {tried}.")
+    if any(each.breaks for each in found.verdicts):
+        told.append("Graphs and breaks are counted with the first input.")
+    if found.changes:
+        told.append(f"A call changes {', '.join(found.changes)}, so each of these was run after the first input.")
+    for raised in dict.fromkeys(each.raised.type for each in found.others if each.raised is not None):
+        inputs = [_brief(each) for each in found.others if each.raised is not None and each.raised.type == raised]
+        told.append(f"The function itself raises {raised} with {', '.join(dict.fromkeys(inputs))}.")
     agreeing = any(each.outcome in _RIGHT for each in found.verdicts)
     if agreeing and found.searched:
         told.append('"captures" and "right" mean that none of these inputs told the program from the function itself.')

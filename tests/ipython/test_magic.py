@@ -340,6 +340,15 @@ def test_front_ends_compare_what_the_call_was_given_though_it_changes_it(shell: 
     assert shell.ip.user_ns["x"].tolist() == [2]
 
 
+def test_front_ends_begin_where_the_call_does_though_it_changes_what_it_uses(shell: Shell) -> None:
+    shell.run("import torch\nx = torch.ones(1)\nseen = {}\ndef f(x):\n    return x + seen.setdefault('first', x * 2)")
+    shell.run("%compile_explain --frontends f(x), f(-x)")
+    (table,) = tables(shell)
+    assert "with x = tensor([-1.]): tensor([-3.]) instead of tensor([1.])" in table
+    assert "A call changes seen, so each of these was run after the first input." in table
+    assert shell.ip.user_ns["seen"]["first"].tolist() == [2]
+
+
 def test_front_ends_of_a_compiled_function_and_of_a_method(shell: Shell) -> None:
     shell.run(f"{BREAK}class A:\n    def g(self, x):\n        return x + 1\na = A()\nx = torch.ones(2)")
     shell.run("%compile_explain --frontends f(x)")

@@ -81,6 +81,7 @@ def by_hand(frontend: str, each: Any) -> ByHand:
     backend, counted = counting()
     fn = each.make()
     initial = held(fn)
+    random.seed(7)  # not the one that it is called with
     try:
         program = captured(frontend, fn, each, backend)
         restore(fn, initial)  # capturing may run it
@@ -177,6 +178,18 @@ def test_every_verdict_is_what_running_the_front_end_by_hand_gives(name: str) ->
     assert found["torch.compile"].breaks == each.breaks
 
 
+def test_what_was_compiled_before_does_not_use_up_the_recompile_limit() -> None:
+    kind = type(CASES["module_with_a_buffer"].make())
+    compiled: list[Any] = [torch.compile(kind(), backend="eager") for _ in range(12)]
+    for each in compiled:
+        each(torch.ones(3))
+    torch._dynamo.utils.counters["mine"]["seen"] = 1
+    counters = {name: dict(counted) for name, counted in torch._dynamo.utils.counters.items()}
+    found = compare_frontends(kind(), torch.ones(3))
+    assert (found["torch.compile"].graphs, found["torch.compile(fullgraph=True)"].graphs) == (1, 1)
+    assert {name: dict(counted) for name, counted in torch._dynamo.utils.counters.items()} == counters
+
+
 # -- What is found without a second input, and what is kept.
 
 
@@ -233,6 +246,42 @@ def test_a_program_made_for_one_size_is_a_capture_and_says_so() -> None:
     assert (export.outcome, export.notes) == ("captures", ["refuses size 4 instead of 3: AssertionError"])
 
 
+def test_the_other_inputs_follow_the_first_where_a_call_changes_something() -> None:
+    found = compare_frontends(CASES["remembers_its_first_input"].make(), torch.ones(3))
+    fx = found["torch.fx.symbolic_trace"]
+    assert fx.example is not None
+    assert (fx.outcome, fx.example.what) == ("silently wrong", "x negated")
+    assert found.changes == ["seen"]
+    assert "A call changes seen, so each of these was run after the first input." in found.to_text()
+
+
+def test_a_function_that_calls_itself_calls_the_one_that_is_compiled() -> None:
+    def halved(x: torch.Tensor) -> torch.Tensor:
+        return x if x < 2 else halved(x / 2)
+
+    compiled = compare_frontends(halved, torch.tensor(8.0))["torch.compile"]
+    assert (compiled.outcome, compiled.graphs) == ("breaks", 2)  # the others come from the cache
+
+
+def test_an_optimizer_works_on_copies_too() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = (weight * x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    found = compare_frontends(step, torch.ones(3))
+    compiled = found["torch.compile"]
+    assert (compiled.outcome, compiled.deprecated) == ("breaks", False)
+    assert found.changes == ["optimizer", "weight"]
+    assert torch.equal(weight, torch.ones(3))
+    assert not optimizer.state
+
+
 def test_lost_side_effects_are_told() -> None:
     printing = compare_frontends(CASES["prints"].make(), torch.ones(3))
     assert "drops what the function prints" in printing["torch.jit.trace"].notes
@@ -260,8 +309,24 @@ def test_a_function_of_the_time_is_not_held_against_the_front_ends() -> None:
 
 
 def test_an_error_on_the_first_input_is_the_callers() -> None:
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as caught:
         compare_frontends(lambda x: x / (1 // 0), torch.ones(1))
+    assert caught.traceback[-1].name == "<lambda>"
+
+
+def test_an_input_with_which_the_function_itself_raises_is_named() -> None:
+    def root(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() < 0:
+            raise ValueError("negative")
+        return x.sqrt()
+
+    found = compare_frontends(root, torch.ones(2), also=[-torch.ones(2)])
+    assert found["torch.jit.trace"].outcome == "silently wrong"
+    assert "where eager raises ValueError: negative" in str(found["torch.jit.trace"].difference)
+    assert found["torch.compile"].breaks == 1
+    assert "Graphs and breaks are counted with the first input." in found.to_text()
+    assert found.others[0].raised == Raised("ValueError", "negative", "function")
+    assert "The function itself raises ValueError with x = tensor([-1., -1.])." in found.to_text()
 
 
 class Unprintable(Exception):  # noqa: N818 - a name is all that it shows

@@ -58,6 +58,7 @@ front ends on f(x = tensor([1.])) | torch 2.13.0
  torch.export.export      refuses other input  1 graph, 0 breaks
     with x = 3: AssertionError: Guard failed: x == 2
 Also run with: x negated.
+Graphs and breaks are counted with the first input.
 "captures" and "right" mean that none of these inputs told the program from the function itself."""
 
 

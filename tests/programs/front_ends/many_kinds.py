@@ -393,3 +393,27 @@ def two_breaks() -> Any:
         return y - 1
 
     return f
+
+
+@case(ONES, MINUS, 1)
+def checkpointed() -> Any:
+    from torch.utils.checkpoint import checkpoint
+
+    def f(x):
+        y = checkpoint(torch.sin, x, use_reentrant=False)
+        print(y.sum())
+        return y * 2
+
+    return f
+
+
+@case(ONES, MINUS)
+def remembers_its_first_input() -> Any:
+    seen = {}
+
+    def f(x):
+        if "first" not in seen:
+            seen["first"] = x * 2
+        return x + seen["first"]
+
+    return f

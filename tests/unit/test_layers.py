@@ -80,7 +80,7 @@ LAYERS = {
     ),
     "widget": Layer({"views.widget"}, {"data", "views"}, frozenset({"anywidget", "ipywidgets"})),
     "faces": Layer(
-        {"", "api", "cli", "magic", "mystnb", "pytest_plugin"},
+        {"", "api", "cli", "magic", "mystnb", "pytest_plugin", "screen"},
         {"data", "verdicts", "build", "torch", "watch", "compare", "device", "cell", "views", "widget"},
         frozenset({"IPython", "docutils", "myst_nb", "pytest"}),
     ),

@@ -42,7 +42,8 @@ export async function reveal(
   if (location !== null) {
     cell.inputHidden = false;
   }
-  await notebook.scrollToItem(index, 'smart');
+  // Given up when something else is scrolled to meanwhile; what is wanted then is asked below.
+  await notebook.scrollToItem(index, 'smart').catch(() => undefined);
   await cell.ready;
   if (!isWanted() || cell.isDisposed) {
     return;

@@ -1,5 +1,6 @@
 /** The reader's settings. */
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import type { ISignal } from '@lumino/signaling';
 
 import type { Marking } from './marking';
 import type { GraphBreakPanel } from './panel';
@@ -11,13 +12,11 @@ export async function followSettings(
   plugin: string,
   panel: GraphBreakPanel
 ): Promise<void> {
-  const settings = await registry.load(plugin);
-  const apply = (): void => {
-    panel.sort = settings.get('sort').composite as Sort;
-  };
-  settings.changed.connect(apply);
-  apply();
-  panel.sortChosen.connect((_, sort) => void settings.set('sort', sort));
+  keep(await registry.load(plugin), 'sort', {
+    read: () => panel.sort,
+    show: sort => (panel.sort = sort as Sort),
+    chosen: panel.sortChosen
+  });
 }
 
 /** Show the marks or not, as the settings say. */
@@ -26,11 +25,48 @@ export async function followMarksSetting(
   plugin: string,
   marking: Marking
 ): Promise<void> {
-  const settings = await registry.load(plugin);
+  keep(await registry.load(plugin), 'marks', {
+    read: () => marking.isOn,
+    show: isOn => (marking.isOn = isOn as boolean),
+    chosen: marking.toggled
+  });
+}
+
+/** What a setting is about. */
+export interface IChoice {
+  read(): string | boolean;
+  show(value: unknown): void;
+  /** Emitted when the reader chose something else. */
+  readonly chosen: ISignal<unknown, unknown>;
+}
+
+/** What of a plugin's settings is needed here. */
+export type Settings = Pick<ISettingRegistry.ISettings, 'get' | 'set'> & {
+  readonly changed: ISignal<unknown, void>;
+};
+
+/** Keep a choice and its setting the same. */
+export function keep(settings: Settings, name: string, choice: IChoice): void {
+  let saves = 0;
+  let saved: Promise<void> = Promise.resolve();
+  const stored = (): unknown => settings.get(name).composite;
   const apply = (): void => {
-    marking.isOn = settings.get('marks').composite as boolean;
+    // While a choice is being saved, what is stored may be an earlier one.
+    if (saves === 0) {
+      choice.show(stored());
+    }
   };
   settings.changed.connect(apply);
   apply();
-  marking.toggled.connect(() => void settings.set('marks', marking.isOn));
+  choice.chosen.connect(() => {
+    if (saves === 0 && choice.read() === stored()) {
+      return;
+    }
+    saves += 1;
+    const save = saved
+      .then(() => settings.set(name, choice.read()))
+      .finally(() => (saves -= 1));
+    // One that fails is the browser's to report, and the next one is saved all the same.
+    saved = save.catch(() => undefined);
+  });
 }

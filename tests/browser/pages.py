@@ -13,9 +13,16 @@ if TYPE_CHECKING:
     from tests.lab_server import Lab
 
 
-def opened_in_lab(open_page: Callable[..., Opened], lab: Lab, name: str, **options: Any) -> Opened:
+#: The plugin whose settings say how notebooks draw their cells.
+NOTEBOOKS = "@jupyterlab/notebook-extension:tracker"
+
+
+def opened_in_lab(
+    open_page: Callable[..., Opened], lab: Lab, name: str, *, windowing: str | None = None, **options: Any
+) -> Opened:
     """Open a notebook in a fresh JupyterLab page, in the light theme whatever was chosen before."""
     lab.set("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
+    lab.set(NOTEBOOKS, {} if windowing is None else {"windowingMode": windowing})
     opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset", **options)
     page = opened.page
     wait_for_notebook(page)

@@ -12,7 +12,15 @@ from playwright.sync_api import expect
 
 from jupyter_graphbreak.diff import diff
 from jupyter_graphbreak.report import MIME_TYPE
-from tests.browser.pages import command, opened_in_lab, run_all, theme, wait_for_kernel, wait_for_notebook
+from tests.browser.pages import (
+    NOTEBOOKS,
+    command,
+    opened_in_lab,
+    run_all,
+    theme,
+    wait_for_kernel,
+    wait_for_notebook,
+)
 from tests.lab_server import report_cell
 from tests.sample_reports import HOSTILE, failed, hostile, no_breaks, two_breaks
 
@@ -42,6 +50,10 @@ NOTEBOOKS_OWN = {
     "Cannot read properties of undefined (reading 'schema')",
     "Command 'filebrowser:open-path' not registered.",
 }
+
+
+#: What JupyterLab 4.4 says without us too when a cell is deleted: its table of contents asks for the cell's outputs.
+LABS_OWN = {"Cannot read properties of null (reading 'widgets')"}
 
 
 def panel(page: Page) -> Locator:
@@ -75,13 +87,12 @@ def show_notebook(page: Page, name: str) -> None:
     )
 
 
-def active_line(page: Page) -> tuple[int, int]:
-    """Return the place of the active cell, and the line of the cursor in it."""
-    return tuple(
-        page.evaluate(
-            "() => { const { content } = jupyterapp.shell.currentWidget;"
-            " return [content.activeCellIndex, content.activeCell.editor.getCursorPosition().line + 1]; }"
-        )
+def wait_for_line(page: Page, cell: int, line: int) -> None:
+    """Wait until a cell is the active one and its cursor is in a line."""
+    page.wait_for_function(
+        "([cell, line]) => { const { activeCell, activeCellIndex } = jupyterapp.shell.currentWidget.content;"
+        " return activeCellIndex === cell && activeCell.editor?.getCursorPosition().line === line - 1; }",
+        arg=[cell, line],
     )
 
 
@@ -138,7 +149,7 @@ def test_it_follows_three_notebooks_and_their_cells(open_page: Open, lab: Lab) -
     page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 2")
     edit(page, "notebook.deleteCell(2);")
     expect(panel(page).get_by_text("No reports yet")).to_be_visible()
-    assert [*opened.errors, *opened.complaints] == []
+    assert {*opened.errors, *opened.complaints} <= LABS_OWN
 
 
 def test_it_is_there_again_after_a_reload_and_reads_well_in_the_dark(open_page: Open, lab: Lab) -> None:
@@ -208,8 +219,7 @@ def test_by_keyboard(open_page: Open, lab: Lab) -> None:
     keys.press("Space")
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
     expect(row(page, "^Break 1, score > 3")).to_be_focused()
-    page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 1")
-    assert active_line(page) == (1, 14)
+    wait_for_line(page, 1, 14)
     keys.press("Enter")
     page.wait_for_function("document.activeElement.matches('.cm-content')")
     keys.press("F8")
@@ -259,21 +269,15 @@ def test_kinds_are_left_out_and_sorted(open_page: Open, lab: Lab) -> None:
 
 def test_a_line_far_down_is_scrolled_to_however_cells_are_drawn(open_page: Open, lab: Lab) -> None:
     lab.save("long", *(f"x = {number}\n" * 8 for number in range(60)), two_breaks(), *["y = 1"] * 20, failed())
-    opened = opened_in_lab(open_page, lab, "long")
-    page = opened.page
-    show_panel(page)
-    for mode in ("contentVisibility", "full", "none", "defer"):
-        page.evaluate(
-            "windowingMode => { const { content } = jupyterapp.shell.currentWidget;"
-            " content.notebookConfig = { ...content.notebookConfig, windowingMode };"
-            " content.activeCellIndex = 0; return content.scrollToItem(0); }",
-            mode,
-        )
+    for mode in lab.api(f"lab/api/settings/{NOTEBOOKS}")["schema"]["properties"]["windowingMode"]["enum"]:
+        opened = opened_in_lab(open_page, lab, "long", windowing=mode)
+        page = opened.page
+        show_panel(page)
         for name, code in (("^Break 1, score", "if score > 3:"), ("^Break 1, torch", "torch._dynamo.graph_break()")):
             row(page, name).click()
             line = page.locator(".jp-Notebook .cm-line", has_text=code).first
             expect(line).to_be_in_viewport(ratio=0.9, timeout=20_000)
-    assert opened.errors == []
+        assert opened.errors == []
 
 
 def test_what_cannot_be_read_is_said_and_breaks_nothing(open_page: Open, lab: Lab) -> None:
@@ -387,8 +391,7 @@ def test_in_notebook_7(open_page: Open, lab: Lab) -> None:
     show_panel(page)
     expect(rows(page, 1)).to_contain_text("2 breaks · 4 graphs")
     row(page, "^Break 1, score > 3").click()
-    page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 1")
-    assert active_line(page) == (1, 14)
+    wait_for_line(page, 1, 14)
     opened.shoot("panel-notebook7")
     assert opened.serious(".jp-GraphBreakPanel") == []
     page.keyboard.press("F8")

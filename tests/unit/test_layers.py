@@ -80,9 +80,9 @@ LAYERS = {
     ),
     "widget": Layer({"views.widget"}, {"data", "views"}, frozenset({"anywidget", "ipywidgets"})),
     "faces": Layer(
-        {"", "api", "cli", "magic", "mystnb", "pytest_plugin", "screen"},
+        {"", "api", "magic", "mystnb", "screen"},
         {"data", "verdicts", "build", "torch", "watch", "compare", "device", "cell", "views", "widget"},
-        frozenset({"IPython", "docutils", "myst_nb", "pytest"}),
+        frozenset({"IPython", "docutils", "myst_nb"}),
     ),
 }
 HEAVY = {"IPython", "anywidget", "docutils", "ipywidgets", "myst_nb", "pytest", "torch"}

@@ -226,15 +226,15 @@ def _block_length(lines: Sequence[str]) -> int:
 def _indented_length(lines: Sequence[str]) -> int:
     """Return how many lines from the first on belong to its function, going by their indentation alone."""
     around = _indentation(lines[0])
-    length, defined = 1, False
+    length, defined = 0, False
     for number, line in enumerate(lines, start=1):
         text = line.strip()
-        if not text:
+        if not text or text.startswith("#"):
             continue
-        if _indentation(line) <= around and not text.startswith(("@", ")", "#")):
+        if _indentation(line) <= around and not text.startswith(")"):
             if defined:
                 break
-            defined = True
+            defined = not text.startswith("@")
         length = number
     return length
 

@@ -240,14 +240,14 @@ function endOfBlock(texts: ReadonlyMap<number, string>, first: number): number {
   let isDefined = /^\s*(?:async\s+)?def\b/.test(texts.get(first)!);
   for (let line = first + 1; texts.has(line); line += 1) {
     const text = texts.get(line)!;
-    if (text.trim() === '') {
+    if (/^\s*(?:#|$)/.test(text)) {
       continue;
     }
-    if (indent(text) <= around && !/^\s*[@)#]/.test(text)) {
+    if (indent(text) <= around && !text.trimStart().startsWith(')')) {
       if (isDefined) {
         break;
       }
-      isDefined = true;
+      isDefined = !text.trimStart().startsWith('@');
     }
     last = line;
   }

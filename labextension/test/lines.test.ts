@@ -102,16 +102,18 @@ test('a break over lines, without columns, and beyond the plane of Unicode', () 
 
 test('the rest of a function that runs eagerly goes to its end', () => {
   const [skipped] = TWO_BREAKS.skipped;
-  const report = about('def f(x):\n    a\n\n    b\nf(1)', {
-    skipped: [
-      {
-        ...skipped!,
-        frame: null,
-        location: { ...PLACE, line: 1, end_line: 1, function: 'f' }
-      }
-    ]
-  });
-  assert.deepEqual([...linesOf(report).keys()], [1, 2, 3, 4]);
+  for (const next of ['f(1)', '@wrapped\ndef g():\n    a', '# of g\ng()']) {
+    const report = about(`def f(x):\n    a\n\n    b\n\n${next}`, {
+      skipped: [
+        {
+          ...skipped!,
+          frame: null,
+          location: { ...PLACE, line: 1, end_line: 1, function: 'f' }
+        }
+      ]
+    });
+    assert.deepEqual([...linesOf(report).keys()], [1, 2, 3, 4]);
+  }
 });
 
 test('a place of a billion lines marks those that there are', () => {

@@ -1,0 +1,63 @@
+"""Take README's picture: a cell explained in JupyterLab, with its marks, its report and the panel.
+
+Needs what the browser tests need. Run it when the look has changed: ``python notebooks/take_picture.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from playwright.sync_api import sync_playwright  # noqa: E402 - the project's own folder comes first
+
+from tests.browser.pages import command, run_all, wait_for_notebook  # noqa: E402
+from tests.find_browser import find_browser  # noqa: E402
+from tests.lab_server import jupyterlab  # noqa: E402
+
+LOAD = "%load_ext jupyter_graphbreak"
+CELL = """\
+%%compile_explain
+import torch
+from torch._dynamo import error_on_graph_break
+
+def log(y):
+    for name in ("mean", "std"):
+        print(name, getattr(y, name)())
+
+@torch.compile(backend="eager")
+def step(x, w):
+    y = x @ w
+    score = y.sum()
+    with error_on_graph_break(False):
+        if score > 3:
+            y = y / score
+    log(y)
+    return torch.relu(y)
+
+step(torch.ones(2, 3), torch.ones(3, 4))"""
+
+
+def main() -> None:
+    """Run the cell and write the picture."""
+    with tempfile.TemporaryDirectory() as home, jupyterlab(Path(home)) as lab, sync_playwright() as playwright:
+        lab.save("training", LOAD, CELL)
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1280, "height": 960})
+        page.goto(f"{lab.url}/lab/tree/training.ipynb?reset")
+        wait_for_notebook(page)
+        page.evaluate("jupyterapp.shell.collapseLeft()")
+        run_all(page)
+        page.locator(".gb-live").wait_for(timeout=120_000)
+        command(page, "jupyter-graphbreak:show-panel")
+        page.get_by_role("region", name="Graph Breaks").get_by_role("treeitem").first.wait_for()
+        page.wait_for_timeout(1000)  # until nothing moves any more
+        page.screenshot(path=HERE / "_static" / "jupyterlab.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import random
 import re
@@ -19,6 +18,7 @@ import torch
 
 from jupyter_graphbreak import _torch_compat, compiling, recorder
 from jupyter_graphbreak.build import build_report
+from jupyter_graphbreak.captures import captures
 from jupyter_graphbreak.difference import Yielded, difference, show
 from jupyter_graphbreak.frontends import Example, Frontends, Raised, Verdict
 from jupyter_graphbreak.inputs import Arguments, Input, describe, other_inputs
@@ -28,10 +28,10 @@ from jupyter_graphbreak.subject import Subject, clone
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from jupyter_graphbreak.captures import Capture, Program
     from jupyter_graphbreak.frontends import Outcome
     from jupyter_graphbreak.report import Report
 
-    Program = Callable[..., Any]
     FindCell = Callable[[str], recorder.CellText | None]
 
 #: Seconds of running the function itself after which no further input is derived.
@@ -77,7 +77,7 @@ def compare(
     with _untouched():
         eager = _Eager(fn, Input(first, describe("the first input", first, fn)))
         trials = eager.trials(given)
-        examined = [_Examination(name, capture, eager, trials, find_cell) for name, capture in _captures(backend)]
+        examined = [_Examination(name, capture, eager, trials, find_cell) for name, capture in captures(backend)]
     report = next((each.report for each in examined if each.name == "torch.compile"), None)
     advice = [each.advice[0].text for each in report.breaks if each.advice] if report is not None else []
     return Frontends(
@@ -107,67 +107,6 @@ def _name(fn: Any) -> str:
     fn = getattr(fn, "func", fn)  # of a partial
     name = getattr(fn, "__qualname__" if hasattr(fn, "__code__") else "__name__", type(fn).__name__)
     return str(name).rpartition("<locals>.")[2]
-
-
-# The front ends.
-
-
-def _as_module(call: Any) -> Any:
-    """Return a module that calls something, as one writes it by hand: ``torch.export`` takes modules only."""
-
-    def forward(_: Any, *args: Any, **kwargs: Any) -> Any:
-        return call(*args, **kwargs)
-
-    scope = getattr(call, "__globals__", None)
-    if scope is not None:
-        # Else Dynamo imports the function's module by its name and writes to the globals found there (torch 2.9).
-        forward = types.FunctionType(forward.__code__, scope, "forward", None, forward.__closure__)
-    module = type("AsModule", (torch.nn.Module,), {"forward": forward})()
-    # Of a method the parameters are those of its module.
-    module.owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
-    return module
-
-
-def _trace(call: Any, first: Arguments) -> Program:
-    if not first.kwargs:
-        program: Program = torch.jit.trace(call, first.args)
-        return program
-    named = first.named(call)
-    traced = torch.jit.trace(call, example_kwarg_inputs=named)
-    return lambda *args, **kwargs: traced(**Arguments(*args, **kwargs).named(call))
-
-
-def _script(call: Any, _: Arguments) -> Program:
-    program: Program = torch.jit.script(call)
-    return program
-
-
-def _symbolic_trace(call: Any, _: Arguments) -> Program:
-    return torch.fx.symbolic_trace(call)
-
-
-def _compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
-    return torch.compile(call, backend=_torch_compat.own_backend(backend), fullgraph=fullgraph)
-
-
-def _export(call: Any, first: Arguments, *, strict: bool) -> Program:
-    module = call if isinstance(call, torch.nn.Module) else _as_module(call)
-    code = getattr(module.forward, "__code__", None)
-    if strict and code is not None and _torch_compat.has_cached_code(code):
-        module = _as_module(call)  # strict export has Dynamo forget the code of the module's own method
-    return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
-
-
-def _captures(backend: str) -> list[tuple[str, Callable[[Any, Arguments], Program]]]:
-    return [
-        ("torch.jit.trace", _trace),
-        ("torch.jit.script", _script),
-        ("torch.fx.symbolic_trace", _symbolic_trace),
-        ("torch.compile", functools.partial(_compile, backend=backend, fullgraph=False)),
-        ("torch.compile(fullgraph=True)", functools.partial(_compile, backend=backend, fullgraph=True)),
-        ("torch.export.export", functools.partial(_export, strict=False)),
-        ("torch.export.export(strict=True)", functools.partial(_export, strict=True)),
-    ]
 
 
 # Runs.
@@ -349,7 +288,7 @@ class _Examination:
     def __init__(
         self,
         name: str,
-        capture: Callable[[Any, Arguments], Program],
+        capture: Capture,
         eager: _Eager,
         trials: list[_Trial],
         find_cell: FindCell,
@@ -372,7 +311,7 @@ class _Examination:
             if program is not None:
                 self._others(program, trials)
 
-    def _first(self, capture: Callable[[Any, Arguments], Program], find_cell: FindCell) -> Program | None:
+    def _first(self, capture: Capture, find_cell: FindCell) -> Program | None:
         """Capture the function and run the program with the same input; return it where that went well."""
         eager = self._eager
         _seed(_CAPTURE_SEED)

@@ -166,16 +166,9 @@ def _kept_hooks() -> Iterator[None]:
             table.update(hooks)
 
 
-@contextlib.contextmanager
-def _no_reset() -> Iterator[None]:
+def _no_reset() -> contextlib.AbstractContextManager[None]:
     """Have ``torch._dynamo.reset`` do nothing: strict export calls it and would forget all that was ever compiled."""
-    dynamo = importlib.import_module("torch._dynamo")
-    original = dynamo.reset
-    vars(dynamo)["reset"] = lambda: None
-    try:
-        yield
-    finally:
-        vars(dynamo)["reset"] = original
+    return patched(importlib.import_module("torch._dynamo"), "reset", lambda: None)
 
 
 @contextlib.contextmanager

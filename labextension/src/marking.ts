@@ -7,8 +7,8 @@ import type { INotebookModel } from '@jupyterlab/notebook';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import { type ILine, markedLines, textByLine } from './lines';
+import type { IMarkedText } from './marklook';
 import {
-  type IMarkedText,
   type IMarksOptions,
   mark,
   marksExtension,

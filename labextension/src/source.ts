@@ -19,8 +19,8 @@ import { Widget } from '@lumino/widgets';
 import { make } from './elements';
 import { graphBreakIcon } from './icon';
 import { markedLines, textByLine } from './lines';
+import type { IMarkedText } from './marklook';
 import {
-  type IMarkedText,
   type IMarksOptions,
   mark,
   marksExtension,

@@ -5,13 +5,8 @@ import { EditorView } from '@codemirror/view';
 import { nullTranslator } from '@jupyterlab/translation';
 
 import { markedLines } from '../src/lines';
-import {
-  type IMarkedText,
-  lineNow,
-  mark,
-  marksExtension,
-  showSelected
-} from '../src/marks';
+import type { IMarkedText } from '../src/marklook';
+import { lineNow, mark, marksExtension, showSelected } from '../src/marks';
 import type { ISelection } from '../src/model';
 import { saved } from './saved';
 

@@ -54,7 +54,7 @@ LAYERS = {
     "watch": Layer({"compiling", "progress", "recorder", "trace_log"}, {"data", "torch"}, frozenset({"torch"})),
     "verdicts": Layer({"frontends"}, {"data"}),
     "compare": Layer(
-        {"compare", "difference", "inputs", "subject"},
+        {"captures", "compare", "difference", "inputs", "subject"},
         {"data", "build", "torch", "watch", "verdicts"},
         frozenset({"torch"}),
     ),

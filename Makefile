@@ -42,12 +42,12 @@ docs: $(VENV)/docs.stamp ## execute the notebooks and write the documentation to
 	@echo notebooks/_build/html/index.html
 
 dist: $(VENV)/dev.stamp ## build sdist and wheel from nothing into dist/
-	rm -rf dist jupyter_graphbreak/labextension jupyter_graphbreak/views/static
+	rm -rf dist jupyter_graphbreak/labextension jupyter_graphbreak/views/html/static
 	$(BIN)/python -m build
 
 clean: ## remove everything that was built or installed here
 	rm -rf .venv .venv-torch-* build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache notebooks/_build
-	rm -rf jupyter_graphbreak/labextension jupyter_graphbreak/views/static labextension/lib labextension/node_modules
+	rm -rf jupyter_graphbreak/labextension jupyter_graphbreak/views/html/static labextension/lib labextension/node_modules
 
 # --- Environments ------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import CDPSession, Page
 
-    from jupyter_graphbreak.report import Report
+    from jupyter_graphbreak.results import Report
 
 #: Until the page has shown everything and has nothing more to do.
 _SETTLED = """

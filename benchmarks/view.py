@@ -19,9 +19,10 @@ import nbformat
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from jupyter_graphbreak.report import Report  # noqa: E402 - the project's own folder comes first
-from jupyter_graphbreak.views.html import render_html, render_page, render_rest  # noqa: E402
-from jupyter_graphbreak.views.widget import ReportWidget, mime_bundle  # noqa: E402
+from jupyter_graphbreak.results import Report  # noqa: E402 - the project's own folder comes first
+from jupyter_graphbreak.views.html.bundle import mime_bundle  # noqa: E402
+from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest  # noqa: E402
+from jupyter_graphbreak.views.html.widget import ReportWidget  # noqa: E402
 from tests.find_browser import find_browser  # noqa: E402
 from tests.sample_reports import big, two_breaks  # noqa: E402
 

@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_graphbreak.api import capture, compare_frontends, explain
-    from jupyter_graphbreak.frontends import Frontends
-    from jupyter_graphbreak.inputs import Arguments
-    from jupyter_graphbreak.report import Report
+    from jupyter_graphbreak.results import Frontends, Report
+    from jupyter_graphbreak.trial.inputs import Arguments
 
 __version__ = "0.1.0"
 __all__ = [
     "Arguments",
     "Frontends",
     "Report",
+    "answer_requests",
     "capture",
     "compare_frontends",
     "explain",
@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Arguments": "inputs",
-    "Frontends": "frontends",
-    "Report": "report",
+    "Arguments": "trial.inputs",
+    "Frontends": "results",
+    "Report": "results",
     "capture": "api",
     "compare_frontends": "api",
     "explain": "api",
@@ -45,14 +45,27 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(ipython: InteractiveShell) -> None:
     """Register ``%%compile_explain`` and ``%compile_explain``; ``%load_ext jupyter_graphbreak`` calls this."""
-    from jupyter_graphbreak.magic import load
+    from jupyter_graphbreak.ipython.magic import load
 
     load(ipython)
 
 
+def answer_requests(ipython: InteractiveShell) -> None:
+    """Load the extension for a front end that asks for reports in the metadata of its requests.
+
+    Raises
+    ------
+    UsageError
+        If the kernel does not hand that metadata on.
+    """
+    from jupyter_graphbreak.ipython.magic import answer_requests
+
+    answer_requests(ipython)
+
+
 def unload_ipython_extension(ipython: InteractiveShell) -> None:
     """Take the magics away again; ``%unload_ext jupyter_graphbreak`` calls this."""
-    from jupyter_graphbreak.magic import unload
+    from jupyter_graphbreak.ipython.magic import unload
 
     unload(ipython)
 

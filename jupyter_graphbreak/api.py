@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak import _torch_compat, compiling, recorder
-from jupyter_graphbreak.build import build_report
-from jupyter_graphbreak.report import Device, Report
+from jupyter_graphbreak._torch_compat.default_device import default_device_name
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.recording.compilation import Options, ensure_compiled
+from jupyter_graphbreak.recording.targets import forget
+from jupyter_graphbreak.report.schema import Device
+from jupyter_graphbreak.results import Frontends, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from jupyter_graphbreak.frontends import Frontends
+    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.trial.inputs import Arguments
 
 
 class Run:
@@ -45,7 +50,7 @@ class Run:
 def report_of(recording: recorder.Recording) -> Report:
     """Make the report of a complete recording, its own making counted in ``timing.capture_s``."""
     start = time.perf_counter()
-    report = build_report(recording.records)
+    report = Report.of(build_report(recording.records))
     timing = report.timing
     capture_s = (timing.capture_s or 0.0) + time.perf_counter() - start
     return msgspec.structs.replace(report, timing=msgspec.structs.replace(timing, capture_s=capture_s))
@@ -77,7 +82,7 @@ def capture() -> Iterator[Run]:
     recording: recorder.Recording | None = None
     try:
         with recorder.record() as recording:
-            recording.describe_device(Device("auto", _torch_compat.default_device_name()))
+            recording.describe_device(Device("auto", default_device_name()))
             yield run
     finally:
         if recording is not None:
@@ -106,8 +111,8 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     Exception
         Whatever the call raises; use :func:`capture` to have the report as well.
     """
-    compiled = compiling.ensure_compiled(fn, compiling.Options())
-    compiling.forget(fn)
+    compiled = ensure_compiled(fn, Options())
+    forget(fn)
     with capture() as run:
         compiled(*args, **kwargs)
     return run.report
@@ -147,12 +152,36 @@ def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = 
     >>> found["torch.jit.trace"].outcome  # doctest: +SKIP
     'silently wrong'
     """
-    from jupyter_graphbreak.compare import compare
-    from jupyter_graphbreak.inputs import Arguments
+    from jupyter_graphbreak.trial.inputs import Arguments
 
     def arguments(given: Any) -> Arguments:
         if isinstance(given, Arguments):
             return given
         return Arguments(*given, **kwargs) if type(given) is tuple else Arguments(given, **kwargs)
 
-    return compare(fn, Arguments(*args, **kwargs), [arguments(each) for each in also])
+    return compare(fn, Arguments(*args, **kwargs), [arguments(given) for given in also])
+
+
+def compare(
+    fn: Callable[..., Any],
+    first: Arguments,
+    others: Sequence[Arguments] = (),
+    *,
+    backend: str = "eager",
+    find_cell: FindCell = lambda _: None,
+) -> Frontends:
+    """Compare the front ends as :func:`compare_frontends` does.
+
+    Parameters
+    ----------
+    fn : callable
+    first, others : Arguments
+        What to capture it with, and other inputs.
+    backend : str
+        The backend of ``torch.compile``.
+    find_cell : callable
+        Given the file name of a code object, the cell it comes from; for the report.
+    """
+    from jupyter_graphbreak.frontends import comparison
+
+    return Frontends.of(comparison.compare(fn, first, others, backend=backend, find_cell=find_cell))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from docutils import nodes
 
-from jupyter_graphbreak.report import MIME_TYPE, Report
-from jupyter_graphbreak.views.html import page_script, render_with_data
+from jupyter_graphbreak.report.schema import MIME_TYPE, Report
+from jupyter_graphbreak.views.html.render import page_script, render_with_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from jupyter_graphbreak import report
-from jupyter_graphbreak.magic import CompileExplain
+from jupyter_graphbreak.ipython.magic import CompileExplain
+from jupyter_graphbreak.report import schema as report
 
 #: A parameter of a NumPy docstring, or several with one description, and the lines below it.
 _PARAMETER = re.compile(r"^(?P<names>[\w, ]+) : .*\n(?P<text>(?: {4}.*\n?)+)", re.MULTILINE)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import jupyter_graphbreak
-from jupyter_graphbreak.report import Report
+from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from jupyter_graphbreak.report import MIME_TYPE
+from jupyter_graphbreak.report.schema import MIME_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import nbformat
 
-from jupyter_graphbreak.report import Report
-from jupyter_graphbreak.views.widget import mime_bundle
+from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.views.html.bundle import mime_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report import (
+from jupyter_graphbreak.report.figures import Summary, Timing
+from jupyter_graphbreak.report.location import Location, Segment, Source
+from jupyter_graphbreak.report.schema import (
     Advice,
     Break,
     Device,
@@ -18,25 +20,20 @@ from jupyter_graphbreak.report import (
     Graph,
     GraphLine,
     GuardFailure,
-    Location,
     Occurrence,
     Op,
     Reason,
     Recompile,
-    Report,
     Resume,
     RunError,
     Scope,
-    Segment,
     Setting,
     Skipped,
-    Source,
-    Summary,
     Tensor,
     TensorMeta,
-    Timing,
     WhatIf,
 )
+from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable

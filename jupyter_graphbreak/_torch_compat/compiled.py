@@ -40,6 +40,15 @@ def compiled_callable(value: Any) -> Any:
         return None
 
 
+def is_left_alone(value: Any) -> bool:
+    """Whether torch was told to leave a function alone: ``torch.compiler.disable``, ``torch._dynamo.skip``.
+
+    A wrapper that ``functools.wraps`` gave the mark of what it wraps is not.
+    """
+    is_marked = bool(getattr(value, "_torchdynamo_disable", False))
+    return is_marked and not getattr(getattr(value, "__wrapped__", None), "_torchdynamo_disable", False)
+
+
 def resume_codes(code: CodeType) -> list[CodeType]:
     """Return the resume functions that Dynamo has made for a code object, and those made for these."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache

@@ -1,53 +1,21 @@
-"""Replace functions of torch for a while, and give what they show to an observer."""
+"""Replace functions of torch for a while."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-
-class Emit(Protocol):
-    """Receives what the hooks see: the kind of the record, its data, the envelope's context."""
-
-    def __call__(self, kind: str, data: dict[str, Any]) -> None:
-        """Take one observation."""
-
-
-class Observe(Protocol):
-    """Calls ``look`` for the data of a record of some kind, and passes it on."""
-
-    def __call__(self, kind: str, look: Callable[[], dict[str, Any] | None]) -> None:
-        """Look, and pass on what there is; ``None`` is nothing."""
-
-
-def guarded(emit: Emit, spent: Callable[[float], None]) -> Observe:
-    """Wrap ``emit`` so that observing neither fails nor goes unmeasured."""
-
-    def observe(kind: str, look: Callable[[], dict[str, Any] | None]) -> None:
-        start = time.perf_counter()
-        try:
-            data = look()
-            if data is not None:
-                emit(kind, data)
-        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
-            with contextlib.suppress(Exception):
-                emit("graphbreak_fault", {"hook": kind, "message": f"{type(error).__name__}: {error}"})
-        finally:
-            spent(time.perf_counter() - start)
-
-    return observe
+    from collections.abc import Iterator
 
 
 @contextlib.contextmanager
 def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+    """Give a module or a class another attribute while the context is open."""
     original = inspect.getattr_static(owner, name)
-    setattr(owner, name, replacement)
     try:
+        setattr(owner, name, replacement)
         yield
     finally:
         # Somebody who patched after us keeps their patch; it calls ours, which calls the original.
@@ -57,13 +25,13 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def patched_inherited(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Give a class a method that it inherits so far."""
+    """Give a class a method that it inherits so far, while the context is open."""
     if name in vars(owner):
         with patched(owner, name, replacement):
             yield
         return
-    setattr(owner, name, replacement)
     try:
+        setattr(owner, name, replacement)
         yield
     finally:
         if vars(owner).get(name) is replacement:

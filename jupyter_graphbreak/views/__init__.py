@@ -1,1 +1,5 @@
-"""What a person sees: functions of a report alone."""
+"""What a person sees of a report: words, text and HTML.
+
+In: a report. Out: text or markup; no view knows torch or a recording.
+May import ``report``.
+"""

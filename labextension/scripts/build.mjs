@@ -3,7 +3,7 @@ import { build } from 'esbuild';
 
 await build({
   entryPoints: ['src/widget.ts', 'src/page.ts'],
-  outdir: '../jupyter_graphbreak/views/static',
+  outdir: '../jupyter_graphbreak/views/html/static',
   bundle: true,
   format: 'esm',
   target: 'es2021',

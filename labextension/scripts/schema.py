@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_graphbreak.report import Report
+from jupyter_graphbreak.report.schema import Report
 
 TARGET = Path(__file__).parents[1] / "src" / "report.schema.json"
 

@@ -142,7 +142,7 @@ export class Explainer {
 
 /** Leaves no name behind and asks for nothing that a later version could not do. */
 const LOAD =
-  '__import__("jupyter_graphbreak.magic").magic.answer_requests(get_ipython())';
+  '__import__("jupyter_graphbreak").answer_requests(get_ipython())';
 
 async function load(
   kernel: Kernel.IKernelConnection,

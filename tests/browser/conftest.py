@@ -16,7 +16,7 @@ from tests.lab_server import ROOT, Lab, jupyterlab
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jupyter_graphbreak.report import Report
+    from jupyter_graphbreak.results import Report
 
 PACKAGE = ROOT / "jupyter_graphbreak"
 SCREENSHOTS = ROOT / "build" / "screenshots"
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    built = [PACKAGE / "views/static/page.js", PACKAGE / "views/static/widget.js", PACKAGE / "labextension"]
+    built = [PACKAGE / "views/html/static/page.js", PACKAGE / "views/html/static/widget.js", PACKAGE / "labextension"]
     missing = [str(path.relative_to(ROOT)) for path in built if not path.exists()]
     assert not missing, f"{', '.join(missing)} not built: npm --prefix labextension run build"
     with sync_playwright() as playwright:

@@ -10,8 +10,9 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from jupyter_graphbreak.views.html import render_html, render_rest
-from jupyter_graphbreak.views.widget import ReportWidget, mime_bundle
+from jupyter_graphbreak.views.html.bundle import mime_bundle
+from jupyter_graphbreak.views.html.render import render_html, render_rest
+from jupyter_graphbreak.views.html.widget import ReportWidget
 from tests.browser.conftest import PACKAGE
 from tests.sample_reports import big, hostile, two_breaks
 
@@ -64,7 +65,7 @@ def webview(folder: Path, html: str, rest: object = None, *, dark: bool = False)
             ink="#cccccc" if dark else "#3b3b3b",
             state=held({"_html": html, "_progress": progress}),
             rest=held(rest),
-            module=held((PACKAGE / "views/static/widget.js").read_text(encoding="utf-8")),
+            module=held((PACKAGE / "views/html/static/widget.js").read_text(encoding="utf-8")),
         ),
         encoding="utf-8",
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from jupyter_graphbreak.report import MIME_TYPE
+from jupyter_graphbreak.report.schema import MIME_TYPE
 from tests.browser.pages import opened_in_lab, run_all, theme, trust
 from tests.sample_reports import HOSTILE, big, hostile, two_breaks
 

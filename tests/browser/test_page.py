@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from jupyter_graphbreak.report import Report
+from jupyter_graphbreak.results import Report
 from tests.sample_reports import HOSTILE, SAVED, big, failed, hostile, no_breaks, two_breaks
 
 if TYPE_CHECKING:

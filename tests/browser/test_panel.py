@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from playwright.sync_api import expect
 
-from jupyter_graphbreak.diff import diff
-from jupyter_graphbreak.report import MIME_TYPE
+from jupyter_graphbreak.report.schema import MIME_TYPE
 from tests.browser.pages import (
     NOTEBOOKS,
     command,
@@ -331,7 +330,7 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     after = two_breaks()
     slower = msgspec.structs.replace(after.timing, compile_s=1.58)
     before = msgspec.structs.replace(after, timing=slower, breaks=[*failed().breaks, *after.breaks[1:]])
-    after = msgspec.structs.replace(after, changes=diff(before, after))
+    after = msgspec.structs.replace(after, changes=before.diff(after))
     lab.save("compare", after, no_breaks())
     opened = opened_in_lab(open_page, lab, "compare")
     page = opened.page

@@ -9,7 +9,8 @@ import torch
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
-from jupyter_graphbreak.report import MIME_TYPE, Report
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.results import Report
 
 pytestmark = [
     pytest.mark.cuda,

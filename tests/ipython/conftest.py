@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from jupyter_graphbreak.report import MIME_TYPE, Report
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.results import Report
 
 
 class Kernel:

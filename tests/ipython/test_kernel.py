@@ -5,7 +5,8 @@ from __future__ import annotations
 import nbformat
 from nbclient import NotebookClient
 
-from jupyter_graphbreak.report import MIME_TYPE, Report
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"

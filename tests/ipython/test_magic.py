@@ -13,7 +13,8 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 
-from jupyter_graphbreak.report import MIME_TYPE, Report
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.results import Report
 
 BREAK = """import torch
 @torch.compile(backend="eager")

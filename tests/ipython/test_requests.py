@@ -12,8 +12,9 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from jupyter_graphbreak.magic import answer_requests
-from jupyter_graphbreak.report import MIME_TYPE, Report
+from jupyter_graphbreak import answer_requests
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
 
 ASKED = {"graphbreak": {"explain": ""}}
@@ -156,7 +157,7 @@ def test_metadata_that_asks_for_nothing(kernel: Kernel, metadata: dict[str, Any]
 
 
 def test_a_front_end_loads_the_extension_without_a_trace() -> None:
-    load = '__import__("jupyter_graphbreak.magic").magic.answer_requests(get_ipython())'
+    load = '__import__("jupyter_graphbreak").answer_requests(get_ipython())'
     fresh = Kernel("before = set(dir())")
     try:
         for _ in range(2):

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from jupyter_graphbreak.report import MIME_TYPE, Location, Report
+from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.results import Report
 
 CELLS = Path(__file__).parent / "cells"
 PREPARE = """%reset -f

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 import pytest
 
-from jupyter_graphbreak.report import MIME_TYPE, Report
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.results import Report
 from notebooks.run_demo import loads
 
 if TYPE_CHECKING:

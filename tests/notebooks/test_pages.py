@@ -15,9 +15,10 @@ import jupytext
 import nbformat
 import pytest
 
-from jupyter_graphbreak import report as schema
-from jupyter_graphbreak.magic import CompileExplain
-from jupyter_graphbreak.report import MIME_TYPE, Report
+from jupyter_graphbreak.ipython.magic import CompileExplain
+from jupyter_graphbreak.report import location, schema
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.results import Report
 from notebooks.run_demo import loads
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def test_every_option_and_every_field_is_on_its_page(site: Path) -> None:
     for action in CompileExplain.compile_explain.parser._actions:
         assert all(f">{name}" in options or f"{name}</span>" in options for name in action.option_strings[-1:])
     fields = (site / "schema.html").read_text(encoding="utf-8")
-    for kind in (schema.Report, schema.Break, schema.Location, schema.Setting):
+    for kind in (schema.Report, schema.Break, location.Location, schema.Setting):
         for name in kind.__struct_encode_fields__:
             assert f">{name}</span>" in fields
 

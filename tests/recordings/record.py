@@ -29,9 +29,9 @@ def record_one(program: Path) -> None:
     """Record a program in this process and write the recording."""
     import torch
 
-    from jupyter_graphbreak import recorder
-    from jupyter_graphbreak.records import Record
-    from jupyter_graphbreak.trace_log import write_trace
+    from jupyter_graphbreak.recording import recorder
+    from jupyter_graphbreak.recording.records import Record
+    from jupyter_graphbreak.trace.files import write_trace
 
     with recorder.record() as recording, contextlib.redirect_stdout(io.StringIO()):
         runpy.run_path(str(program))

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak import Frontends, compare_frontends
-from jupyter_graphbreak.frontends import Raised
+from jupyter_graphbreak.report.frontends import Raised
 
 #: Not imported by name: it is written as people write functions, without types.
 CASES: dict[str, Any] = importlib.import_module("tests.programs.front_ends.many_kinds").CASES

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.report import Report
+from jupyter_graphbreak.results import Report
 
 PROGRAM = """\
 import torch

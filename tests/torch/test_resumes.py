@@ -11,9 +11,9 @@ import torch
 from markupsafe import Markup
 
 import jupyter_graphbreak
-from jupyter_graphbreak import recorder
-from jupyter_graphbreak.build import build_report
-from jupyter_graphbreak.report import Report
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.results import Report
 
 #: Earlier releases do not say which frames Dynamo did not begin.
 TELLS_SKIPS = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
@@ -32,7 +32,7 @@ def recorded(run: Callable[[], object]) -> Report:
     """Record a call as it is: unlike ``explain`` this leaves alone what was compiled before."""
     with recorder.record() as recording:
         run()
-    return build_report(recording.records)
+    return Report.of(build_report(recording.records))
 
 
 class Told(NamedTuple):

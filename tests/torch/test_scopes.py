@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.report import Report
+from jupyter_graphbreak.results import Report
 
 PLAIN = 'entry = torch.compile(backend="eager")'
 STRICT = 'entry = lambda f: torch._dynamo.error_on_graph_break(True)(torch.compile(f, backend="eager"))'

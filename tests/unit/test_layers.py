@@ -1,10 +1,12 @@
-"""Imports go down only, and what is expensive to import is imported late."""
+"""Imports go down only and never in a circle, also inside functions; what is expensive to import is imported late."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,96 +16,72 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(__file__).parents[2] / "jupyter_graphbreak"
+MOST_MODULES = 12
+MOST_AT_THE_TOP = 6
 
 
 class Layer(NamedTuple):
-    """Some modules, the layers below that they may import, and the heavy packages they may import."""
+    """The layers below that some modules may import, and the heavy packages that they may import."""
 
-    modules: set[str]
     below: set[str]
     heavy: frozenset[str] = frozenset()
 
 
-TORCH_MODULES = ("compiled", "frames", "frontends", "hooks", "patching", "scopes", "settings")
+TORCH = frozenset({"torch"})
+IPYTHON = frozenset({"IPython"})
 
-#: From the bottom to the top. Modules of one layer may import each other, but for the inert data.
+#: From the bottom to the top. A layer is a folder, or single modules: the longest name that fits decides.
 LAYERS = {
-    "data": Layer({"records", "report"}, set()),
-    "build": Layer(
+    "recording.records": Layer(set()),
+    "recording.additions": Layer({"recording.records"}),
+    "report": Layer(set()),
+    "_torch_compat": Layer({"recording.records", "recording.additions"}, TORCH),
+    "recording": Layer({"recording.records", "recording.additions", "report", "_torch_compat"}, TORCH),
+    "trace": Layer({"recording.records"}),
+    "analysis.source": Layer({"recording.records", "report"}),
+    "analysis.torch_text": Layer({"recording.records"}),
+    "analysis": Layer({"recording.records", "recording.additions", "report", "analysis.source", "analysis.torch_text"}),
+    "trial": Layer({"report", "_torch_compat", "recording"}, TORCH),
+    "frontends": Layer({"report", "_torch_compat", "recording", "analysis", "trial"}, TORCH),
+    "views.words": Layer({"report"}),
+    "views.text": Layer({"report", "views.words"}),
+    "views.html.widget": Layer({"report", "views.words", "views.text", "views.html"}, frozenset({"anywidget"})),
+    "views.html": Layer({"report", "views.words", "views.text"}),
+    "views": Layer(set()),
+    "results": Layer({"report", "analysis", "views.text", "views.html", "views.html.widget"}),
+    "api": Layer({"report", "_torch_compat", "recording", "analysis", "trial", "frontends", "results"}, TORCH),
+    "mystnb": Layer({"report", "views.html"}, frozenset({"docutils", "myst_nb"})),
+    "ipython.cell": Layer({"recording.records", "recording"}, IPYTHON),
+    "ipython": Layer(
         {
-            "advice",
-            "break_message",
-            "breaks",
-            "build",
-            "diff",
-            "frames",
-            "graph_code",
-            "graphs",
-            "ledger",
-            "recompiles",
-            "resumes",
-            "scopes",
-            "skips",
-            "source",
+            "report", "_torch_compat", "recording", "recording.records", "analysis.source", "trial", "frontends",
+            "views.html", "views.html.widget", "results", "api", "ipython.cell",
         },
-        {"data"},
+        IPYTHON,
     ),
-    "torch": Layer(
-        {"_torch_compat"} | {f"_torch_compat.{each}" for each in TORCH_MODULES}, {"data"}, frozenset({"torch"})
-    ),
-    "watch": Layer({"compiling", "progress", "recorder", "trace_log"}, {"data", "torch"}, frozenset({"torch"})),
-    "verdicts": Layer({"frontends"}, {"data"}),
-    "compare": Layer(
-        {"captures", "compare", "difference", "inputs", "subject"},
-        {"data", "build", "torch", "watch", "verdicts"},
-        frozenset({"torch"}),
-    ),
-    "device": Layer({"device"}, {"data"}),
-    "cell": Layer({"calls", "cell"}, {"data", "watch"}, frozenset({"IPython"})),
-    "views": Layer(
-        {
-            "views",
-            "views.changes",
-            "views.course",
-            "views.frontends",
-            "views.highlight",
-            "views.html",
-            "views.listing",
-            "views.references",
-            "views.resumes",
-            "views.rows",
-            "views.stacks",
-            "views.terminal",
-            "views.text",
-        },
-        {"data", "verdicts"},
-    ),
-    "widget": Layer({"views.widget"}, {"data", "views"}, frozenset({"anywidget", "ipywidgets"})),
-    "faces": Layer(
-        {"", "api", "magic", "mystnb", "screen"},
-        {"data", "verdicts", "build", "torch", "watch", "compare", "device", "cell", "views", "widget"},
-        frozenset({"IPython", "docutils", "myst_nb"}),
-    ),
-}
+    "": Layer({"trial", "results", "api", "ipython"}, IPYTHON),
+}  # fmt: skip
 HEAVY = {"IPython", "anywidget", "docutils", "ipywidgets", "myst_nb", "pytest", "torch"}
-
-#: A saved report can compare and show itself: its methods look up, when they are called.
-SHOWING = {"diff", "to_text", "to_html", "save"}
 
 
 def modules() -> dict[str, Path]:
     """Return our modules by name, without the package's own; the package itself is the empty name."""
-    found = {}
+    paths = {}
     for path in PACKAGE.rglob("*.py"):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        found[".".join(part for part in parts if part != "__init__")] = path
-    return found
+        paths[".".join(part for part in parts if part != "__init__")] = path
+    return paths
+
+
+MODULES = modules()
 
 
 def layer_of(module: str) -> str:
-    names = [name for name, layer in LAYERS.items() if module in layer.modules]
-    assert names, f"{module or 'the package'} has no place in LAYERS: give it one"
-    return names[0]
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        if (name := ".".join(parts[:length])) in LAYERS:
+            return name
+    raise AssertionError(f"{module} has no place in LAYERS: give it one")
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -116,46 +94,82 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def own_imports(tree: ast.AST) -> set[str]:
-    """Return which of our modules a tree imports."""
-    known = modules()
-    found = set()
-    for name in imports(tree):
+def own_imports(module: str) -> set[str]:
+    """Return which of our modules a module imports, anywhere in its text."""
+    imported = set()
+    for name in imports(parsed(module)):
         head, _, rest = name.partition(".")
         if head == PACKAGE.name:
             # What follows a module's name is a name inside it; a name in the package itself is none of a module.
-            found.add(next(m for m in (rest, rest.rpartition(".")[0], "") if m in known))
-    return found
+            imported.add(next(m for m in (rest, rest.rpartition(".")[0], "") if m in MODULES))
+    return imported
 
 
 def parsed(module: str) -> ast.Module:
-    tree = ast.parse(modules()[module].read_text(encoding="utf-8"))
-    if module in {"frontends", "report"}:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and node.name in SHOWING:
-                node.body = [ast.Pass()]
-    return tree
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("module", sorted(modules()))
+@pytest.mark.parametrize("module", sorted(MODULES))
 def test_imports_go_down_only(module: str) -> None:
     name = layer_of(module)
-    allowed = {*LAYERS[name].below, *([name] if name != "data" else [])}
-    for imported in own_imports(parsed(module)):
-        assert layer_of(imported) in allowed, f"{module or 'the package'} must not import {imported}"
+    for imported in own_imports(module):
+        assert layer_of(imported) in {*LAYERS[name].below, name}, (
+            f"{module or 'the package'} must not import {imported}"
+        )
 
 
-@pytest.mark.parametrize("module", sorted(modules()))
+def test_the_layers_have_an_order() -> None:
+    order = list(graphlib.TopologicalSorter({name: layer.below for name, layer in LAYERS.items()}).static_order())
+    assert set(order) == set(LAYERS)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {module: own_imports(module) - {module} for module in MODULES}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
 def test_a_layer_imports_only_the_heavy_packages_it_is_about(module: str) -> None:
     heads = {name.partition(".")[0] for name in imports(parsed(module))}
     assert heads & HEAVY <= LAYERS[layer_of(module)].heavy
 
 
-@pytest.mark.parametrize("module", sorted(name for name in modules() if layer_of(name) != "torch"))
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if layer_of(name) != "_torch_compat"))
 def test_only_the_compat_package_touches_what_pytorch_keeps_to_itself(module: str) -> None:
     tree = parsed(module)
     used = set(imports(tree)) | {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not {name for name in used if name.startswith("torch.") and "._" in name}
+
+
+def folders() -> dict[str, list[str]]:
+    by_folder: dict[str, list[str]] = {}
+    for path in MODULES.values():
+        by_folder.setdefault(str(path.parent.relative_to(PACKAGE)), []).append(path.stem)
+    return by_folder
+
+
+@pytest.mark.parametrize(("folder", "names"), sorted(folders().items()))
+def test_a_folder_can_be_overlooked(folder: str, names: list[str]) -> None:
+    assert len(names) <= (MOST_AT_THE_TOP if folder == "." else MOST_MODULES)
+
+
+def test_no_two_modules_share_a_name() -> None:
+    names = Counter(path.stem for path in MODULES.values() if path.stem != "__init__")
+    assert [name for name, number in names.items() if number > 1] == []
+
+
+@pytest.mark.parametrize("folder", sorted(set(folders()) - {"."}))
+def test_a_folder_says_what_it_is_for(folder: str) -> None:
+    tree = ast.parse((PACKAGE / folder / "__init__.py").read_text(encoding="utf-8"))
+    (docstring,) = tree.body
+    text = ast.get_docstring(tree) or ""
+    assert isinstance(docstring, ast.Expr)
+    assert len(text.splitlines()) >= 3
+    assert "In" in text
+    assert "import" in text.lower()
 
 
 def heavy_modules_after(code: str) -> set[str]:
@@ -175,5 +189,16 @@ from traitlets.config import Config
 shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
 shell.run_line_magic("load_ext", "jupyter_graphbreak")
 assert "compile_explain" in shell.magics_manager.magics["cell"]
+"""
+    assert heavy_modules_after(code) == set()
+
+
+def test_a_report_shows_itself_without_the_extension() -> None:
+    code = f"""
+from jupyter_graphbreak import Report
+report = Report.from_json(open({str(Path(__file__).parents[1] / "reports" / "two_breaks.json")!r}, "rb").read())
+assert str(report) == report.to_text()
+assert repr(report).startswith("<Report Cell In[")
+assert {{"text/plain", "text/html"}} < set(report._repr_mimebundle_())
 """
     assert heavy_modules_after(code) == set()

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import jupyter_graphbreak
-from jupyter_graphbreak.report import MIME_TYPE, SCHEMA_VERSION
+from jupyter_graphbreak.report.schema import MIME_TYPE, SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
 FRONT_END = ROOT / "labextension"

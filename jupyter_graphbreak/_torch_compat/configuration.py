@@ -1,0 +1,127 @@
+"""How torch is set, and how it is set otherwise for a while: backends, modes, settings of Dynamo, its log output."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import warnings
+from typing import TYPE_CHECKING, Any, cast
+
+from jupyter_graphbreak._torch_compat.patching import patched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def dynamo_config() -> dict[str, Any]:
+    """Return the settings of ``torch._dynamo.config`` that differ from their default, and two that always matter."""
+    config = importlib.import_module("torch._dynamo.config")
+    values: dict[str, Any] = {}
+    is_default = getattr(config, "_is_default", None)
+    for name, value in getattr(config, "get_config_copy", dict)().items():
+        if name.startswith("_") or is_default is None:
+            continue
+        if not is_default(name) and isinstance(value, bool | int | float | str | type(None)):
+            values[name] = value
+    for name in ("nested_graph_breaks", "recompile_limit"):
+        values[name] = getattr(config, name, None)
+    return values
+
+
+def backends() -> list[str]:
+    """Return the names that ``torch.compile(backend=...)`` takes."""
+    listed: list[str] = importlib.import_module("torch._dynamo").list_backends(exclude_tags=())
+    return sorted(set(listed))
+
+
+def modes() -> list[str]:
+    """Return the names that ``torch.compile(mode=...)`` takes."""
+    listed: list[str] = list(importlib.import_module("torch._inductor").list_mode_options())
+    return listed
+
+
+#: Loggers on which torch tells of its compiling.
+_TELLS = ("torch._dynamo", "torch._export", "torch._functorch", "torch._inductor", "torch._logging",
+          "torch._subclasses", "torch.export", "torch.fx")  # fmt: skip
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what torch logs of its compiling off the user's screen; the structured trace goes on."""
+    loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
+    handlers = {
+        handler
+        for log in loggers
+        if log.name.split(".")[0] == "torch" and log.name != "torch.__trace"
+        for handler in log.handlers
+    }
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return not record.name.startswith(_TELLS)
+
+    for handler in handlers:
+        handler.addFilter(is_other)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(is_other)
+
+
+@contextlib.contextmanager
+def as_uncompiled() -> Iterator[None]:
+    """Have code that nobody asked to compile act and print as it does uncompiled, as far as Dynamo has settings.
+
+    Asserts raise AssertionError, numpy draws from its own generator, and what torch warns of while it compiles is not
+    printed: the report has it.
+    """
+    config = importlib.import_module("torch._dynamo.config")
+    settings = {"rewrite_assert_with_torch_assert": False, "use_numpy_random_stream": True}
+    # No catch_warnings: it would take back what the cell itself sets.
+    warnings.filterwarnings("ignore", module=r"torch\._(dynamo|functorch|inductor|subclasses)\b")
+    filters = cast("list[Any]", warnings.filters)
+    ours = filters[0]
+    try:
+        with quiet(), config.patch({name: value for name, value in settings.items() if hasattr(config, name)}):
+            yield
+    finally:
+        if ours in filters:
+            filters.remove(ours)
+
+
+def errors_suppressed() -> contextlib.AbstractContextManager[Any]:
+    """Have Dynamo run eagerly what it fails to compile while the context is open."""
+    patch: contextlib.AbstractContextManager[Any] = importlib.import_module("torch._dynamo.config").patch(
+        suppress_errors=True
+    )
+    return patch
+
+
+@contextlib.contextmanager
+def forced_backend(backend: str | None) -> Iterator[None]:
+    """Make every ``torch.compile`` use one backend while the context is open; ``None`` leaves them alone."""
+    if backend is None:
+        yield
+        return
+    import torch
+
+    frames = importlib.import_module("torch._dynamo.eval_frame")
+    convert = importlib.import_module("torch._dynamo.convert_frame")
+    from_stance = frames._callback_from_stance
+
+    def with_backend(callback: Any) -> Any:
+        made = from_stance(callback)
+        compiler = getattr(callback, "_torchdynamo_orig_backend", None)
+        if compiler is None or frames._stance.stance != "default" or frames._stance.backend is None:
+            return made
+        return convert.catch_errors_wrapper(
+            compiler._clone_with_backend(frames.get_compiler_fn(frames._stance.backend)), callback.hooks
+        )
+
+    # Left to itself the stance makes a callback that knows nothing of fullgraph=True.
+    with (
+        patched(frames, "_callback_from_stance", with_backend),
+        torch.compiler.set_stance("default", force_backend=backend),
+    ):
+        yield

@@ -1,0 +1,80 @@
+"""Look at PyTorch from within its own calls, so that looking neither fails nor goes unmeasured."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jupyter_graphbreak.recording.additions import Addition, Note, WatchFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+
+class Emit(Protocol):
+    """Receives what a hook saw."""
+
+    def __call__(self, addition: Addition) -> None:
+        """Take one observation."""
+
+
+class Observer:
+    """What the hooks of one watch share.
+
+    Parameters
+    ----------
+    emit : callable
+        Given each observation, under no lock, from the thread that compiles.
+    spent : callable
+        Told the seconds that each observation took.
+    """
+
+    def __init__(self, emit: Emit, spent: Callable[[float], None]) -> None:
+        self._emit = emit
+        self._spent = spent
+        self._faults: set[tuple[str, str]] = set()
+        self._missing: set[str] = set()
+
+    def observe(self, what: str, look: Callable[[], Addition | None]) -> None:
+        """Look, and pass on what there is to see; a fault is noted once and goes no further.
+
+        Parameters
+        ----------
+        what : str
+            The name of the hook, for the note about a fault.
+        look : callable
+            Returns the observation, or ``None`` where there is nothing to tell.
+        """
+        start = time.perf_counter()
+        try:
+            seen = look()
+            if seen is not None:
+                self._emit(seen)
+        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+            with contextlib.suppress(Exception):
+                self._note_fault(what, error)
+        finally:
+            with contextlib.suppress(Exception):
+                self._spent(time.perf_counter() - start)
+
+    def local(self, frame: FrameType | None, name: str) -> Any:
+        """Return a local variable of one of torch's functions, ``None`` where there is none of this name any more.
+
+        That it is missing is noted once: what depends on it is then not in the report.
+        """
+        if frame is not None and name in frame.f_locals:
+            return frame.f_locals[name]
+        function = frame.f_code.co_name if frame is not None else "a function"
+        sentence = f"Not seen with this torch: the variable {name!r} of {function}, which it does not have."
+        if sentence not in self._missing:
+            self._missing.add(sentence)
+            self._emit(Note(level="info", message=sentence))
+        return None
+
+    def _note_fault(self, what: str, error: Exception) -> None:
+        message = f"{type(error).__name__}: {error}"
+        if (what, message) not in self._faults:
+            self._faults.add((what, message))
+            self._emit(WatchFailed(hook=what, message=message))

@@ -1,0 +1,137 @@
+"""Code objects, stacks and exceptions of Dynamo as plain data."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.recording.additions import CodeObject
+from jupyter_graphbreak.recording.records import StackEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import CodeType, FrameType
+
+_OWN = __file__.replace("\\", "/").rpartition("/_torch_compat/")[0] + "/"
+
+
+def identity(code: CodeType) -> dict[str, Any]:
+    """Return what tells one code object from another: the fields of :class:`CodeObject`."""
+    return {
+        "id": id(code),
+        "name": code.co_name,
+        "qualname": getattr(code, "co_qualname", code.co_name),
+        "filename": code.co_filename,
+        "firstlineno": code.co_firstlineno,
+    }
+
+
+def code_object(code: CodeType) -> CodeObject:
+    """Return a code object as plain data."""
+    return CodeObject(**identity(code))
+
+
+def wrapped_code(function: Any) -> CodeObject | None:
+    """Return the code of a wrapped function, behind methods and further wrappers."""
+    while function is not None:
+        inner = getattr(function, "_torchdynamo_orig_callable", None) or getattr(function, "__func__", None)
+        if inner is None:
+            break
+        function = inner
+    code = getattr(function, "__code__", None) or getattr(getattr(function, "forward", None), "__code__", None)
+    return code_object(code) if code is not None else None
+
+
+def gb_type(error: BaseException) -> str | None:
+    """Return the name that an exception has in the registry of graph breaks."""
+    return getattr(error, "gb_type", None) or None
+
+
+def outward(frame: FrameType | None, most: int) -> Iterator[FrameType]:
+    """Yield a frame and those around it, at most as many as given."""
+    while frame is not None and most > 0:
+        yield frame
+        frame, most = frame.f_back, most - 1
+
+
+def stack_above() -> list[StackEntry]:
+    """Return the Python stack at the call that made Dynamo compile, outermost first, without Dynamo's frames inside."""
+    frame: FrameType | None = sys._getframe(1)
+    inside = True
+    stack: list[StackEntry] = []
+    while frame is not None:
+        code = frame.f_code
+        filename = code.co_filename
+        if inside:
+            # Dynamo enters Python through CatchErrorsWrapper; what is further out is the program.
+            if filename.endswith("convert_frame.py") and code.co_qualname == "CatchErrorsWrapper.__call__":
+                inside = False
+        else:
+            stack.append(StackEntry(filename, frame.f_lineno, code.co_name, code.co_firstlineno))
+        frame = frame.f_back
+    stack.reverse()
+    return stack
+
+
+def stack_entries(stack: Iterable[Any] | None) -> list[StackEntry]:
+    """Return the entries of a ``traceback.StackSummary``, which does not hold the first line of each function."""
+    return [
+        StackEntry(
+            entry.filename,
+            entry.lineno,
+            entry.name,
+            None,
+            getattr(entry, "colno", None),
+            getattr(entry, "end_colno", None),
+            getattr(entry, "end_lineno", None),
+        )
+        for entry in stack or ()
+    ]
+
+
+def tracing_stack() -> Any:
+    """Return the stack of the code that is being traced now."""
+    return importlib.import_module("torch._guards").TracingContext.extract_stack()
+
+
+def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
+    """Fill in the columns of the innermost entry from the instruction that the tracer is at, if it is at that line."""
+    if not stack or tracer is None:
+        return stack
+    positions = getattr(getattr(tracer, "current_instruction", None), "positions", None)
+    code = getattr(tracer, "f_code", None)
+    leaf = stack[-1]
+    if positions is None or code is None or (code.co_filename, positions.lineno) != (leaf.filename, leaf.line):
+        return stack
+    columns = (positions.col_offset, positions.end_col_offset)
+    if leaf.column is not None and (leaf.column, leaf.end_column) != columns:
+        return stack
+    placed = StackEntry(leaf.filename, leaf.line, leaf.function, leaf.first_line, *columns, positions.end_lineno)
+    return [*stack[:-1], placed]
+
+
+def line_at(code: CodeType, offset: int | None) -> int | None:
+    """Return the line of the instruction at an offset."""
+    if offset is None:
+        return None
+    return next((line for start, end, line in code.co_lines() if start <= offset < end), None)
+
+
+def site_of(frame: FrameType | None) -> StackEntry | None:
+    """Return the place of the innermost frame outside torch and this package, with its columns."""
+    while frame is not None:
+        filename = frame.f_code.co_filename.replace("\\", "/")
+        torch_own = "/torch/_dynamo/" in filename or filename.endswith(
+            ("/torch/__init__.py", "/torch/nn/modules/module.py")
+        )
+        if not torch_own and not filename.startswith(_OWN) and not filename.endswith("/contextlib.py"):
+            code = frame.f_code
+            positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+            return StackEntry(
+                code.co_filename, positions[0] or frame.f_lineno, code.co_name, code.co_firstlineno,
+                positions[2], positions[3], positions[1],
+            )  # fmt: skip
+        frame = frame.f_back
+    return None

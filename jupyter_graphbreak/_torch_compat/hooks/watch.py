@@ -1,0 +1,54 @@
+"""Watch Dynamo at work: open every hook, each with a test for what it needs of this torch."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak._torch_compat.hooks.compile_hooks import (
+    watch_breaks,
+    watch_failures,
+    watch_graphs,
+    watch_resumes,
+    watch_starts,
+)
+from jupyter_graphbreak._torch_compat.hooks.fullgraph_sites import watch_fullgraph
+from jupyter_graphbreak._torch_compat.hooks.observer import Emit, Observer
+from jupyter_graphbreak._torch_compat.hooks.refusal_hooks import watch_generators, watch_limits, watch_skips
+from jupyter_graphbreak._torch_compat.hooks.scope_hooks import watch_scopes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_HOOKS = (
+    watch_scopes, watch_fullgraph, watch_starts, watch_breaks, watch_failures, watch_resumes, watch_graphs,
+    watch_generators, watch_limits, watch_skips,
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def watch(emit: Emit, spent: Callable[[float], None]) -> Iterator[list[str]]:
+    """Send what Dynamo does to ``emit`` while the context is open.
+
+    Parameters
+    ----------
+    emit : Emit
+        Called under no lock, from the thread that compiles. An exception in it never reaches PyTorch.
+    spent : callable
+        Told the seconds that each observation took.
+
+    Yields
+    ------
+    list of str
+        A sentence for each hook that this release of PyTorch does not support.
+    """
+    missing: list[str] = []
+    observer = Observer(emit, spent)
+    with contextlib.ExitStack() as stack:
+        for hook in _HOOKS:
+            try:
+                stack.enter_context(hook(observer))
+            except Exception as error:  # noqa: BLE001 - whatever a release of torch has changed
+                purpose = (hook.__doc__ or "").rstrip(".")
+                missing.append(f"This torch does not let us do this: {purpose} ({type(error).__name__}: {error}).")
+        yield missing

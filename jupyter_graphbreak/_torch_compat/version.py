@@ -1,0 +1,31 @@
+"""The torch that is installed: whether there is one, and whether it is new enough."""
+
+from __future__ import annotations
+
+import re
+
+MINIMUM_TORCH = (2, 9)
+
+
+class TorchUnavailable(RuntimeError):  # noqa: N818 - reads as the sentence it reports
+    """There is no torch, or one that is too old; the message says how to get one."""
+
+
+def require_torch() -> str:
+    """Import torch and return its version.
+
+    Raises
+    ------
+    TorchUnavailable
+        If torch cannot be imported or is older than 2.9.
+    """
+    need = ".".join(map(str, MINIMUM_TORCH))
+    try:
+        import torch
+    except ImportError as error:
+        raise TorchUnavailable(f"PyTorch is not installed here ({error}): pip install 'torch>={need}'") from None
+    version = str(torch.__version__)
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or tuple(map(int, found.groups())) < MINIMUM_TORCH:
+        raise TorchUnavailable(f"PyTorch {version} is too old, {need} is needed: pip install -U 'torch>={need}'")
+    return version

@@ -1,0 +1,259 @@
+"""Fold break events into breaks: one place in the source and one reason is one break, however often it was met.
+
+The words of a message are no key: they differ between the frames that meet one break. See :class:`BreakTable`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from jupyter_graphbreak.analysis import advice
+from jupyter_graphbreak.analysis.ledger import Event
+from jupyter_graphbreak.analysis.source.locations import shown_stack
+from jupyter_graphbreak.analysis.torch_text import messages
+from jupyter_graphbreak.report.schema import Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jupyter_graphbreak.analysis.ledger import FrameLedger
+    from jupyter_graphbreak.analysis.scopes import ScopeTable
+    from jupyter_graphbreak.analysis.source.locations import Sources
+    from jupyter_graphbreak.recording import additions
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import Resume, Skipped
+
+Outcome = Literal["resumed", "skipped", "error"]
+_WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
+
+
+@dataclass
+class FoldedBreak:
+    """A break in the making: the first of its events, and what all of them said."""
+
+    ident: str
+    first: Event
+    location: Location | None
+    occurrences: list[Occurrence] = field(default_factory=list)
+    consequence: Reason | None = None
+    reasons: list[str] = field(default_factory=list)  # why the graphs before it ended, as Dynamo names it inside
+
+
+class BreakTable:
+    """Folds the events of a run into its breaks.
+
+    Two events are occurrences of one break when they have the source line, the GB id (or else the type) and, where
+    both tell it, part of the column range in common.
+
+    Parameters
+    ----------
+    sources : Sources
+        Places and texts.
+    scopes : ScopeTable
+        Told which scope governs which break.
+    notes : list of Diagnostic
+        Where to put what run and source disagree on.
+    """
+
+    def __init__(self, sources: Sources, scopes: ScopeTable, notes: list[Diagnostic]) -> None:
+        self._sources = sources
+        self._scopes = scopes
+        self._notes = notes
+        self._breaks: list[FoldedBreak] = []
+        self._by_place: dict[tuple[Any, str], list[FoldedBreak]] = {}
+        self._of_frame: dict[str, list[str]] = {}
+        self._of_event: dict[int, FoldedBreak] = {}  # by id() of the event
+        self._events: list[tuple[Event, str]] = []  # each with the id of its break
+
+    def fold(self, frame: FrameLedger) -> None:
+        """Fold the events of a frame."""
+        for event in frame.events:
+            message = event.message
+            stack = self._stack(event)
+            name, filename, line = frame.code
+            if event.conditions.stack:
+                location = self._sources.place(event.conditions.stack[-1])
+            elif message.file is not None:
+                function = message.stack[-1].function if message.stack else name
+                location = self._sources.location(message.file, message.line, function)
+            else:
+                location = self._sources.location(filename, line, name)
+            outcome = _outcome(event)
+            occurrence = Occurrence(
+                frame=frame.ident,
+                attempt=event.attempt,
+                stack=stack or ([location] if location else []),
+                outcome=outcome,
+                consequence=_reason(message.consequence),
+                setting=self._setting(event.conditions, location),
+            )
+            self._add(event, location, occurrence, frame.ident)
+        ending = self.ending(frame)
+        if ending is not None:
+            ending.reasons += [graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason]
+
+    def fold_refusal(self, refusal: additions.FrameRefused, order: int) -> tuple[FoldedBreak, Setting | None]:
+        """Make a break, at its first line, of a function that Dynamo refused before it began, such as a generator.
+
+        Parameters
+        ----------
+        refusal : FrameRefused
+        order : int
+            The number of its record.
+
+        Returns
+        -------
+        FoldedBreak, Setting or None
+            The break, and the setting in force at it.
+        """
+        registry = refusal.registry
+        cause = messages.Cause(
+            gb_type=registry.gb_type or refusal.reason,
+            gb_id=registry.gb_id,
+            url=_url(registry.gb_id),
+            explanation=registry.explanation,
+            hints=registry.hints,
+        )
+        event = Event(messages.BreakMessage(cause), 0, refusal, order, failed=True, raised=refusal.raised)
+        name, filename, line = refusal.code or ("?", "?", None)
+        location = self._sources.location(filename, line, name)
+        stack = shown_stack(self._sources, refusal.above)
+        outcome: Outcome = "error" if refusal.raised else "skipped"
+        setting = self._setting(refusal, location)
+        occurrence = Occurrence(
+            frame=None,
+            attempt=0,
+            stack=[*stack, *([location] if location else [])],
+            outcome=outcome,
+            setting=setting,
+        )
+        return self._add(event, location, occurrence, None), setting
+
+    def of_event(self, event: Event) -> FoldedBreak:
+        """Return the break that an event was folded into."""
+        return self._of_event[id(event)]
+
+    def of_frame(self, frame: str) -> list[str]:
+        """Return the ids of the breaks that a frame met."""
+        return self._of_frame.get(frame, [])
+
+    def ending(self, frame: FrameLedger) -> FoldedBreak | None:
+        """Return the break at which the graphs of a frame end and its resume functions begin, if it has one."""
+        last = next((event for event in reversed(frame.events) if not event.failed), None)
+        return self._of_event.get(id(last)) if last is not None else None
+
+    def passing(self, filename: str, line: int) -> FoldedBreak | None:
+        """Return the first break that has a line in one of its stacks."""
+        at = self._sources.location(filename, line)
+        for folded in self._breaks:
+            for occurrence in folded.occurrences:
+                if at is not None and any((at.source, at.line) == (o.source, o.line) for o in occurrence.stack):
+                    return folded
+        return None
+
+    def breaks(self, resumes: Iterable[Resume], skipped: Iterable[Skipped]) -> list[Break]:
+        """Return the breaks, with the resume functions and the skipped functions that point at them."""
+        resumes_of: dict[str | None, list[str]] = {}
+        for resume in resumes:
+            resumes_of.setdefault(resume.break_, []).append(resume.id)
+        skipped_of: dict[str | None, list[str]] = {}
+        for function in skipped:
+            skipped_of.setdefault(function.break_, []).append(function.id)
+        return [
+            self._break(folded, resumes_of.get(folded.ident, []), skipped_of.get(folded.ident, []))
+            for folded in self._breaks
+        ]
+
+    def what_if(self) -> WhatIf:
+        """Work out what a stricter setting would have made of the run: the first error would have ended it."""
+        ordered = sorted(self._events, key=lambda pair: pair[0].order)
+        strict: list[str] = []
+        for event, ident in ordered:
+            # Scopes opened inside the compiled function stay inside a scope put around it.
+            inside = [scope for scope in event.conditions.scopes if scope.inside]
+            if (not inside or inside[-1].value) and ident not in strict:
+                strict.append(ident)
+        return WhatIf(strict, ordered[0][1] if ordered else None)
+
+    def _setting(self, conditions: additions.Conditions, place: Location | None) -> Setting | None:
+        setting, disagreement = self._scopes.setting(conditions, place)
+        if disagreement is not None:
+            where = f"{self._sources.name_of(place.source)} line {place.line}" if place is not None else "a break"
+            note = Diagnostic("warning", f"At {where}: {disagreement}.")
+            if note not in self._notes:
+                self._notes.append(note)
+        return setting
+
+    def _stack(self, event: Event) -> list[Location]:
+        return shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
+
+    def _add(self, event: Event, location: Location | None, occurrence: Occurrence, frame: str | None) -> FoldedBreak:
+        cause = event.message.cause
+        place = (location.source, location.line) if location else None
+        same_line = self._by_place.setdefault((place, cause.gb_id or cause.gb_type), [])
+        folded = next((known for known in same_line if _overlap(known.location, location)), None)
+        if folded is None:
+            folded = FoldedBreak(f"b{len(self._breaks) + 1}", event, location)
+            self._breaks.append(folded)
+            same_line.append(folded)
+        self._of_event[id(event)] = folded
+        self._events.append((event, folded.ident))
+        self._scopes.govern(occurrence.setting, folded.ident)
+        if occurrence not in folded.occurrences:
+            folded.occurrences.append(occurrence)
+        if folded.consequence is None:
+            folded.consequence = occurrence.consequence
+        if frame is not None and folded.ident not in (breaks := self._of_frame.setdefault(frame, [])):
+            breaks.append(folded.ident)
+        return folded
+
+    def _break(self, folded: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
+        cause = folded.first.message.cause
+        setting = folded.occurrences[-1].setting
+        outcome = max((occurrence.outcome for occurrence in folded.occurrences), key=_WORST.__getitem__)
+        return Break(
+            id=folded.ident,
+            gb_id=cause.gb_id,
+            gb_type=cause.gb_type,
+            url=cause.url,
+            explanation=self._sources.in_words(cause.explanation),
+            hints=cause.hints,
+            context=self._sources.in_words(cause.context),
+            consequence=folded.consequence,
+            location=folded.location,
+            stack=folded.occurrences[0].stack,
+            occurrences=folded.occurrences,
+            outcome=outcome,
+            resumes=resumes,
+            skipped=skipped,
+            scope=setting.scope if setting is not None else None,
+            setting=setting,
+            also_reported_as=messages.other_names(cause, folded.reasons),
+            advice=advice.advise(cause, folded.consequence),
+        )
+
+
+def _overlap(one: Location | None, other: Location | None) -> bool:
+    """Whether two places on one line may be one expression: events name the whole of it, a part, or just the line."""
+    if one is None or other is None or one.column is None or other.column is None:
+        return True
+    first, second = sorted([one, other], key=lambda place: place.column or 0)
+    ends_before = first.end_line == first.line and (first.end_column or 0) <= (second.column or 0)
+    return not ends_before
+
+
+def _outcome(event: Event) -> Outcome:
+    if event.raised:
+        return "error"
+    if event.failed or event.message.continuation in {"skip", "rest eager"}:
+        return "skipped"
+    return "resumed"
+
+
+def _reason(cause: messages.Cause | None) -> Reason | None:
+    return Reason(cause.gb_id, cause.gb_type) if cause is not None else None
+
+
+def _url(gb_id: str | None) -> str | None:
+    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html" if gb_id else None

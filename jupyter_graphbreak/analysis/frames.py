@@ -1,0 +1,76 @@
+"""List the frames: what each code object that Dynamo began came to, and who called it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from jupyter_graphbreak.analysis.recompiles import guard
+from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.report.schema import Frame
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.analysis.breaks import BreakTable
+    from jupyter_graphbreak.analysis.graphs import GraphTable
+    from jupyter_graphbreak.analysis.ledger import FrameLedger, Ledger
+    from jupyter_graphbreak.analysis.resumes import ResumeTable
+    from jupyter_graphbreak.analysis.source.locations import Sources
+
+
+def list_frames(
+    ledger: Ledger, sources: Sources, breaks: BreakTable, graphs: GraphTable, resumes: ResumeTable
+) -> list[Frame]:
+    """Return the frames that Dynamo began, in order."""
+    callers = _callers(ledger.started)
+    listed = []
+    for frame in ledger.started:
+        name, filename, line = frame.code
+        captured = graphs.of_frame(frame.ident)
+        listed.append(
+            Frame(
+                id=frame.ident,
+                function=plain_function(name),
+                location=sources.location(filename, line, name),
+                role="resume" if is_resume(name) else _role(frame),
+                outcome=_outcome(frame, captured),
+                attempts=frame.attempts,
+                resume=resumes.of_frame(frame.ident),
+                caller=callers.get(frame.ident),
+                graphs=captured,
+                breaks=breaks.of_frame(frame.ident),
+                compile_s=frame.metrics.get("entire_frame_compile_time_s"),
+                recompile_of=ledger.first_id(frame) if frame.key.compile > 0 else None,
+                recompile_reasons=[guard(reason) for reason in frame.recompile_reasons],
+            )
+        )
+    return listed
+
+
+def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empty", "skipped", "error"]:
+    given_up = frame.given_up
+    if given_up is not None:
+        return "error" if given_up.raised else "skipped"
+    if frame.compiled:
+        return "compiled"
+    if graphs or frame.metrics.get("fail_type") or not frame.metrics:
+        return "error"  # also when the user interrupted it
+    return "empty"
+
+
+def _role(frame: FrameLedger) -> Literal["entry", "call"]:
+    stack = frame.start.stack if frame.start is not None else frame.trace_stack[:-1]
+    # torch/_dynamo/eval_frame.py holds the wrapper that torch.compile returns
+    return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"
+
+
+def _callers(started: list[FrameLedger]) -> dict[str, str]:
+    """Return for each frame's id the innermost frame on its stack that was compiled before it, where there is one."""
+    callers: dict[str, str] = {}
+    earlier: dict[tuple[str, str, int | None], str] = {}
+    for frame in started:
+        stack = reversed(frame.start.stack) if frame.start is not None else []
+        codes = ((entry.function, entry.filename, entry.first_line) for entry in stack)
+        caller = next((earlier[code] for code in codes if code in earlier), None)
+        if caller is not None:
+            callers[frame.ident] = caller
+        earlier[frame.code] = frame.ident
+    return callers

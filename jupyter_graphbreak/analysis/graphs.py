@@ -1,0 +1,147 @@
+"""Make graphs of what frames captured: operations with their places in the source, inputs, readable code."""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jupyter_graphbreak.analysis.torch_text import graph_code
+from jupyter_graphbreak.recording.records import StackEntry, plain_function, read_stack
+from jupyter_graphbreak.report.schema import Diagnostic, Graph, GraphLine, Op, Tensor, TensorMeta
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.analysis.breaks import FoldedBreak
+    from jupyter_graphbreak.analysis.ledger import FrameLedger
+    from jupyter_graphbreak.analysis.source.locations import Sources
+    from jupyter_graphbreak.recording.additions import GraphStacks
+    from jupyter_graphbreak.report.location import Location
+
+
+class GraphTable:
+    """Lists the graphs of a run; letters name them in the order of their capture.
+
+    Parameters
+    ----------
+    sources : Sources
+        Places and texts.
+    notes : list of Diagnostic
+        Where to put what could not be read.
+    """
+
+    def __init__(self, sources: Sources, notes: list[Diagnostic]) -> None:
+        self._sources = sources
+        self._notes = notes
+        self._graphs: list[Graph] = []
+        self._of_frame: dict[str, list[str]] = {}
+
+    def graphs(self) -> list[Graph]:
+        """Return the graphs added so far."""
+        return list(self._graphs)
+
+    def of_frame(self, frame: str) -> list[str]:
+        """Return the ids of the graphs that a frame captured."""
+        return self._of_frame.get(frame, [])
+
+    def add(self, frame: FrameLedger, ending: FoldedBreak | None) -> None:
+        """Add the graphs of a frame, and the break at which they end."""
+        for captured in frame.graphs:
+            code, stacks = captured.code, captured.stacks
+            parsed = graph_code.parse_graph(code)
+            if frame.start is not None and stacks is None and not parsed.ops:
+                continue  # torch >= 2.15 writes an empty graph to the trace and does not compile it
+            ident = _letter(len(self._graphs))
+            if parsed.unread:
+                self._notes.append(Diagnostic("warning", f"{parsed.unread} lines of graph {ident} could not be read."))
+            traces = _Traces(stacks)
+            self._graphs.append(
+                Graph(
+                    id=ident,
+                    name=plain_function(frame.code[0]),
+                    frame=frame.ident,
+                    ops=[self._op(op, traces) for op in parsed.ops],
+                    inputs=[
+                        Tensor(given.name, given.tensor.shape, given.tensor.dtype, given.tensor.device)
+                        if given.tensor
+                        else Tensor(given.name, None, "unknown")
+                        for given in parsed.inputs
+                    ],
+                    lines=self._lines(parsed.ops, traces),
+                    code=self._readable(code),
+                    ends="break" if ending is not None else "return",
+                    break_=ending.ident if ending is not None else None,
+                )
+            )
+            self._of_frame.setdefault(frame.ident, []).append(ident)
+
+    def _readable(self, code: str) -> str:
+        """Return a graph's code with places named as everywhere else, without what only frees memory."""
+
+        def renamed(match: re.Match[str]) -> str:
+            location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
+            if location is None:
+                return match[0]
+            return f"# {self._sources.name(match['file'])}:{location.line} in {location.function}, code:"
+
+        code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
+        return re.sub(r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<name>[^,\n]+), code:", renamed, code)
+
+    def _op(self, op: graph_code.CodeOp, traces: _Traces) -> Op:
+        trace = traces.of(op)
+        shown = [entry for entry in trace if self._sources.kind(entry.filename, entry.function) != "machinery"]
+        inner = next((e for e in reversed(shown) if "/torch/" not in e.filename.replace("\\", "/")), None)
+        entry = inner or (shown[-1] if shown else (trace[-1] if trace else None))
+        tensor = op.tensor
+        return Op(
+            name=op.name,
+            target=op.target,
+            location=_line_only(self._sources.place(entry)) if entry else None,
+            output=TensorMeta(tensor.shape, tensor.dtype, tensor.device)
+            if tensor and tensor.shape is not None
+            else None,
+        )
+
+    def _lines(self, ops: list[graph_code.CodeOp], traces: _Traces) -> list[GraphLine]:
+        counted: dict[tuple[str, int], int] = {}
+        for op in ops:
+            places = {
+                (location.source, location.line)
+                for entry in traces.of(op)
+                if self._sources.kind(entry.filename, entry.function) in {"cell", "file"}
+                and (location := self._sources.place(entry)) is not None
+            }
+            for place in places:
+                counted[place] = counted.get(place, 0) + 1
+        return [GraphLine(source, line, number) for (source, line), number in sorted(counted.items())]
+
+
+def _line_only(location: Location | None) -> Location | None:
+    """Leave out the text of a place: of ten thousand operations it would make half of the report."""
+    return msgspec.structs.replace(location, code=None) if location is not None else None
+
+
+class _Traces:
+    """The call stacks of the operations of one graph: as recorded, or else the one line that the code names."""
+
+    def __init__(self, stacks: GraphStacks | None) -> None:
+        self._stacks = [read_stack(text) for text in stacks.stacks] if stacks is not None else []
+        self._ops = stacks.ops if stacks is not None else {}
+
+    def of(self, op: graph_code.CodeOp) -> list[StackEntry]:
+        """Return the stack of an operation, outermost first."""
+        index = self._ops.get(op.name)
+        if index is not None:
+            return self._stacks[index]
+        return [StackEntry(*op.place[:3])] if op.place else []
+
+
+def _letter(index: int) -> str:
+    letters = string.ascii_uppercase
+    text = ""
+    index += 1
+    while index:
+        index, rest = divmod(index - 1, len(letters))
+        text = letters[rest] + text
+    return text

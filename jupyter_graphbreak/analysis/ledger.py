@@ -1,0 +1,332 @@
+"""Read records, in order, into one ledger per compiled frame: what was said of it, before anything is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jupyter_graphbreak.analysis.torch_text import messages
+from jupyter_graphbreak.recording import additions
+from jupyter_graphbreak.recording.records import StackEntry
+from jupyter_graphbreak.report.schema import Diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jupyter_graphbreak.recording.records import CompileKey, Record
+
+_LIMIT = "Dynamo recompile limit exceeded"
+
+
+@dataclass
+class Event:
+    """One break as one frame met it.
+
+    Parameters
+    ----------
+    order : int
+        The number of the record among all records of the run.
+    failed : bool
+        Whether the frame was given up at this event.
+    raised : bool
+        Whether the error went up to the user.
+    """
+
+    message: messages.BreakMessage
+    attempt: int
+    conditions: additions.Conditions
+    order: int = 0
+    failed: bool = False
+    raised: bool = False
+
+
+@dataclass
+class CapturedGraph:
+    """The code of a graph, and the call stacks of its operations where they were recorded."""
+
+    code: str
+    stacks: additions.GraphStacks | None
+
+
+@dataclass
+class FrameLedger:
+    """What the records say of one compilation of one code object, or of its refusal."""
+
+    key: CompileKey
+    ident: str
+    start: additions.FrameStarted | None = None
+    trace_stack: list[StackEntry] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    graphs: list[CapturedGraph] = field(default_factory=list)
+    resumes: list[additions.ResumeMade] = field(default_factory=list)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    backward_s: float = 0.0
+    recompile_reasons: list[str] = field(default_factory=list)
+    refusal: additions.FrameRefused | None = None
+    refusal_order: int = 0
+    attempts: int = 1
+    pending_break: additions.BreakSeen | None = None
+    pending_failure: additions.FrameFailed | None = None
+    pending_graph: additions.GraphStacks | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether Dynamo began to compile it."""
+        return self.start is not None or bool(self.trace_stack)
+
+    @property
+    def code(self) -> tuple[str, str, int]:
+        """Function, file and first line of the code object."""
+        if self.start is not None:
+            return self.start.place
+        if self.trace_stack:
+            entry = self.trace_stack[-1]
+            return entry.function, entry.filename, entry.line or 0
+        if self.refusal is not None and self.refusal.code is not None:
+            return self.refusal.code
+        return "?", "?", 0
+
+    @property
+    def compiled(self) -> bool:
+        """Whether code came of it; ``has_guarded_code`` is true of skipped frames, too."""
+        return self.metrics.get("graph_op_count") is not None
+
+    @property
+    def given_up(self) -> Event | None:
+        """The event at which Dynamo gave it up, where it did."""
+        return next((event for event in reversed(self.events) if event.failed), None)
+
+
+@dataclass
+class Ledger:
+    """What the records of a run say, sorted.
+
+    Parameters
+    ----------
+    sees_skips : bool
+        Whether this torch says of every frame that Dynamo did not begin why.
+    refusals : list of (FrameRefused, int)
+        Each with the number of its record.
+    """
+
+    frames: list[FrameLedger] = field(default_factory=list)
+    skips: list[additions.FrameSkipped] = field(default_factory=list)
+    sees_skips: bool = True
+    refusals: list[tuple[additions.FrameRefused, int]] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
+    run: additions.RunSummary = field(default_factory=additions.RunSummary)
+    error: additions.RunEnded | None = None
+    device: additions.DeviceUsed = field(default_factory=additions.DeviceUsed)
+    texts: list[additions.SourceRecorded] = field(default_factory=list)
+    scopes: list[additions.ScopeOpened] = field(default_factory=list)
+    records: int = 0
+
+    @property
+    def started(self) -> list[FrameLedger]:
+        """The frames that Dynamo began, in order."""
+        return [frame for frame in self.frames if frame.started]
+
+    def first_id(self, frame: FrameLedger) -> str | None:
+        """Return the id of the first compilation of a frame's code object, if it is another one."""
+        first = next((f for f in self.frames if f.key.frame == frame.key.frame and f.started and f is not frame), None)
+        return first.ident if first is not None else None
+
+    def limited_code(self, frame: FrameLedger) -> tuple[str, str, int]:
+        """Return the code of a frame that was not begun any more: the refusal's, or that of its first compilation."""
+        if frame.refusal is not None and frame.refusal.code is not None:
+            return frame.refusal.code
+        earlier = (f for f in self.frames if f.started and f.key.frame == frame.key.frame)
+        first = next(earlier, None)
+        return first.code if first is not None else frame.code
+
+
+def read_records(records: Iterable[Record]) -> Ledger:
+    """Read a recording; a record that cannot be read is a diagnostic."""
+    reader = _Reader()
+    for record in records:
+        reader.read(record)
+    for frame in reader.ledger.frames:
+        _infer_giving_up(frame)
+    return reader.ledger
+
+
+class _Reader:
+    """Reads one record after the other; what it holds beside the ledger is where it stands."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self._names: dict[int, str] = {}  # of files, by the number that the trace gives them
+        self._current: dict[CompileKey, FrameLedger] = {}
+
+    def read(self, record: Record) -> None:
+        """Take one record; what cannot be read is noted."""
+        ledger = self.ledger
+        ledger.records += 1
+        try:
+            addition = additions.read_addition(record)
+            if addition is None:
+                self._read_entry(record)
+            elif not self._read_about_run(record, addition) and record.compile_key is not None:
+                self._read_about_frame(record, record.compile_key, addition)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            message = f"A record {record.kind!r} could not be read ({type(error).__name__}: {error})."
+            ledger.notes.append(Diagnostic("warning", message))
+
+    def _read_about_run(self, record: Record, addition: additions.Addition) -> bool:
+        """Take an entry of ours that is about no single frame; return whether it was one."""
+        ledger = self.ledger
+        match addition:
+            case additions.RunSummary():
+                ledger.run = addition
+            case additions.RunEnded():
+                ledger.error = addition
+            case additions.DeviceUsed():
+                ledger.device = addition
+            case additions.Note():
+                ledger.notes.append(Diagnostic(addition.level, addition.message))
+            case additions.WatchFailed():
+                ledger.notes.append(Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}."))
+            case additions.Blind():
+                ledger.sees_skips = False
+                ledger.notes.append(Diagnostic("info", f"Not seen with this torch: {addition.what}."))
+            case additions.SourceRecorded():
+                ledger.texts.append(addition)
+            case additions.FrameSkipped():
+                ledger.skips.append(addition)
+            case additions.ScopeOpened():
+                ledger.scopes.append(addition)
+            case additions.FrameRefused():
+                key = record.compile_key
+                if addition.reason == "recompile limit" and key is not None:
+                    frame = self._frame(key)
+                    frame.refusal, frame.refusal_order = addition, ledger.records
+                else:
+                    ledger.refusals.append((addition, ledger.records))
+            case _:
+                return False
+        return True
+
+    def _read_about_frame(self, record: Record, key: CompileKey, addition: additions.Addition) -> None:
+        if isinstance(addition, additions.FrameStarted):
+            self._frame(key, fresh=True).start = addition
+            return
+        frame = self._frame(key)
+        frame.attempts = max(frame.attempts, record.attempt + 1)
+        match addition:
+            case additions.BreakSeen():
+                frame.pending_break = addition
+            case additions.FrameFailed():
+                frame.pending_failure = addition
+            case additions.GraphStacks():
+                frame.pending_graph = addition
+                if frame.graphs and frame.graphs[-1].stacks is None:  # in some releases the trace's entry comes first
+                    frame.graphs[-1].stacks = addition
+                    frame.pending_graph = None
+            case additions.ResumeMade():
+                frame.resumes.append(addition)
+            case _:
+                pass
+
+    def _read_entry(self, record: Record) -> None:
+        """Take an entry of PyTorch's own."""
+        data, key = record.data, record.compile_key
+        if record.kind == "str":
+            self._names[data[1]] = data[0]
+            return
+        if key is None:
+            return
+        if record.kind == "dynamo_start":
+            known = self._current.get(key)
+            # Our own record of the same start came just before; without it this is the start.
+            frame = known if known is not None and not known.trace_stack else self._frame(key, fresh=True)
+            frame.trace_stack = [
+                StackEntry(self._names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
+                for entry in data["stack"]
+            ]
+            return
+        frame = self._frame(key)
+        frame.attempts = max(frame.attempts, record.attempt + 1)
+        match record.kind:
+            case "artifact:dynamo_graph_break_reason":
+                _add_break(frame, record, self.ledger.records)
+            case "artifact:dynamo_error":
+                _add_failure(frame, record, self.ledger.records)
+            case "artifact:recompile_reasons":
+                frame.recompile_reasons = _reasons(record.payload or "")
+            case "dynamo_output_graph":
+                frame.graphs.append(CapturedGraph(record.payload or "", frame.pending_graph))
+                frame.pending_graph = None
+            case "compilation_metrics":
+                frame.metrics = data
+                if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMIT):
+                    frame.refusal = additions.FrameRefused(
+                        reason="recompile limit", registry=additions.RegistryEntry(_LIMIT)
+                    )
+            case "bwd_compilation_metrics":
+                seconds = data.get("entire_frame_compile_time_s") or data.get("inductor_compile_time_s")
+                frame.backward_s += seconds or 0.0
+            case _:
+                pass
+
+    def _frame(self, key: CompileKey, *, fresh: bool = False) -> FrameLedger:
+        """Return the ledger of a compile id; ``fresh`` begins a new one, as after ``torch._dynamo.reset()``."""
+        known = self._current.get(key)
+        if known is not None and not (fresh and known.started):
+            return known
+        again = sum(frame.key == key for frame in self.ledger.frames)
+        made = FrameLedger(key, f"{key}#{again + 1}" if again else str(key))
+        self._current[key] = made
+        self.ledger.frames.append(made)
+        return made
+
+
+def _add_break(frame: FrameLedger, record: Record, order: int) -> None:
+    seen, frame.pending_break = frame.pending_break, None
+    text = record.payload or ""
+    if text.startswith("Graph break: ") and frame.pending_failure is not None:
+        return  # said once more when the frame is given up, if the user's logs show graph breaks
+    message = messages.parse_break(text, seen.type if seen is not None else None)
+    frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), order))
+
+
+def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
+    seen, frame.pending_failure = frame.pending_failure, None
+    exception = seen.type if seen is not None else None
+    if seen is not None and seen.message is not None:
+        parsed = messages.parse_reason(seen.message, exception)
+        leaf = seen.stack[-1] if seen.stack else None
+        file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
+        message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, list(seen.stack))
+    else:
+        message = messages.parse_error(record.payload or "", exception)
+    raised = seen is not None and seen.raised
+    last = frame.events[-1] if frame.events else None
+    if last is not None and last.attempt == record.attempt and not raised and _same_cause(last.message, message):
+        last.failed = True  # the event was logged, then the same exception left the frame
+        if message.consequence is not None and last.message.consequence is None:
+            last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
+        return
+    conditions = seen or additions.Conditions()
+    frame.events.append(Event(message, record.attempt, conditions, order, failed=True, raised=raised))
+
+
+def _infer_giving_up(frame: FrameLedger) -> None:
+    """Note a frame as given up after whose break there is no code and no resume function; torch < 2.11 is silent."""
+    left = frame.compiled or frame.resumes
+    if frame.metrics and frame.events and frame.given_up is None and not left:
+        frame.events[-1].failed = True
+
+
+def _same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:
+    return one.cause.gb_type == other.cause.gb_type and (other.line is None or one.line == other.line)
+
+
+def _reasons(payload: str) -> list[str]:
+    """Read the payload of ``recompile_reasons``: one reason is a bare string, several are a JSON list."""
+    try:
+        reasons = msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return [payload] if payload else []
+    return [str(reason) for reason in reasons] if isinstance(reasons, list) else [str(reasons)]

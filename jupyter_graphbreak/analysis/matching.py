@@ -1,0 +1,153 @@
+"""Compare two runs of one piece of code: which breaks are gone, new or elsewhere now, and the figures of both.
+
+Edits shift lines, so a break is not known again by its line number alone. The lines of both runs are aligned as a text
+diff aligns them, and two breaks of one kind are the same where their lines correspond or where the expression is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.report.diff import Change, Changes, Place, RunFigures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.report.location import Source
+    from jupyter_graphbreak.report.schema import Break, Report
+
+_Line = tuple[str, int]  # the id of a source, and a line of it
+
+
+def compare_runs(before: Report, after: Report) -> Changes:
+    """Return what changed from one run to a later one of the same code, edited or not."""
+    moved_to = _corresponding_lines(before, after)
+    pairs, gone, new = _matched(before.breaks, after.breaks, moved_to)
+    old_names, new_names = _names(before), _names(after)
+    moved = [(old, now) for old, now in pairs if _where(old, old_names) != _where(now, new_names)]
+    shifted = {now.id for _, now in moved}
+    return Changes(
+        before=_figures(before),
+        after=_figures(after),
+        breaks=[
+            *(_change("gone", each, _where(each, old_names), None) for each in gone),
+            *(_change("new", each, None, _where(each, new_names)) for each in new),
+            *(_change("moved", now, _where(old, old_names), _where(now, new_names)) for old, now in moved),
+        ],
+        same=[now.id for _, now in pairs if now.id not in shifted],
+    )
+
+
+def _matched(
+    before: list[Break], after: list[Break], moved_to: dict[_Line, _Line]
+) -> tuple[list[tuple[Break, Break]], list[Break], list[Break]]:
+    """Pair the breaks of two runs, surest first; return the pairs and what is left of each run."""
+
+    def line(found: Break) -> _Line | None:
+        return (found.location.source, found.location.line) if found.location is not None else None
+
+    def function(found: Break) -> str | None:
+        return found.location.function if found.location is not None else None
+
+    def code(found: Break) -> str | None:
+        text = found.location.code if found.location is not None else None
+        return " ".join(text.split()) if text is not None else None
+
+    def old_line(found: Break) -> Any:
+        at = line(found)
+        return moved_to.get(at, found.id) if at is not None else None  # a line that is gone is like no other
+
+    # What a break is known by in the earlier and in the later run, from the surest to the least sure.
+    known_by: list[tuple[Callable[[Break], Any], Callable[[Break], Any]]] = [
+        (lambda old: (old_line(old), code(old)), lambda now: (line(now), code(now))),
+        (old_line, line),
+        (lambda old: (function(old), code(old)), lambda now: (function(now), code(now))),
+        (code, code),
+    ]
+    pairs: list[tuple[Break, Break]] = []
+    gone, new = list(before), list(after)
+    for old_key, new_key in known_by:
+        waiting: dict[Any, list[Break]] = defaultdict(list)
+        for now in new:
+            waiting[now.gb_type, new_key(now)].append(now)
+        left = []
+        for old in gone:
+            same = waiting.get((old.gb_type, old_key(old)))
+            if same:
+                pairs.append((old, same.pop(0)))
+            else:
+                left.append(old)
+        paired = {now.id for _, now in pairs}
+        gone, new = left, [now for now in new if now.id not in paired]
+    order = {each.id: index for index, each in enumerate(after)}
+    return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
+
+
+def _corresponding_lines(before: Report, after: Report) -> dict[_Line, _Line]:
+    """Return for each line of the earlier run that is still there, or was rewritten in place, the line of the later."""
+    lines: dict[_Line, _Line] = {}
+    for old, new in _corresponding_sources(before, after):
+        old_lines, new_lines = list(_lines(old)), list(_lines(new))
+        matcher = SequenceMatcher(None, [t for _, t in old_lines], [t for _, t in new_lines], autojunk=False)
+        for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+            if kind == "equal" or (kind == "replace" and old_end - old_start == new_end - new_start):
+                for offset in range(old_end - old_start):
+                    at, to = old_lines[old_start + offset][0], new_lines[new_start + offset][0]
+                    lines[old.id, at] = (new.id, to)
+    return lines
+
+
+def _corresponding_sources(before: Report, after: Report) -> Iterator[tuple[Source, Source]]:
+    """Yield the sources of both runs in pairs: files by path, cells by text, the cells that ran with each other."""
+    by_path = {(each.path, each.name): each for each in after.sources if each.kind != "cell"}
+    new_cells = [each for each in after.sources if each.kind == "cell"]
+    by_text = {each.segments[0].text: each for each in reversed(new_cells) if each.segments}
+    old_cells = [each for each in before.sources if each.kind == "cell"]
+    for old in before.sources:
+        if old.kind != "cell":
+            new = by_path.get((old.path, old.name))
+        else:
+            new = by_text.get(old.segments[0].text) if old.segments else None
+            if new is None and new_cells and old is old_cells[0]:
+                new = new_cells[0]
+        if new is not None:
+            yield old, new
+
+
+def _lines(source: Source) -> Iterator[tuple[int, str]]:
+    for segment in source.segments:
+        for offset, text in enumerate(segment.text.split("\n")):
+            yield segment.first_line + offset, text.rstrip()
+
+
+def _names(report: Report) -> dict[str, str]:
+    """Return what each source is called, the cell that ran as "": its number is another one at every run."""
+    names = {each.id: each.name for each in report.sources}
+    own = next((each.id for each in report.sources if each.kind == "cell"), None)
+    return {**names, own: ""} if own is not None else names
+
+
+def _where(found: Break, names: dict[str, str]) -> Place | None:
+    location = found.location
+    return Place(names.get(location.source) or None, location.line) if location is not None else None
+
+
+def _change(kind: Any, found: Break, before: Place | None, after: Place | None) -> Change:
+    location = found.location
+    return Change(
+        change=kind,
+        gb_id=found.gb_id,
+        gb_type=found.gb_type,
+        function=location.function if location is not None else None,
+        code=location.code if location is not None else None,
+        before=before,
+        after=after,
+        break_=found.id if kind != "gone" else None,
+    )
+
+
+def _figures(report: Report) -> RunFigures:
+    own = next((each.name for each in report.sources if each.kind == "cell"), None)
+    return RunFigures(name=own, status=report.status, summary=report.summary, timing=report.timing)

@@ -1,0 +1,104 @@
+"""List the resume functions: which break made each, and which frames are its compilations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jupyter_graphbreak.recording import additions
+from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.report.schema import NoFrame, Resume
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.analysis.breaks import BreakTable, FoldedBreak
+    from jupyter_graphbreak.analysis.graphs import GraphTable
+    from jupyter_graphbreak.analysis.ledger import FrameLedger, Ledger
+    from jupyter_graphbreak.analysis.source.locations import Sources
+
+
+class ResumeTable:
+    """Joins the resume functions that were made with those that were compiled.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        What the records say.
+    sources : Sources
+        Places and texts.
+    breaks : BreakTable
+        With the events of all frames folded.
+    """
+
+    def __init__(self, ledger: Ledger, sources: Sources, breaks: BreakTable) -> None:
+        self._skipped = {(skip.id, skip.name) for skip in ledger.skips}
+        self._sees_skips = ledger.sees_skips
+        self._sources = sources
+        self._breaks = breaks
+        self._resumes: list[Resume] = []
+        self._of_frame: dict[str, str] = {}
+        by_code = self._add_made(ledger.started)
+        self._add_compiled(ledger.started, by_code)
+
+    def resumes(self, graphs: GraphTable) -> list[Resume]:
+        """Return the resume functions, with the graphs of their frames."""
+        return [
+            msgspec.structs.replace(
+                resume, graphs=[graph for frame in resume.frames for graph in graphs.of_frame(frame)]
+            )
+            for resume in self._resumes
+        ]
+
+    def of_frame(self, frame: str) -> str | None:
+        """Return the id of the resume function that a frame is a compilation of."""
+        return self._of_frame.get(frame)
+
+    def _add_made(self, frames: list[FrameLedger]) -> dict[Any, int]:
+        """Add what breaks made; return the index of each by the id of its code object."""
+        by_code: dict[Any, int] = {}
+        for frame in frames:
+            ending = self._breaks.ending(frame)
+            for made in frame.resumes:
+                if made.id not in by_code:
+                    by_code[made.id] = self._add(made, ending)
+        return by_code
+
+    def _add_compiled(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
+        for frame in frames:
+            name, filename, line = frame.code
+            if not is_resume(name):
+                continue
+            index = by_code.get(frame.start.id) if frame.start is not None else None
+            if index is None:  # no record of its making: it is known by its name
+                index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
+            if index is None:  # its name points at the line of the break in its own function
+                broken = self._breaks.passing(filename, line)
+                index = self._add(additions.ResumeMade(name=name, filename=filename, firstlineno=line), broken)
+            resume = self._resumes[index]
+            self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident], no_frame=None)
+            self._of_frame[frame.ident] = resume.id
+
+    def _add(self, made: additions.ResumeMade, folded: FoldedBreak | None) -> int:
+        line = made.line or made.firstlineno
+        self._resumes.append(
+            Resume(
+                id=f"r{len(self._resumes) + 1}",
+                name=made.name,
+                function=plain_function(made.name),
+                location=self._sources.location(made.filename, line, made.name),
+                break_=folded.ident if folded is not None else None,
+                no_frame=self._no_frame(made),
+            )
+        )
+        return len(self._resumes) - 1
+
+    def _no_frame(self, made: additions.ResumeMade) -> NoFrame | None:
+        """Return why a resume function has no frame, if it gets none.
+
+        One that is entered is compiled, or Dynamo says why not; but not where it compiled or skipped it before.
+        """
+        if (made.id, made.name) in self._skipped:
+            return "eager"
+        if made.compiled:
+            return "compiled before"
+        return "not reached" if made.new and self._sees_skips else None

@@ -1,0 +1,61 @@
+"""Find the expression that a range of positions stands for.
+
+Python and torch name a place by a line, a first and a last column in UTF-8 bytes and, but not always, a last line. The
+columns of an inlined frame come without it, and the range of a jump is that of the whole statement around its test.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Range(NamedTuple):
+    """First line, first column, last line and column after the last one, columns in UTF-8 bytes."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+def find_expression(tree: ast.AST, line: int, column: int, end_column: int, end_line: int | None) -> Range | None:
+    """Return the range of the expression with the given start and end, ``None`` where there is none.
+
+    Parameters
+    ----------
+    tree : ast.AST
+        The source around it; its lines and columns are those of the other arguments.
+    line, column, end_column : int
+        Where it starts and the column in which it ends.
+    end_line : int or None
+        Where it is known, only nodes that end on it count; else the smallest one is taken.
+    """
+    ranges = {
+        Range(line, column, node.end_lineno or line, end_column): node
+        for node in reversed(list(_nodes_at(tree, line, column)))
+        if node.end_col_offset == end_column and end_line in (None, node.end_lineno)
+    }
+    if not ranges:
+        return None
+    smallest = min(ranges, key=lambda found: found.end_line)
+    return _test_of(ranges[smallest]) or smallest
+
+
+def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt | ast.expr) and (node.lineno, node.col_offset) == (line, column):
+            yield node
+
+
+def _test_of(node: ast.AST) -> Range | None:
+    """Return the range of the condition of an ``if``, ``while`` or ``assert``, if it begins on the same line."""
+    if not isinstance(node, ast.If | ast.While | ast.Assert) or node.test.lineno != node.lineno:
+        return None
+    test = node.test
+    if test.end_lineno is None or test.end_col_offset is None:
+        return None
+    return Range(test.lineno, test.col_offset, test.end_lineno, test.end_col_offset)

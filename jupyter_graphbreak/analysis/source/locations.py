@@ -1,0 +1,297 @@
+"""Say where something stands: files by kind, lines as the reader counts them, expressions as text.
+
+A pure view of the source texts that a recording carries (``graphbreak_source`` records); nothing is read from disk.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from jupyter_graphbreak.analysis.source.expressions import Range, find_expression
+from jupyter_graphbreak.analysis.source.machinery import is_machinery
+from jupyter_graphbreak.analysis.source.python_text import parse_python
+from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.report.location import Location, Segment, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from jupyter_graphbreak.recording.records import StackEntry
+
+Kind = Literal["cell", "file", "library", "machinery"]
+
+_PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
+
+_LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
+#: Lines of a library shown before and after a place where something happened.
+_LIBRARY_CONTEXT = 10
+
+
+class SourceText(msgspec.Struct, frozen=True):
+    """A source as recorded: its place, what the reader calls it, the known parts of its text.
+
+    ``line_offset`` and ``indent`` are what the notebook took away from the front of a cell before it ran it: lines,
+    and characters of each line.
+    """
+
+    filename: str
+    name: str
+    kind: Literal["cell", "file", "library"]
+    segments: list[Segment] = []
+    lines: dict[int, str] = {}
+    line_offset: int = 0
+    indent: int = 0
+
+
+class Sources:
+    """Makes locations, and keeps the list of sources that they mention.
+
+    Parameters
+    ----------
+    texts : iterable of SourceText
+        What is known of the sources.
+    library_roots : iterable of str
+        Folders of the standard library and of installed packages.
+    folder, home : str or None
+        The run's working directory and its user's home.
+    """
+
+    def __init__(
+        self,
+        texts: Iterable[SourceText],
+        library_roots: Iterable[str] = (),
+        folder: str | None = None,
+        home: str | None = None,
+    ) -> None:
+        self._texts = {text.filename: text for text in texts}
+        self._roots = tuple(_as_folder(root) for root in library_roots)
+        self._shortened = dict.fromkeys(self._roots, "")
+        if home:
+            self._shortened[_as_folder(home)] = "~/"
+        if folder:
+            self._shortened[_as_folder(folder)] = ""
+        self._ids: dict[str, str] = {}
+        self._lines: dict[str, dict[int, str]] = {}  # by file, as the reader counts them
+        self._trees: dict[str, list[ast.Module]] = {}  # by file, one for each segment
+        for text in self._texts.values():  # cells first and in order, whether or not something points at them
+            if text.kind == "cell":
+                self._id(text.filename)
+
+    def kind(self, filename: str, function: str = "") -> Kind:
+        """Say whose a frame is; machinery is never shown."""
+        text = self._texts.get(filename)
+        if text is not None and text.kind == "cell":
+            return "cell"
+        path = filename.replace("\\", "/")
+        if is_machinery(path, function):
+            return "machinery"
+        if text is not None:
+            return text.kind
+        if path.startswith((*self._roots, "<")) or any(part in path for part in _LIBRARY_PARTS):
+            return "library"
+        return "file"
+
+    def name_of(self, ident: str) -> str:
+        """Return what a person calls the source of an id."""
+        return next((self.name(filename) for filename, known in self._ids.items() if known == ident), ident)
+
+    def line_offset(self, filename: str) -> int:
+        """Return by how much the reader's line numbers exceed those of the code."""
+        text = self._texts.get(filename)
+        return text.line_offset if text is not None else 0
+
+    def source(self, filename: str) -> Source:
+        """Return a source with the text that is known of it."""
+        text = self._texts.get(filename)
+        kind = text.kind if text is not None else self.kind(filename)
+        return Source(
+            id=self._id(filename),
+            name=self.name(filename),
+            kind="library" if kind == "machinery" else kind,
+            path=None if kind == "cell" else self._path(filename),
+            segments=list(text.segments) if text is not None else [],
+        )
+
+    def name(self, filename: str) -> str:
+        """Return what a person calls a source."""
+        text = self._texts.get(filename)
+        return text.name if text is not None else PurePath(filename).name or filename
+
+    def in_words(self, text: str | None) -> str | None:
+        """Return a text of PyTorch's in which places are named as the reader counts them."""
+        return _PLACE.sub(self._in_words, text) if text is not None else None
+
+    def _in_words(self, place: re.Match[str]) -> str:
+        filename = place["file"]
+        return f"{self.name(filename)}, line {int(place['line']) + self.line_offset(filename)}"
+
+    def location(
+        self,
+        filename: str,
+        line: int | None,
+        function: str | None = None,
+        columns: tuple[int | None, int | None, int | None] = (None, None, None),
+    ) -> Location | None:
+        """Return the place of a frame as the reader sees it.
+
+        Parameters
+        ----------
+        filename, line : str, int
+            As the code object has them.
+        function : str or None
+            The name of the code object.
+        columns : tuple
+            First and last column in UTF-8 bytes and last line, where known: the fields of ``dis.Positions``.
+        """
+        if line is None:
+            return None
+        source = self._id(filename)
+        text = self._texts.get(filename)
+        name = plain_function(function) if function else None
+        if text is None:
+            return Location(source, line, line, function=name)
+        at = line + text.line_offset
+        expression = self._expression(text, at, columns)
+        if expression is None:
+            code = self._line(text, at)
+            return Location(source, at, at, function=name, code=code.strip() if code is not None else None)
+        lines = [self._line(text, number) or "" for number in range(at, expression.end_line + 1)]
+        start = _characters(lines[0], expression.column)
+        end = _characters(lines[-1], expression.end_column)
+        lines[-1] = lines[-1][:end]
+        lines[0] = lines[0][start:]
+        # The further lines without the indentation of the cell, as Python has them.
+        code = "\n".join([lines[0], *(line[text.indent :] for line in lines[1:])])
+        return Location(source, at, expression.end_line, start, end, name, code)
+
+    def place(self, entry: StackEntry) -> Location | None:
+        """Return the place of an entry of a stack."""
+        return self.location(entry.filename, entry.line, entry.function, entry.columns)
+
+    def sources(self, places: Iterable[Location | None]) -> list[Source]:
+        """Return the sources that were mentioned, with their texts.
+
+        Parameters
+        ----------
+        places : iterable of Location or None
+            Where something happened: of a library only the lines around are kept, its functions can be long.
+        """
+        lines: dict[str, set[int]] = {}
+        for place in places:
+            if place is not None:
+                lines.setdefault(place.source, set()).add(place.line)
+        shown = []
+        for source in map(self.source, list(self._ids)):
+            segments = source.segments
+            if source.kind == "library":
+                segments = [part for segment in segments for part in _around(segment, lines.get(source.id, set()))]
+            shown.append(msgspec.structs.replace(source, segments=segments))
+        return shown
+
+    def _path(self, filename: str) -> str:
+        """Return a path without the folders that say whose machine this is: reports are saved and passed on."""
+        path = filename.replace("\\", "/")
+        root = max((root for root in self._shortened if path.startswith(root)), key=len, default=None)
+        if root is not None:
+            return self._shortened[root] + path.removeprefix(root)
+        return re.sub(r"^.*/(?:site|dist)-packages/", "", path)
+
+    def _id(self, filename: str) -> str:
+        return self._ids.setdefault(filename, f"s{len(self._ids) + 1}")
+
+    def _line(self, text: SourceText, line: int) -> str | None:
+        lines = self._lines.get(text.filename)
+        if lines is None:
+            lines = self._lines[text.filename] = {n + text.line_offset: code for n, code in text.lines.items()}
+            for segment in text.segments:
+                lines.update(enumerate(segment.text.split("\n"), start=segment.first_line))
+        return lines.get(line)
+
+    def _expression(
+        self, text: SourceText, line: int, columns: tuple[int | None, int | None, int | None]
+    ) -> Range | None:
+        """Return the range of the expression at some columns of a line, as the reader counts them."""
+        column, end_column, last = columns
+        first = self._line(text, line)
+        if column is None or end_column is None or first is None:
+            return None
+        column, end_column = column + text.indent, end_column + text.indent
+        end_line = last + text.line_offset if last is not None else None
+        for tree in self._trees_of(text):
+            found = find_expression(tree, line, column, end_column, end_line)
+            if found is not None:
+                return found
+        if end_line is None or self._line(text, end_line) is None:
+            return None
+        exact = Range(line, column, end_line, end_column)
+        return exact if end_line > line or first.encode()[column:end_column].strip() else None
+
+    def _trees_of(self, text: SourceText) -> list[ast.Module]:
+        if text.filename not in self._trees:
+            self._trees[text.filename] = list(_trees(text))
+        return self._trees[text.filename]
+
+
+def _trees(text: SourceText) -> Iterator[ast.Module]:
+    """Yield the syntax trees of the segments of a source, with the lines of the source."""
+    for segment in text.segments:
+        tree = parse_python(segment.text)
+        if tree is not None:
+            yield ast.increment_lineno(tree, segment.first_line - 1)
+
+
+def _around(segment: Segment, lines: set[int]) -> Iterator[Segment]:
+    """Yield the parts of a segment that are close to some lines."""
+    text = segment.text.split("\n")
+    kept = [
+        index
+        for index in range(len(text))
+        if any(abs(segment.first_line + index - line) <= _LIBRARY_CONTEXT for line in lines)
+    ]
+    for position, index in enumerate(kept):
+        if position and kept[position - 1] == index - 1:
+            continue
+        end = next((i for i, j in zip(kept[position:], kept[position + 1 :], strict=False) if j != i + 1), kept[-1])
+        yield Segment(segment.first_line + index, "\n".join(text[index : end + 1]))
+
+
+def _as_folder(path: str) -> str:
+    return path.replace("\\", "/").rstrip("/") + "/"
+
+
+def _characters(text: str, utf8_offset: int) -> int:
+    return len(text.encode()[:utf8_offset].decode(errors="ignore"))
+
+
+def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]:
+    """Turn a recorded stack into the frames worth reading.
+
+    Machinery is dropped, and so is everything outside the outermost frame of the user; a resume function called by
+    the function that it resumes is shown as that function, once.
+
+    Parameters
+    ----------
+    stack : iterable of StackEntry
+        Outermost first.
+    """
+    kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in stack]
+    kept = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
+    own = next((index for index, (_, kind) in enumerate(kept) if kind in {"cell", "file"}), 0)
+    collapsed: list[StackEntry] = []
+    for entry, _ in kept[own:]:
+        if collapsed and _resumes(entry, collapsed[-1]):
+            collapsed[-1] = entry
+        else:
+            collapsed.append(entry)
+    return [place for place in map(sources.place, collapsed) if place is not None]
+
+
+def _resumes(entry: StackEntry, caller: StackEntry) -> bool:
+    """Whether an entry is a resume function of the function that calls it."""
+    same = plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
+    return is_resume(entry.function) and same

@@ -1,0 +1,38 @@
+"""Read the text of a cell, or of a function that was cut out of its file, as Python."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+_COMMAND = re.compile(r"^(?P<indent>\s*)(?:[%!?].*|.*\?)$")
+_ASSIGNED_COMMAND = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=\s*)[%!].*$")
+
+
+def parse_python(text: str) -> ast.Module | None:
+    """Return the syntax tree of a text whose lines and columns are those of the text; ``None`` if it is not Python.
+
+    Magics and shell commands of a notebook count as ``pass``. Indented text, such as a method without its class, is
+    read as it stands.
+    """
+    return _parsed(text) or _parsed("\n".join(map(_without_command, text.split("\n"))))
+
+
+def _without_command(line: str) -> str:
+    if (command := _COMMAND.match(line)) is not None:
+        return f"{command['indent']}pass"
+    if (command := _ASSIGNED_COMMAND.match(line)) is not None:
+        return f"{command['target']}None"
+    return line
+
+
+def _parsed(text: str) -> ast.Module | None:
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    is_indented = first[:1].isspace()
+    try:
+        tree = ast.parse(f"if 1:\n{text}" if is_indented else text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if is_indented and isinstance(tree.body[0], ast.If):
+        return ast.increment_lineno(ast.Module(tree.body[0].body, []), -1)
+    return tree

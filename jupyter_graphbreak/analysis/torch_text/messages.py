@@ -1,0 +1,200 @@
+"""Read the text that PyTorch writes about a graph break.
+
+The formats are those of ``log_graph_break`` in ``torch/_dynamo/symbolic_convert.py`` and of
+``format_graph_break_message`` in ``torch/_dynamo/exc.py``, torch 2.9 to 2.15. What differs between two messages about
+one break (the opcode, whether the frame could go on) stands before the message proper and is kept apart.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Literal
+
+import msgspec
+
+from jupyter_graphbreak.recording.records import StackEntry, read_stack
+
+_HEADER = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\s*\n")
+_REASON = re.compile(
+    r"Graph Break Reason: (?P<reason>.*?)\n\s*(?:User code traceback:|Stack variable source attribution)", re.DOTALL
+)
+_TRACEBACK = re.compile(r"(?:User code traceback:|from user code:?)\s*\n(?P<stack>.*?)(?:\n\n|\Z)", re.DOTALL)
+_GB_ID = re.compile(r"(?P<url>https?://\S*?/gb/(?P<id>gb\d+)\.html)")
+_CHAINED = re.compile(r"\n\s*\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*\n")
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Z]\w*)(?:: (?P<message>.*))?\Z", re.MULTILINE | re.DOTALL)
+
+# Said in front of the message, and what each means for the frame.
+_CANNOT_RESUME = "Encountered graph break that we cannot resume from."
+_FAILED = "Failed to handle graph break gracefully."
+_PREFIX = re.compile(
+    r"\A(?:Encountered graph break when attempting to trace [^\n]*|"
+    + re.escape(_CANNOT_RESUME)
+    + r"[^\n]*|"
+    + re.escape(_FAILED)
+    + r"[^\n]*):\n\n"
+)
+
+#: How the frame went on, as the message's opening sentence says it: after the break in a resume function; eagerly
+#: from the last point before it to the end; eagerly as a whole. ``None``: the message does not say.
+Continuation = Literal["resume", "rest eager", "skip"]
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One reason, by PyTorch's names and in its words."""
+
+    gb_type: str
+    gb_id: str | None = None
+    url: str | None = None
+    explanation: str | None = None
+    hints: list[str] = []
+    context: str | None = None
+
+
+class BreakMessage(msgspec.Struct, frozen=True):
+    """What a message says.
+
+    Parameters
+    ----------
+    cause, consequence : Cause
+        The reason for the break, and the reason why the frame could not resume after it, where it could not.
+    file, line : str, int
+        The place that the message names.
+    stack : list of StackEntry
+        Outermost first.
+    """
+
+    cause: Cause
+    consequence: Cause | None = None
+    continuation: Continuation | None = None
+    file: str | None = None
+    line: int | None = None
+    stack: list[StackEntry] = []
+
+
+def parse_break(text: str, exception: str | None = None) -> BreakMessage:
+    """Read the payload of a ``dynamo_graph_break_reason`` artifact.
+
+    Parameters
+    ----------
+    text : str
+        The payload.
+    exception : str or None
+        The class of the exception behind it, which names the cause where the message has no name for it.
+    """
+    header = _HEADER.search(text)
+    reason = _REASON.search(text)
+    stack = _stack(text)
+    # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
+    body = reason["reason"] if reason is not None else _exception_message(text)
+    message = parse_reason(body, exception)
+    place = (header["file"], int(header["line"])) if header else _leaf(stack)
+    return BreakMessage(
+        cause=message.cause,
+        consequence=message.consequence,
+        continuation=_continuation(body) if reason is not None else "skip",
+        file=place[0],
+        line=place[1],
+        stack=stack,
+    )
+
+
+def parse_error(text: str, exception: str | None = None) -> BreakMessage:
+    """Read the payload of a ``dynamo_error`` artifact: a traceback that ends in the exception's message."""
+    stack = _stack(text)
+    match = _last_exception(text)
+    name = exception or (match["type"] if match else None)
+    message = parse_reason(_exception_message(text), name)
+    file, line = _leaf(stack)
+    return BreakMessage(message.cause, message.consequence, None, file, line, stack)
+
+
+def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
+    """Read the message of an exception, without the sentences around it."""
+    body = _PREFIX.sub("", text)
+    body = re.split(r"\n+from user code:?\s*\n", body, maxsplit=1)[0]
+    parts = _CHAINED.split(body)
+    causes = [_cause(part, exception) for part in parts]
+    return BreakMessage(causes[0], causes[-1] if len(causes) > 1 else None, _continuation(text))
+
+
+# What earlier releases called a cause that the registry names now.
+_FORMER_NAMES = {
+    "Data-dependent branching": ["Dynamic control flow is not supported at the moment", "generic_jump"],
+    "Attempt to trace generator": ["generator"],
+}
+
+
+def other_names(cause: Cause, reasons: list[str]) -> list[str]:
+    """Return the other names under which PyTorch's outputs report a cause.
+
+    Parameters
+    ----------
+    cause : Cause
+        The cause by its name in the registry.
+    reasons : list of str
+        What ``torch._dynamo.explain`` and Dynamo's debug log call it: the reason why a graph was compiled.
+    """
+    inside = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
+    former = [name for name in _FORMER_NAMES.get(cause.gb_type, []) if not any(name in each for each in inside)]
+    return [*inside, *former]
+
+
+def _continuation(reason: str) -> Continuation | None:
+    if reason.startswith(_CANNOT_RESUME):
+        return "rest eager"
+    if reason.startswith(_FAILED):
+        return "skip"
+    if reason.startswith("Encountered graph break when attempting to trace"):
+        return "resume"
+    return None
+
+
+def _cause(text: str, exception: str | None) -> Cause:
+    link = _GB_ID.search(text)
+    head, _, rest = text.strip("\n").partition("\n  Explanation:")
+    if not rest and link is None:
+        # Not a message of the registry: the exception's class is its name, its text the explanation.
+        first = head.strip()
+        return Cause(gb_type=exception or first.splitlines()[0] if first else "unknown", explanation=first or None)
+    head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]
+    body, _, context = rest.partition("\n  Developer debug context:")
+    explanation, *hints = re.split(r"\n  Hint:", "\n" + body if body.startswith("  Hint:") else body)
+    return Cause(
+        gb_type=head.strip().splitlines()[-1] if head.strip() else exception or "unknown",
+        gb_id=link["id"].upper() if link else None,
+        url=link["url"] if link else None,
+        explanation=_unindent(explanation) or None,
+        hints=[hint for hint in map(_unindent, hints) if hint],
+        context=_unindent(re.split(r"\n\s*For more details about this graph break", context, maxsplit=1)[0]) or None,
+    )
+
+
+def _unindent(text: str) -> str:
+    first, _, rest = text.partition("\n")
+    return (first.strip() + "\n" + textwrap.dedent(rest)).strip()
+
+
+def _leaf(stack: list[StackEntry]) -> tuple[str, int | None] | tuple[None, None]:
+    return (stack[-1].filename, stack[-1].line) if stack else (None, None)
+
+
+def _stack(text: str) -> list[StackEntry]:
+    section = _TRACEBACK.search(text)
+    if section is None and text.startswith("Graph break: skip: from user code at:"):
+        stack = text.split("\nTraceback (most recent call last)", 1)[0]
+    else:
+        stack = section["stack"] if section else ""
+    return read_stack(stack)
+
+
+def _last_exception(text: str) -> re.Match[str] | None:
+    # The message may hold lines that look like exceptions: the one that counts follows the last traceback.
+    start = text.rfind("Traceback (most recent call last)")
+    tail = text[start:] if start >= 0 else text
+    return _EXCEPTION.search(tail.rstrip())
+
+
+def _exception_message(text: str) -> str:
+    match = _last_exception(text)
+    return (match["message"] or "") if match else text

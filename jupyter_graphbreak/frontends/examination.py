@@ -1,0 +1,182 @@
+"""One front end at work on a function, and the verdict on what came of it."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.frontends.eager import Trial, raised_by
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.recording.targets import own_codes
+from jupyter_graphbreak.report.figures import Summary
+from jupyter_graphbreak.report.frontends import Verdict
+from jupyter_graphbreak.trial.difference import difference, show
+from jupyter_graphbreak.trial.outcome import run, seed_all
+from jupyter_graphbreak.trial.subject import Subject
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.frontends.captures import Capture, Program
+    from jupyter_graphbreak.frontends.eager import Eager
+    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.report.frontends import Outcome, Raised
+    from jupyter_graphbreak.report.schema import Report
+    from jupyter_graphbreak.trial.inputs import Input
+    from jupyter_graphbreak.trial.outcome import Result
+
+#: While a front end captures; no run starts from it, so that numbers drawn at capture are not a run's by chance.
+_CAPTURE_SEED = 2
+
+
+class Examination:
+    """One front end at work on the function, and what came of it."""
+
+    def __init__(
+        self,
+        name: str,
+        capture: Capture,
+        eager: Eager,
+        trials: list[Trial],
+        find_cell: FindCell,
+    ) -> None:
+        self.name = name
+        self.report: Report | None = None
+        self.difference: tuple[Input, str] | None = None
+        self.refused: list[tuple[Input, Exception]] = []
+        self.raised: Raised | None = None
+        self.notes: list[str] = []
+        self._eager = eager
+        self._values = eager.repeatable
+        self._subject = Subject(eager.fn)
+        self._initial = self._subject.state()
+        codes = own_codes(self._subject.call)
+        with separate_cache(codes), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            program = self._first(capture, find_cell)
+            self._warned = [each for each in caught if str(each.message) not in eager.warned]
+            if program is not None:
+                self._others(program, trials)
+
+    def _first(self, capture: Capture, find_cell: FindCell) -> Program | None:
+        """Capture the function and run the program with the same input; return it where that went well."""
+        eager = self._eager
+        seed_all(_CAPTURE_SEED)
+        try:
+            program = capture(self._subject.call, eager.first.arguments.copy())
+        except Exception as error:  # noqa: BLE001 - that it raises is the finding
+            self.raised = raised_by(error, "capture")
+            return None
+        compiles = self.name.startswith("torch.compile")  # which captures when it is called
+        if compiles:
+            with recorder.record(find_cell) as recording:
+                result = self._call(program, eager.first)
+            self.report = build_report(recording.records)
+        else:
+            result = self._call(program, eager.first)
+        if result.raised is not None:
+            self.raised = raised_by(result.raised, "capture" if compiles else "program")
+            return None
+        found = self._compare(eager.result, result)
+        if found and not eager.holds(Trial(eager.first, eager.result)):
+            eager.repeatable = self._values = False
+            found = self._compare(eager.result, result)
+        if found and eager.random and self._draws(program, result):
+            self._values = False
+            self.notes.append("draws other random numbers than eager from the same seed")
+            found = self._compare(eager.result, result)
+        if found:
+            self.difference = (eager.first, found)
+        self._side_effects(result)
+        kind, expected = type(result.value).__name__, type(eager.result.value).__name__
+        if kind != expected and not found:
+            self.notes.append(f"returns a {kind} where the function returns a {expected}")
+        return program
+
+    def _draws(self, program: Program, result: Result) -> bool:
+        """Whether a program draws random numbers at all, rather than holding those of its capture."""
+        other = self._call(program, replace(self._eager.first, seed=1))
+        return other.raised is None and difference(result.value, other.value) is not None
+
+    def _others(self, program: Program, trials: list[Trial]) -> None:
+        for trial in trials:
+            result = self._call(program, trial.input)
+            if result.raised is not None and trial.expected.raised is None:
+                self.refused.append((trial.input, result.raised.with_traceback(None)))
+            elif self.difference is None and (found := self._compare(trial.expected, result)):
+                self.difference = (trial.input, found)
+
+    def _call(self, program: Program, given: Input) -> Result:
+        eager = self._eager
+        self._subject.restore(self._initial)
+        if given.again and eager.changed:
+            run(program, self._subject, eager.first.arguments)
+        return run(program, self._subject, given.arguments, given.seed)
+
+    def _compare(self, expected: Result, result: Result) -> str | None:
+        if expected.raised is not None:
+            if result.raised is not None:
+                return None
+            raised = raised_by(expected.raised, "program")
+            return f"{show(result.value)}, where eager raises {raised.type}: {raised.message}"
+        found = difference(expected.value, result.value, values=self._values)
+        if found is not None:
+            return found
+        found = difference(expected.arguments, result.arguments, values=self._values)
+        return f"leaves its arguments otherwise: {found}" if found is not None else None
+
+    def _side_effects(self, result: Result) -> None:
+        eager = self._eager
+        if eager.result.printed and not result.printed:
+            self.notes.append("drops what the function prints")
+        elif eager.repeatable and eager.result.printed != result.printed:
+            self.notes.append("prints something else")
+        for name in sorted(eager.changed):
+            if difference(eager.result.state[name], result.state.get(name), values=eager.repeatable):
+                self.notes.append(f"does not change {name} as the function does")
+
+    def verdict(self, *, searched: bool) -> Verdict:
+        """Return what is to be said."""
+        counted = self.report.summary if self.report is not None else Summary(graphs=1)
+        outcome: Outcome = "captures"
+        if counted.breaks or counted.graphs > 1:
+            outcome = "breaks"
+        if not counted.graphs:
+            outcome = "eager"
+        refused = next(((each, error) for each, error in self.refused if not (searched and each.special)), None)
+        example, raised, notes = None, self.raised, list(self.notes)
+        if self.difference is not None:
+            outcome, example = "silently wrong", self.difference[0].example
+        elif refused is not None:
+            outcome, example, raised = "refuses", refused[0].example, raised_by(refused[1], "program")
+        elif self.refused:
+            special, error = self.refused[0]
+            notes.append(f"refuses {special.example.what}: {type(error).__name__}")
+        if not self._eager.repeatable and self.raised is None:
+            notes.append("eager's own result is another each time; only types and shapes are compared")
+        if self.raised is not None:
+            outcome = "raises"
+        return Verdict(
+            frontend=self.name,
+            outcome=outcome,
+            graphs=None if self.raised is not None else counted.graphs,
+            breaks=None if self.raised is not None else counted.breaks,
+            example=example,
+            difference=self.difference[1] if self.difference is not None else None,
+            raised=raised,
+            warnings=list(dict.fromkeys(_first_sentence(each) for each in self._warned if not _deprecation(each))),
+            deprecated=any(f"`{self.name}` is deprecated" in str(each.message) for each in self._warned),
+            notes=notes,
+        )
+
+
+def _deprecation(warning: warnings.WarningMessage) -> bool:
+    return "is deprecated" in str(warning.message) and "`torch." in str(warning.message)
+
+
+def _first_sentence(warning: warnings.WarningMessage) -> str:
+    text = " ".join(str(warning.message).split())
+    sentence = re.split(r"(?<=[^.\s][^.\d\s])[.]\s", text)[0].rstrip(".")
+    return f"{warning.category.__name__}: {sentence}"

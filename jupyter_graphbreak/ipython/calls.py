@@ -1,0 +1,122 @@
+"""Which calls of a function a cell makes, and PyTorch's front ends compared on them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from jupyter_graphbreak.ipython.cell.texts import CellTexts
+    from jupyter_graphbreak.ipython.options import Options
+    from jupyter_graphbreak.results import Frontends
+
+HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
+
+
+class FrontendComparison:
+    """Compares the front ends on a function that code of the notebook calls.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+    cells : CellTexts
+    options : Options
+    """
+
+    def __init__(self, shell: InteractiveShell, cells: CellTexts, options: Options) -> None:
+        self._namespace = shell.user_ns
+        self._cells = cells
+        self._backend = options.backend or "eager"
+
+    def of_cell(self, tree: ast.AST) -> Frontends:
+        """Compare them on the function that a cell called last; its arguments are evaluated once more.
+
+        Raises
+        ------
+        UsageError
+            If the cell calls no function of its own.
+        """
+        calls = last_called(tree, self._is_own_function)
+        if not calls:
+            raise UsageError(f"--frontends: the cell calls no function of its own; {HOW_TO_COMPARE}")
+        return self.prepared(calls)()
+
+    def prepared(self, calls: list[ast.Call]) -> Callable[[], Frontends]:
+        """Return what compares them on the function and the inputs of some calls, as they are now."""
+        from jupyter_graphbreak import api
+        from jupyter_graphbreak.frontends.comparison import as_it_is
+        from jupyter_graphbreak.trial.inputs import Arguments
+
+        evaluated = [evaluate(call, self._namespace) for call in calls]
+        function = as_it_is(evaluated[0][0])
+        first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in evaluated]
+        return lambda: api.compare(function.call, first, others, backend=self._backend, find_cell=self._cells.find)
+
+    def _is_own_function(self, expression: ast.expr) -> bool:
+        from jupyter_graphbreak.recording.targets import is_written_here
+
+        names = [node for node in ast.walk(expression) if isinstance(node, ast.expr)]
+        if not all(isinstance(node, ast.Name | ast.Attribute) for node in names):
+            return False
+        try:
+            value = eval(ast.unparse(expression), self._namespace)  # noqa: S307 - a name, perhaps with attributes
+        except Exception:  # noqa: BLE001 - gone again, or a property that fails
+            return False
+        return is_written_here(value)
+
+
+def evaluate(call: ast.Call, namespace: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
+    """Evaluate the function and the arguments of a call, in the notebook's namespace, without calling it."""
+    collect = ast.Call(ast.Name("_collect", ast.Load()), [call.func, *call.args], call.keywords)
+    code = compile(ast.fix_missing_locations(ast.Expression(collect)), "<compile_explain>", "eval")
+
+    def _collect(function: Any, *args: Any, **kwargs: Any) -> tuple[Any, list[Any], dict[str, Any]]:
+        return function, list(args), kwargs
+
+    return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - the user's code
+
+
+def last_called(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[ast.Call]:
+    """Return the calls, in order, of the function that a cell's own level calls last.
+
+    Calls whose arguments the cell assigns at the same time or later are left out: after the cell they would mean
+    something else.
+
+    Parameters
+    ----------
+    tree : ast.AST
+        A module.
+    is_function : callable
+        Whether an expression stands for a function to look at; the calls around and inside others are searched.
+    """
+    calls: list[ast.Call] = []
+    assigned: set[str] = set()
+    for statement in reversed(getattr(tree, "body", [])):
+        assigned |= _names(statement, ast.Store)
+        value = statement.value if isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign) else None
+        outermost = [] if value is None else list(_outermost(value, is_function))
+        calls = [call for call in outermost if not assigned & _names(call, ast.Load)] + calls
+    if not calls:
+        return []
+    last = ast.dump(calls[-1].func)
+    return [call for call in calls if ast.dump(call.func) == last]
+
+
+def _names(tree: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
+
+
+def _outermost(node: ast.AST, is_function: Callable[[ast.expr], bool]) -> Iterator[ast.Call]:
+    if isinstance(node, ast.Lambda):
+        return
+    if isinstance(node, ast.Call) and is_function(node.func):
+        yield node
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _outermost(child, is_function)

@@ -1,0 +1,141 @@
+"""Run a notebook cell exactly as IPython would, with an eye on it: the IPython side of ``%%compile_explain``.
+
+A cell magic of the usual kind is handed the cell's text and must run it itself; line numbers, ``await``, the displayed
+last value and tracebacks then differ from an ordinary run. So this magic does not run the cell. Its line is replaced
+by a string of the same one line, and IPython runs the rest as it runs any cell; when IPython has parsed the cell, the
+string becomes a call that begins the observation, and IPython's own event at the end of the cell ends it.
+
+A front end can ask for the same in the metadata of its request, for a cell that has no such line: ``{"graphbreak":
+{"explain": "<options>"}}``. The call then gets no line of its own, and all lines stay those of the cell.
+
+Knows IPython, not torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Literal
+
+from IPython.core.inputtransformer2 import cell_magic
+
+from jupyter_graphbreak.ipython.cell.function import as_function, own_nodes, split, why_no_function
+from jupyter_graphbreak.ipython.cell.requests import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAGIC = "%%compile_explain"
+_MAGIC_LINE = re.compile(rf"{MAGIC}(?![\w?])(?P<options>.*)$")
+#: Where the functions are that the rewritten cell calls.
+_HOME = "jupyter_graphbreak.ipython.magic"
+
+#: What is done with the cell: it compiles something itself; it is compiled as one function; it has nothing to
+#: compile; it cannot be one function.
+Plan = Literal["as it stands", "compiled", "nothing", "not compilable"]
+
+
+def replace_magic_line(lines: list[str]) -> list[str]:
+    """Replace the magic's line by a string that says the same; an input transformer of IPython.
+
+    The number of lines stays as it is, so that code keeps the line numbers that the editor shows. A further cell magic
+    below it is turned into the call that IPython would make of it.
+    """
+    first = next((index for index, line in enumerate(lines) if line.strip()), None)
+    match = _MAGIC_LINE.match(lines[first].rstrip("\n")) if first is not None else None
+    if first is None or match is None:
+        return lines
+    body = lines[first + 1 :]
+    start = next((index for index, line in enumerate(body) if line.strip()), None)
+    indent = ""
+    if start is not None:
+        # IPython takes the first line's indentation off the whole cell.
+        indent = body[start][: len(body[start]) - len(body[start].lstrip())]
+        if body[start].startswith("%%"):
+            body = [*body[:start], *cell_magic(body[start:])]
+    return [f"{indent}{MAGIC + match['options']!r}\n", *["\n"] * first, *body]
+
+
+def is_magic_line(line: str) -> bool:
+    """Whether a line is that of the magic, with its options."""
+    return _MAGIC_LINE.match(line) is not None
+
+
+class BeginObservation(ast.NodeTransformer):
+    """Turn the string that stands for the magic into the call that begins it; an AST transformer of IPython.
+
+    A cell that compiles nothing itself becomes the body of one function, which that call's partner compiles. Names
+    that it assigns are declared global: they go to the notebook as ever.
+
+    Parameters
+    ----------
+    uses_compile : callable
+        Whether a cell compiles something itself.
+    code_magic : callable
+        Whether a line magic runs code of its own.
+    take_asked : callable
+        What the front end asks for of the cell that is about to run, once.
+    """
+
+    def __init__(
+        self,
+        uses_compile: Callable[[ast.Module], bool],
+        code_magic: Callable[[str], bool] = lambda _: False,
+        take_asked: Callable[[], Asked | None] = lambda: None,
+    ) -> None:
+        self._uses_compile = uses_compile
+        self._code_magic = code_magic
+        self._take_asked = take_asked
+
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        """Rewrite a cell that starts with the string or that is asked for; leave any other alone."""
+        asked = self._take_asked()
+        options = _marked(node)
+        if options is not None:
+            return self._rewritten(node, node.body[0], node.body[1:], Asked(options))
+        if asked is not None:
+            start = node.body[0] if node.body else ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
+            return self._rewritten(node, start, node.body, asked)
+        return node
+
+    def _rewritten(self, node: ast.Module, at: ast.stmt, body: list[ast.stmt], asked: Asked) -> ast.Module:
+        plan: Plan
+        reason = _cell_magic(body)
+        if reason or self._uses_compile(ast.Module(body, [])):
+            plan = "as it stands"
+        else:
+            lead, rest = split(body, self._code_magic)
+            reason = why_no_function(rest, self._code_magic)
+            plan = "nothing" if not rest else "not compilable" if reason else "compiled"
+            if plan == "nothing" and asked.skip_definitions:
+                return node
+            if plan == "compiled":
+                body = [*lead, *as_function(rest, at, _call)]
+        begin = _call("begin", [ast.Constant(asked.explain), ast.Constant(plan), ast.Constant(reason)], at)
+        return ast.fix_missing_locations(ast.Module([begin, *body], node.type_ignores))
+
+
+def _marked(node: ast.Module) -> str | None:
+    """Return the options of the magic if the cell starts with the string that stands for it."""
+    match node.body[:1]:
+        case [ast.Expr(ast.Constant(str(text)))] if (found := _MAGIC_LINE.match(text)) is not None:
+            return found["options"].strip()
+    return None
+
+
+def _cell_magic(body: list[ast.stmt]) -> str:
+    """Return the further cell magic that has the rest of the cell, as text: there is nothing to make a function of."""
+    for node in own_nodes(body):
+        match node:
+            case ast.Call(ast.Attribute(_, "run_cell_magic"), [ast.Constant(str(name)), *_]):
+                return f"%%{name}"
+    return ""
+
+
+def _call(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
+    """Make a call of a function of the magic's module that needs no name in the user's namespace."""
+    home: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_HOME)], [])
+    for part in [*_HOME.split(".")[1:], name]:
+        home = ast.Attribute(home, part, ast.Load())
+    made = ast.Expr(ast.Call(home, arguments, []))
+    return ast.copy_location(made, at)

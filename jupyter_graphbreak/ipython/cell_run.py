@@ -1,0 +1,188 @@
+"""The magic on a cell: begin to observe it, run it as a function where it compiles nothing itself, end with a report."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from msgspec.structs import replace
+
+from jupyter_graphbreak.analysis.source.python_text import parse_python
+from jupyter_graphbreak.ipython import calls
+from jupyter_graphbreak.ipython.cell.function import as_module_code, declare, withdraw
+from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
+from jupyter_graphbreak.ipython.cell.requests import asked_by
+from jupyter_graphbreak.ipython.namespace import named_by, named_in
+from jupyter_graphbreak.ipython.observation import Observation
+
+if TYPE_CHECKING:
+    import ast
+
+    from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
+
+    from jupyter_graphbreak.ipython.cell.requests import Asked
+    from jupyter_graphbreak.ipython.cell.rewriting import Plan
+    from jupyter_graphbreak.ipython.cell.texts import CellTexts
+    from jupyter_graphbreak.ipython.options import Options
+    from jupyter_graphbreak.results import Report
+
+
+class CellRuns:
+    """The observed cells of a shell, one after the other.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+    cells : CellTexts
+    """
+
+    def __init__(self, shell: InteractiveShell, cells: CellTexts) -> None:
+        self._shell = shell
+        self._cells = cells
+        self._observation: Observation | None = None
+        self._cell_id: str | None = None
+        self._value: Any = None
+        self._inner_cells = 0
+        self._asked: Asked | None = None
+        self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
+
+    # What IPython calls around a cell.
+
+    def enter(self, _: ExecutionInfo) -> None:
+        """Note what is asked for of a cell, or count it among those that the observed one runs: ``pre_run_cell``."""
+        if self._observation is not None:
+            self._inner_cells += 1
+        else:
+            self._asked = asked_by(self._cells.request())
+
+    def take_asked(self) -> Asked | None:
+        """Return what is asked for of the cell that is about to run, once."""
+        asked, self._asked = self._asked, None
+        return asked
+
+    def end(self, result: ExecutionResult | None) -> None:
+        """End the observation of the cell: ``post_run_cell``."""
+        self._asked = None  # of a cell that could not be parsed
+        if self._inner_cells and result is not None:  # the end of a cell that the observed one ran, as %%capture does
+            self._inner_cells -= 1
+            return
+        observation, self._observation = self._observation, None
+        if observation is None:
+            return
+        error = None
+        if result is not None:
+            error = result.error_in_exec or result.error_before_exec
+        observation.close(error, self._compared)
+
+    # What is asked about a cell before it runs.
+
+    def uses_compile(self, tree: ast.Module) -> bool:
+        """Whether a cell compiles something itself."""
+        from jupyter_graphbreak.recording.targets import leads_to_compiled
+
+        namespace = self._shell.user_ns
+        if mentions_compile(tree, namespace):
+            return True
+        return "torch" in sys.modules and leads_to_compiled(named_in(tree, namespace).values())
+
+    def runs_code(self, magic: str) -> bool:
+        """Whether a line magic runs code of its own."""
+        return magic == "run" or bool(getattr(self._shell.find_line_magic(magic), "needs_local_scope", False))
+
+    # What the rewritten cell calls.
+
+    def begin(self, options: Options, plan: Plan, reason: str, filename: str) -> None:
+        """Begin to observe the running cell.
+
+        Parameters
+        ----------
+        options : Options
+        plan : str
+            What is done with the cell.
+        reason : str
+            Why it is not compiled, where it is not.
+        filename : str
+            Of its code object.
+        """
+        self._inner_cells = 0
+        self.end(None)  # an observation that a strange front end never ended
+        if options.expression:
+            raise UsageError(
+                f"%%compile_explain takes options only, not {options.expression!r}; "
+                "for one call write %compile_explain f(x)"
+            )
+        self._cells.enter(filename)
+        text = self._cells.find(filename)
+        tree = parse_python(text.text if text is not None else "") or parse_python("")
+        if tree is None:
+            raise AssertionError("an empty text is Python")
+        if options.frontends and not calls.last_called(tree, lambda _: True):
+            raise UsageError(f"--frontends: the cell calls no function; {calls.HOW_TO_COMPARE}")
+        observation = Observation(self._shell, self._cells, options, named_in(tree, self._shell.user_ns))
+        self._cell_id = self._id_of_cell()
+        if options.frontends:
+            comparison = calls.FrontendComparison(self._shell, self._cells, options)
+            observation.compare = lambda: comparison.of_cell(tree)
+        self._observation = observation
+        _describe(observation, plan, reason)
+
+    def run_function(self, name: str, assigned: str) -> None:
+        """Compile and run the function that the cell was made into; :meth:`take_value` has its value."""
+        from jupyter_graphbreak.recording.compilation import run_compiled
+        from jupyter_graphbreak.recording.targets import leads_to_compiled
+
+        namespace = self._shell.user_ns
+        function = namespace.pop(name)
+        observation = self._observation
+        if observation is None:
+            self._value = function()
+            return
+        function.__code__ = as_module_code(function.__code__)
+        if leads_to_compiled(named_by(function.__code__.co_names, namespace).values()):
+            observation.ignore_compile_options(
+                "the cell uses a compiled function that it imports, and runs as it stands"
+            )
+            self._value = function()
+            return
+        declare(namespace, assigned)
+        try:
+            self._value = run_compiled(function, observation.options.for_compile())
+        finally:
+            withdraw(namespace, assigned)
+
+    def take_value(self) -> Any:
+        """Hand out the value of the cell that ran as a function, once."""
+        value, self._value = self._value, None
+        return value
+
+    def _id_of_cell(self) -> str | None:
+        """Return the id of the notebook cell that runs, where the front end sends one (nbclient, say, does not)."""
+        cell_id = (self._cells.request() or {}).get("metadata", {}).get("cellId")
+        return cell_id if isinstance(cell_id, str) else None
+
+    def _compared(self, report: Report) -> Report:
+        """Add to a report what changed since the run before of the same cell, and remember it for the next."""
+        if self._cell_id is None:
+            return report
+        before, self._last_reports[self._cell_id] = self._last_reports.get(self._cell_id), report
+        return replace(report, changes=before.diff(report)) if before is not None else report
+
+
+def _describe(observation: Observation, plan: Plan, reason: str) -> None:
+    """Note what is done with the cell, and which options have nothing to apply to."""
+    match plan:
+        case "as it stands" if reason:
+            observation.ignore_compile_options(f"{reason} runs the cell's code")
+            note = f"{reason} runs the cell's code: only what it compiles in this process is here."
+            observation.recording.note("info", note)
+        case "as it stands":
+            observation.ignore_compile_options("the cell's code uses torch.compile and runs as it stands")
+        case "compiled":
+            observation.recording.note("info", "The cell uses no torch.compile: it was compiled as one function.")
+        case "nothing":
+            note = "There was nothing to compile: the cell only imports, defines or runs commands."
+            observation.recording.note("info", note)
+        case "not compilable":
+            note = f"The cell was not compiled, because {reason}; it ran as it stands."
+            observation.recording.note("warning", note)

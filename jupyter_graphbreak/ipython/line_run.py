@@ -1,0 +1,63 @@
+"""The magic on a line: compile the function of one call, call it, explain it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from jupyter_graphbreak.ipython.calls import FrontendComparison, evaluate
+from jupyter_graphbreak.ipython.namespace import named_in
+from jupyter_graphbreak.ipython.observation import Observation
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from jupyter_graphbreak.ipython.cell.texts import CellTexts
+    from jupyter_graphbreak.ipython.options import Options
+
+
+def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options) -> Any:
+    """Compile the function of a call, call it and explain what happened; return what it returns.
+
+    Raises
+    ------
+    UsageError
+        If the line is no call.
+    """
+    from jupyter_graphbreak.recording.compilation import ensure_compiled
+    from jupyter_graphbreak.recording.targets import forget, is_compiled
+
+    tree, given = _calls(options)
+    observation = Observation(shell, cells, options, named_in(tree, shell.user_ns))
+    failed: BaseException | None = None
+    try:
+        if options.frontends:
+            observation.compare = FrontendComparison(shell, cells, options).prepared(given)
+        function, arguments, keywords = evaluate(given[0], shell.user_ns)
+        if is_compiled(function):
+            observation.ignore_compile_options("the function is compiled already")
+        forget(function)
+        return ensure_compiled(function, options.for_compile())(*arguments, **keywords)
+    except BaseException as error:
+        failed = error
+        raise
+    finally:
+        observation.close(failed)
+
+
+def _calls(options: Options) -> tuple[ast.Expression, list[ast.Call]]:
+    """Return the line as a syntax tree, and the calls in it: one, or with ``--frontends`` several of one function."""
+    text = options.expression
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError as error:
+        raise UsageError(f"%compile_explain cannot read {text!r}: {error.msg}") from None
+    given = tree.body.elts if options.frontends and isinstance(tree.body, ast.Tuple) else [tree.body]
+    calls = [call for call in given if isinstance(call, ast.Call)]
+    if not calls or len(calls) < len(given):
+        raise UsageError(f"%compile_explain explains a call, and {text!r} is none: write f(x)")
+    if len({ast.dump(call.func) for call in calls}) > 1:
+        raise UsageError(f"--frontends compares one function, and {text!r} calls others, too")
+    return tree, calls

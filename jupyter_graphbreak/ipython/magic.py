@@ -1,0 +1,168 @@
+"""Register ``%%compile_explain`` and ``%compile_explain`` with IPython, and everything that they need of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from IPython.core.magic_arguments import argument, magic_arguments
+
+from jupyter_graphbreak.ipython.cell.rewriting import MAGIC, BeginObservation, replace_magic_line
+from jupyter_graphbreak.ipython.cell.texts import CellTexts
+from jupyter_graphbreak.ipython.cell.tracebacks import trim
+from jupyter_graphbreak.ipython.cell_run import CellRuns
+from jupyter_graphbreak.ipython.line_run import explain_line
+from jupyter_graphbreak.ipython.options import read_options
+from jupyter_graphbreak.recording.records import plain_function
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from jupyter_graphbreak.ipython.cell.rewriting import Plan
+
+_FACES: dict[int, CompileExplain] = {}
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics with a shell; a second time changes nothing."""
+    if id(shell) not in _FACES:
+        _FACES[id(shell)] = face = CompileExplain(shell)
+        face.connect()
+
+
+def answer_requests(shell: InteractiveShell) -> None:
+    """Load the extension for a front end that will ask in the metadata of its requests."""
+    if not hasattr(shell, "get_parent"):
+        raise UsageError("this kernel does not hand the metadata of requests on")
+    load(shell)
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Take the magics and everything that they hooked into away again."""
+    face = _FACES.pop(id(shell), None)
+    if face is not None:
+        face.disconnect()
+
+
+# What a rewritten cell calls; see :mod:`jupyter_graphbreak.ipython.cell.rewriting`.
+
+
+def begin(line: str, plan: Plan, reason: str) -> None:
+    """Begin to observe the cell that calls this."""
+    face = _face()
+    filename = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - the cell's own name
+    face.runs.begin(read_options(face.parser, line), plan, reason, filename)
+
+
+def run_function(name: str, assigned: str) -> None:
+    """Compile and run the function that the observed cell was made into; :func:`value` has its value."""
+    _face().runs.run_function(name, assigned)
+
+
+def trim_traceback() -> None:
+    """Make the error in flight look like that of an ordinary cell."""
+    error = sys.exc_info()[1]
+    if error is not None:
+        trim(error, lambda name: plain_function(name) == "cell")
+
+
+def value() -> Any:
+    """Return the value of the cell that ran as a function, once."""
+    return _face().runs.take_value()
+
+
+def _face() -> CompileExplain:
+    from IPython.core.getipython import get_ipython
+
+    face = _FACES.get(id(get_ipython()))
+    if face is None:
+        raise UsageError("the extension is not loaded: %load_ext jupyter_graphbreak")
+    return face
+
+
+@magics_class
+class CompileExplain(Magics):
+    """Explain what torch.compile does with a cell."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self._ip = shell  # as self.shell, which may be None for its type
+        self._cells = CellTexts(shell)
+        self.runs = CellRuns(shell, self._cells)
+        self._ast_transformer = BeginObservation(self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked)
+
+    @property
+    def parser(self) -> argparse.ArgumentParser:
+        """The parser of the magic's options."""
+        parser: argparse.ArgumentParser = type(self).compile_explain.parser
+        return parser
+
+    def connect(self) -> None:
+        """Register with the shell."""
+        self._ip.register_magics(self)
+        self._ip.input_transformers_cleanup.insert(0, replace_magic_line)
+        self._ip.ast_transformers.append(self._ast_transformer)
+        self._ip.events.register("pre_run_cell", self.runs.enter)
+        self._ip.events.register("post_run_cell", self.runs.end)
+
+    def disconnect(self) -> None:
+        """Take everything back that :meth:`connect` registered."""
+        self._ip.input_transformers_cleanup.remove(replace_magic_line)
+        self._ip.ast_transformers.remove(self._ast_transformer)
+        self._ip.events.unregister("pre_run_cell", self.runs.enter)
+        self._ip.events.unregister("post_run_cell", self.runs.end)
+        for kind in ("line", "cell"):
+            self._ip.magics_manager.magics[kind].pop("compile_explain", None)
+
+    @magic_arguments()
+    @argument(
+        "-d", "--device", default="auto", metavar="DEVICE",
+        help="Where to run: auto (the default: the kernel's CUDA device, unless the cell uses a tensor or a model that "
+        "lives on the CPU), cpu, cuda or cuda:N.",
+    )  # fmt: skip
+    @argument(
+        "-b", "--backend", default=None, metavar="NAME",
+        help="The backend for everything that is compiled while the cell runs, also by its own torch.compile calls. "
+        "Without it these keep theirs, and what the magic compiles uses eager: the same graphs and breaks, no code "
+        "generation.",
+    )  # fmt: skip
+    @argument("--fullgraph", action="store_true", help="Compile the cell with fullgraph=True: a break is an error.")
+    @argument("--mode", default=None, metavar="MODE", help="Compile the cell with this mode of torch.compile.")
+    @argument(
+        "--dynamic", default=None, choices=["true", "false"],
+        help="Compile the cell with dynamic shapes, or without.",
+    )  # fmt: skip
+    @argument(
+        "--frontends", action="store_true",
+        help="Compare what torch.jit, torch.fx, torch.compile and torch.export make of the function that is called. "
+        "Further calls of it say with which other inputs: %%compile_explain --frontends f(x), f(-x)",
+    )  # fmt: skip
+    @argument(
+        "-o", "--output", default=None, metavar="NAME",
+        help="Store the report in this variable; with --frontends the comparison, whose .report it is.",
+    )  # fmt: skip
+    @argument("-q", "--quiet", action="store_true", help="Show nothing; useful together with -o.")
+    @argument("expression", nargs=argparse.REMAINDER, help="With %%compile_explain on a line: the call to explain.")
+    @no_var_expand
+    @line_cell_magic
+    def compile_explain(self, line: str, cell: str | None = None) -> Any:
+        """Run a cell, or one call, and explain what torch.compile did with it.
+
+        ::
+
+            %%compile_explain [options]       as the first line of a cell
+            %compile_explain [options] f(x)   on a line: compiles f, calls it, returns its value
+            %compile_explain --frontends f(x), f(-x)   the front ends on f, compared on -x as well
+
+        A cell whose code uses torch.compile runs as it stands. Any other is compiled itself, as one function;
+        --fullgraph, --mode and --dynamic apply to what the magic compiles. The report has every graph break once, at
+        its line, with its reason; the graphs and the lines that went into them; and what runs eagerly, and why.
+        """
+        if cell is None:
+            return explain_line(self._ip, self._cells, read_options(self.parser, line))
+        result = self._ip.run_cell(f"{MAGIC} {line}\n{cell}", store_history=False)
+        result.raise_error()
+        return result.result

@@ -1,0 +1,25 @@
+"""The objects of a notebook that code names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.ipython.cell.mentions import names_read
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterable
+
+# What IPython keeps in the namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
+_HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
+
+
+def named_in(tree: ast.AST, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Return the objects that code names, by name."""
+    return named_by(names_read(tree), namespace)
+
+
+def named_by(names: Iterable[str], namespace: dict[str, Any]) -> dict[str, Any]:
+    """Return the objects of some names, those of IPython's history aside."""
+    return {name: namespace[name] for name in sorted(names) if name in namespace and not _HISTORY.fullmatch(name)}

@@ -1,0 +1,92 @@
+"""Say how far a run is while it runs: a compilation of a minute must not look like a hang."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jupyter_graphbreak.recording.records import Record
+
+#: Seconds between two updates: often enough to look alive, rarely enough to cost nothing.
+INTERVAL_S = 0.8
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The state of a run: what is compiled now, how much has been seen, seconds since the start."""
+
+    phase: str
+    function: str | None
+    frames: int
+    graphs: int
+    breaks: int
+    elapsed_s: float
+
+
+class ProgressMeter:
+    """Counts records as they come and tells a callback at intervals, from a thread of its own.
+
+    Parameters
+    ----------
+    show : callable
+        Given a :class:`Progress`; what it raises is dropped.
+    """
+
+    def __init__(self, show: Callable[[Progress], Any]) -> None:
+        self._show = show
+        self._start = time.perf_counter()
+        self._function: str | None = None
+        self._frames = 0
+        self._graphs = 0
+        self._breaks: set[str] = set()
+        self._done = threading.Event()
+        # A display made on another thread finds the cell that it belongs to in the context.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run,), name="graphbreak-progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def count(self, record: Record) -> None:
+        """Take note of a record."""
+        match record.kind:
+            case "dynamo_start":
+                self._frames += 1
+            case "graphbreak_start":
+                self._function = record.data.get("name")
+            case "dynamo_output_graph":
+                self._graphs += 1
+            case "artifact:dynamo_graph_break_reason":
+                self._breaks.add((record.payload or "").partition("\n")[0])
+            case "compilation_metrics":
+                self._function = None
+            case _:
+                pass
+
+    def _run(self) -> None:
+        while not self._done.wait(INTERVAL_S):
+            with contextlib.suppress(Exception):
+                self._show(self._state())
+
+    def _state(self) -> Progress:
+        function = self._function
+        return Progress(
+            phase="compiling" if function is not None else "running",
+            function=function,
+            frames=self._frames,
+            graphs=self._graphs,
+            breaks=len(self._breaks),
+            elapsed_s=time.perf_counter() - self._start,
+        )

@@ -1,0 +1,244 @@
+"""Record what PyTorch says and does while some code runs, in this process.
+
+The code is neither changed nor slowed: a handler on the logger of the structured trace collects the entries that the
+report needs, the hooks of :mod:`jupyter_graphbreak._torch_compat` add what the trace leaves out. Both are gone when
+the context ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import platform
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jupyter_graphbreak._torch_compat.configuration import dynamo_config
+from jupyter_graphbreak._torch_compat.hooks.watch import watch
+from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
+from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.recording import additions
+from jupyter_graphbreak.recording.library import library_roots
+from jupyter_graphbreak.recording.records import Record, StackEntry
+from jupyter_graphbreak.recording.source_texts import recorded_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Literal
+
+    from jupyter_graphbreak.recording.additions import Addition
+    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.report.schema import Device
+
+#: The entries of PyTorch's trace that a report is made from.
+KEPT = frozenset(
+    {
+        "artifact:dynamo_error",
+        "artifact:dynamo_graph_break_reason",
+        "artifact:recompile_reasons",
+        "bwd_compilation_metrics",
+        "compilation_metrics",
+        "dynamo_output_graph",
+        "dynamo_start",
+    }
+)
+#: Of the metrics only these are kept; the rest, some fifty settings and counters, is nobody's question here.
+_METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
+            "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
+            "restart_reasons", "recompile_reason", "backend_compile_time_s")  # fmt: skip
+
+
+class Recording:
+    """The records of one run, in order, and the time that taking them cost.
+
+    Parameters
+    ----------
+    find_cell : callable
+        Given the file name of a code object, the cell it comes from; ``None`` for anything that is not a cell.
+    on_record : callable or None
+        Told of each record as it comes, for live progress; called from the thread that compiles.
+    """
+
+    def __init__(
+        self,
+        find_cell: FindCell = lambda _: None,
+        on_record: Callable[[Record], None] | None = None,
+    ) -> None:
+        self.records: list[Record] = []
+        self.capture_s = 0.0
+        self._find_cell = find_cell
+        self._on_record = on_record
+        self._lock = threading.Lock()
+
+    def add(self, addition: Addition) -> None:
+        """Append a record of our own, in the context of the compilation in progress on this thread."""
+        self.take(Record({addition.kind: msgspec.to_builtins(addition), **envelope()}))
+
+    def take(self, record: Record) -> None:
+        """Append a record."""
+        with self._lock:
+            self.records.append(record)
+        if self._on_record is not None:
+            self._on_record(record)
+
+    def spent(self, seconds: float) -> None:
+        """Count time that our own code took."""
+        with self._lock:
+            self.capture_s += seconds
+
+    def note(self, level: Literal["info", "warning", "error"], message: str) -> None:
+        """Add a sentence for the report's diagnostics."""
+        self._add_outside(additions.Note(level=level, message=message))
+
+    def describe_device(self, device: Device) -> None:
+        """Note where the code runs."""
+        self._add_outside(additions.DeviceUsed(**msgspec.structs.asdict(device)))
+
+    def started_codes(self) -> list[tuple[str, str, int]]:
+        """Return function, file and first line of each code object whose compilation began so far."""
+        return [started.place for started in additions.additions_of(self.records, additions.FrameStarted)]
+
+    def fail(self, error: BaseException) -> None:
+        """Note the exception that ended the run."""
+        stack = [
+            StackEntry(entry.filename, entry.lineno, entry.name, None, entry.colno, entry.end_colno, entry.end_lineno)
+            for entry in traceback.extract_tb(error.__traceback__)
+        ]
+        self._add_outside(
+            additions.RunEnded(
+                status="interrupted" if isinstance(error, KeyboardInterrupt) else "error",
+                type=type(error).__name__,
+                message=_message(error),
+                stack=stack,
+            )
+        )
+
+    def _add_outside(self, addition: Addition) -> None:
+        """Append a record of our own that belongs to no compilation."""
+        self.take(Record({addition.kind: msgspec.to_builtins(addition)}))
+
+    def _finish(self, wall_s: float) -> None:
+        start = time.perf_counter()
+        for source in recorded_sources(self.records, self._find_cell):
+            self._add_outside(source)
+        self._add_outside(
+            additions.RunSummary(
+                torch=require_torch(),
+                python=platform.python_version(),
+                config=dynamo_config(),
+                library_roots=library_roots(),
+                **_folders(),
+                wall_s=wall_s,
+                capture_s=self.capture_s + time.perf_counter() - start,
+            )
+        )
+
+
+@contextlib.contextmanager
+def record(
+    find_cell: FindCell = lambda _: None,
+    on_record: Callable[[Record], None] | None = None,
+) -> Iterator[Recording]:
+    """Record the compilations of the code in the ``with`` block, on all threads.
+
+    An exception of the block is noted and goes on unchanged. After the block the recording is complete: the sources
+    that the records mention and a record of the run as a whole stand at its end.
+
+    Raises
+    ------
+    TorchUnavailable
+        If there is no torch, or one that is too old.
+    """
+    require_torch()
+    recording = Recording(find_cell, on_record)
+    handler = _TraceHandler(recording)
+    start = time.perf_counter()
+    try:
+        with _heard(handler), narrowed_trace(handler, KEPT), watch(recording.add, recording.spent) as missing:
+            for sentence in missing:
+                recording.note("warning", sentence)
+            yield recording
+    except BaseException as error:
+        recording.fail(error)
+        raise
+    finally:
+        recording._finish(time.perf_counter() - start)  # noqa: SLF001 - same module
+
+
+@contextlib.contextmanager
+def _heard(handler: logging.Handler) -> Iterator[None]:
+    """Hand the entries of the structured trace to a handler while the context is open."""
+    logger = trace_logger()
+    try:
+        logger.addHandler(handler)
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _TraceHandler(logging.Handler):
+    """Takes the entries that a report needs off the structured trace."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(logging.DEBUG)
+        self._recording = recording
+        self._named: set[int] = set()
+
+    def emit(self, entry: logging.LogRecord) -> None:
+        start = time.perf_counter()
+        try:
+            envelope = getattr(entry, "metadata", None)
+            if isinstance(envelope, dict):
+                self._take(Record(envelope, getattr(entry, "payload", None)))
+        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+            with contextlib.suppress(Exception):
+                self._recording.note("error", f"a record of the trace was lost: {type(error).__name__}: {error}")
+        finally:
+            self._recording.spent(time.perf_counter() - start)
+
+    def _take(self, record: Record) -> None:
+        if record.kind not in KEPT:
+            return
+        data = record.data
+        if record.kind == "dynamo_start":
+            self._name_files(data.get("stack", ()))
+        if record.kind.endswith("compilation_metrics"):
+            kept = {key: _plain(data.get(key)) for key in _METRICS}
+            context = {key: value for key, value in record.envelope.items() if value is not data}
+            record = Record({**context, record.kind: kept})
+        self._recording.take(record)
+
+    def _name_files(self, stack: Any) -> None:
+        """Add the names of files that were interned, perhaps before we listened."""
+        for entry in stack:
+            number = entry.get("filename")
+            if isinstance(number, int) and number not in self._named:
+                self._named.add(number)
+                name = interned_name(number)
+                if name is not None:
+                    self._recording.take(Record({"str": [name, number]}))
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, set | frozenset) else value
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ is the user's, and no reason to fail
+        return f"<{type(error).__name__} whose message cannot be read>"
+
+
+def _folders() -> dict[str, str]:
+    """Return the folders from which the paths in a report are counted."""
+    folders = {}
+    for name, find in (("folder", Path.cwd), ("home", Path.home)):
+        with contextlib.suppress(OSError, RuntimeError):  # the working directory is deleted, the user has no home
+            folders[name] = str(find())
+    return folders

@@ -1,0 +1,146 @@
+"""What PyTorch said: entries of its structured trace, unread.
+
+A record is one entry of the trace that ``TORCH_TRACE`` writes to disk and that the logger ``torch.__trace`` hands to
+a handler in process: a JSON envelope and, for some kinds, a payload of text. What the trace leaves out is added by
+:mod:`jupyter_graphbreak.recording.recorder` as further records in the same envelope, under names that begin with
+``graphbreak_`` (:mod:`jupyter_graphbreak.recording.additions`). The envelope is documented in ``torch/_logging/_internal.py``
+(``trace_structured``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+_TRACE_ENTRY = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
+
+#: Keys of the envelope that say where a record comes from, not what it is.
+_CONTEXT_KEYS = frozenset(
+    {
+        "attempt",
+        "compiled_autograd_id",
+        "frame_compile_id",
+        "frame_id",
+        "has_payload",
+        "pathname",
+        "lineno",
+        "process",
+        "rank",
+        "severity",
+        "stack",
+        "subgraph_name",
+        "thread",
+        "timestamp",
+    }
+)
+
+
+class CompileKey(msgspec.Struct, frozen=True, order=True):
+    """The compile id of a record, as numbers.
+
+    Parameters
+    ----------
+    autograd : int or None
+        The id of the compiled-autograd graph, where there is one.
+    frame : int
+        The frame id: which code object.
+    compile : int
+        The compile id within the frame: 0 the first time, more for a recompile.
+    """
+
+    autograd: int | None
+    frame: int
+    compile: int
+
+    def __str__(self) -> str:
+        prefix = "" if self.autograd is None else f"!{self.autograd}/"
+        return f"{prefix}{self.frame}/{self.compile}"
+
+
+class StackEntry(msgspec.Struct, frozen=True, array_like=True):
+    """One line of a stack, in JSON a list of its fields, of which the last ones may be missing.
+
+    Parameters
+    ----------
+    filename, line, function
+        As the code object has them; of a resume function the name that Dynamo gave it.
+    first_line : int or None
+        The first line of the code object.
+    column, end_column, end_line : int or None
+        The range of the expression, columns in UTF-8 bytes, where Python tells it.
+    """
+
+    filename: str
+    line: int | None
+    function: str
+    first_line: int | None = None
+    column: int | None = None
+    end_column: int | None = None
+    end_line: int | None = None
+
+    @property
+    def columns(self) -> tuple[int | None, int | None, int | None]:
+        """First and last column, and last line."""
+        return self.column, self.end_column, self.end_line
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One entry of the structured trace.
+
+    Parameters
+    ----------
+    envelope : dict
+        The JSON object of the entry: one key that names its kind and holds its metadata, and the keys that say
+        where it comes from (``frame_id``, ``frame_compile_id``, ``attempt``, ...).
+    payload : str or None
+        The text that follows it, where it has one.
+    """
+
+    envelope: dict[str, Any]
+    payload: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name of the entry, e.g. ``"dynamo_start"``; of an artifact its own name, ``"artifact:NAME"``."""
+        kind = next((key for key in self.envelope if key not in _CONTEXT_KEYS), "")
+        if kind == "artifact":
+            return f"artifact:{self.data.get('name')}"
+        return kind
+
+    @property
+    def data(self) -> Any:
+        """What the entry holds under its name; an empty dict where it holds nothing."""
+        return next((value for key, value in self.envelope.items() if key not in _CONTEXT_KEYS), {})
+
+    @property
+    def compile_key(self) -> CompileKey | None:
+        """The compile id it belongs to; ``None`` for entries outside any compilation."""
+        frame, compile_id = self.envelope.get("frame_id"), self.envelope.get("frame_compile_id")
+        if frame is None or compile_id is None:
+            return None
+        return CompileKey(self.envelope.get("compiled_autograd_id"), frame, compile_id)
+
+    @property
+    def attempt(self) -> int:
+        """The number of restarts of the frame before this entry; 0 where the entry does not say."""
+        return int(self.envelope.get("attempt") or 0)
+
+
+def read_stack(text: str) -> list[StackEntry]:
+    """Read a traceback as Python formats it, outermost entry first."""
+    return [StackEntry(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]
+
+
+def plain_function(name: str) -> str:
+    """Return the name that the user gave: of a resume function the function that it resumes."""
+    while (match := _RESUME.match(name)) is not None:
+        name = match["name"]
+    return name
+
+
+def is_resume(name: str) -> bool:
+    """Whether a function of this name was made by Dynamo to go on after a break."""
+    return _RESUME.match(name) is not None

@@ -1,0 +1,197 @@
+"""The texts of what a recording mentions: whole cells, and of files the functions that took part."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import linecache
+import re
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from jupyter_graphbreak.recording import additions
+from jupyter_graphbreak.recording.additions import SegmentText, SourceRecorded
+from jupyter_graphbreak.recording.library import library_roots
+from jupyter_graphbreak.recording.records import plain_function, read_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from jupyter_graphbreak.recording.records import Record, StackEntry
+
+#: A function of more lines is cut off.
+_MOST_LINES = 400
+
+
+class CellText(msgspec.Struct, frozen=True):
+    """A cell: what the reader calls it, its text as the editor has it, what was cut off its front to run it."""
+
+    name: str
+    text: str
+    line_offset: int = 0
+    indent: int = 0
+
+
+#: Given the file name of a code object, returns the cell that it comes from; ``None`` for what is not a cell.
+FindCell = Callable[[str], CellText | None]
+
+
+class _Mention(NamedTuple):
+    """A place in a record. Of a library only the functions in which something "happened" are kept."""
+
+    filename: str
+    line: int | None
+    function: str
+    part: Literal["frame", "happened", "passed"]
+
+
+def recorded_sources(records: Iterable[Record], find_cell: FindCell) -> list[SourceRecorded]:
+    """Return the texts of what records mention: whole cells, and of files the functions that took part."""
+    lines: dict[str, set[int]] = {}
+    functions: dict[str, dict[int, str]] = {}
+    roots = tuple(library_roots())
+    for record in records:
+        for filename, line, function, part in _mentions(record):
+            if line is None:
+                continue
+            lines.setdefault(filename, set()).add(line)
+            if part == "happened" or (part == "frame" and not filename.startswith(roots)):
+                functions.setdefault(filename, {}).setdefault(line, function)
+    sources = (
+        _cell(filename, cell) if (cell := find_cell(filename)) is not None
+        else _file(filename, mentioned, functions.get(filename, {}))
+        for filename, mentioned in lines.items()
+    )  # fmt: skip
+    return [source for source in sources if source is not None]
+
+
+def _cell(filename: str, cell: CellText) -> SourceRecorded:
+    return SourceRecorded(
+        filename=filename,
+        name=cell.name,
+        kind_of_source="cell",
+        segments=[SegmentText(1, cell.text)],
+        line_offset=cell.line_offset,
+        indent=cell.indent,
+    )
+
+
+def _file(filename: str, mentioned: set[int], functions: dict[int, str]) -> SourceRecorded | None:
+    text = linecache.getlines(filename)
+    if not text:
+        return None
+    return SourceRecorded(
+        filename=filename,
+        name=PurePath(filename).name or filename,
+        segments=_segments(text, functions),
+        lines={line: text[line - 1].rstrip("\n") for line in sorted(mentioned) if 0 < line <= len(text)},
+    )
+
+
+def _mentions(record: Record) -> Iterator[_Mention]:
+    """Yield the places in a record; one that cannot be read has none."""
+    try:
+        addition = additions.read_addition(record)
+    except msgspec.ValidationError:
+        return
+    match addition:
+        case additions.FrameStarted():
+            yield _Mention(addition.filename, addition.firstlineno, addition.name, "frame")
+            yield from _fullgraph_mentions(addition.fullgraph_site)
+        case additions.FrameRefused():
+            if addition.code is not None:
+                function, filename, line = addition.code
+                yield _Mention(filename, line, function, "frame")
+            yield from _fullgraph_mentions(addition.fullgraph_site)
+            yield from _code_mentions(addition.wrapped)
+        case additions.ScopeOpened():
+            for entry in (addition.site, addition.entered):
+                if entry is not None:
+                    yield _Mention(entry.filename, entry.line, entry.function, "happened")
+            yield from _code_mentions(addition.wrapped)
+        case additions.FrameSkipped():
+            yield _Mention(addition.filename, addition.firstlineno, addition.name, "passed")
+        case additions.ResumeMade():
+            yield _Mention(addition.filename, addition.line, addition.name, "passed")
+        case additions.BreakSeen() | additions.FrameFailed():
+            yield from _stack_mentions(addition)
+        case additions.RunEnded():
+            for entry in addition.stack:
+                yield _Mention(entry.filename, entry.line, entry.function, "passed")
+        case additions.GraphStacks():
+            for trace in addition.stacks:
+                for entry in read_stack(trace):
+                    yield _Mention(entry.filename, entry.line, entry.function, "passed")
+        case _:
+            return
+
+
+def _stack_mentions(event: additions.BreakSeen | additions.FrameFailed) -> Iterator[_Mention]:
+    stack = event.whole_stack
+    happened: list[StackEntry] = stack[-1:]
+    if isinstance(event, additions.FrameFailed):
+        happened = [*event.stack[:1], *happened]  # the function that is given up: its blocks say why
+    for entry in stack:
+        part: Literal["happened", "passed"] = "happened" if any(entry is one for one in happened) else "passed"
+        yield _Mention(entry.filename, entry.line, entry.function, part)
+
+
+def _fullgraph_mentions(site: additions.FullgraphSite | None) -> Iterator[_Mention]:
+    if site is not None:
+        if site.site is not None:
+            yield _Mention(site.site.filename, site.site.line, site.site.function, "happened")
+        yield from _code_mentions(site.wrapped)
+
+
+def _code_mentions(code: additions.CodeObject | None) -> Iterator[_Mention]:
+    if code is not None:
+        yield _Mention(code.filename, code.firstlineno, code.name, "happened")
+
+
+def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
+    """Return the functions around some lines of a file, each once, in order."""
+    blocks: dict[int, int] = {}
+    for line, name in functions.items():
+        start = _function_start(text, line, name)
+        if start is None or start in blocks:
+            continue
+        with contextlib.suppress(Exception):  # a tokenizer error: the file is not what was imported
+            blocks[start] = start + len(inspect.getblock(text[start - 1 : start - 1 + _MOST_LINES]))
+    kept: list[SegmentText] = []
+    covered = 0
+    for start, end in sorted(blocks.items()):
+        if start >= covered:  # else a function inside one that is already there
+            kept.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
+            covered = end
+    return kept
+
+
+def _function_start(text: list[str], line: int, name: str) -> int | None:
+    """Return the first line (decorators included) of the function ``name`` that holds ``line``.
+
+    Of a lambda or a comprehension it is that of the function around it, or else the line itself.
+    """
+    if not 0 < line <= len(text):
+        return None
+    plain = plain_function(name)
+    is_named = plain.isidentifier()
+    define = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(plain) if is_named else ''}\b")
+    at = line
+    while at <= len(text) and text[at - 1].lstrip().startswith(("@", "#")):
+        at += 1  # a code object's first line is that of its first decorator
+    at = min(at, len(text))
+    inside = _indent(text[at - 1])
+    while at > 0 and not (define.match(text[at - 1]) and (is_named or _indent(text[at - 1]) < inside)):
+        at -= 1
+    if at == 0:
+        return None if is_named else line
+    while at > 1 and text[at - 2].lstrip().startswith("@"):
+        at -= 1
+    return at
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -1,0 +1,195 @@
+"""Which functions a piece of code leads to, and what of it is compiled already."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat import compiled
+from jupyter_graphbreak.recording.library import library_roots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+#: Packages whose functions are nobody's own; the search for functions stops there.
+_FOREIGN = frozenset({"torch", "numpy", "builtins", "functools", "typing", "collections", "IPython", "ipykernel"})
+_DEEPEST = 12
+
+
+def is_compiled(value: Any) -> bool:
+    """Whether an object is a compiled function or module."""
+    return compiled.compiled_callable(value) is not None
+
+
+def leads_to_compiled(values: Iterable[Any]) -> bool:
+    """Whether one of some objects is compiled, is ``torch.compile`` itself, or uses what is."""
+    return any(is_compiled(value) or compiled.is_torch_compile(value) for value in _reach(values))
+
+
+def forget(*values: Any) -> None:
+    """Have the functions that some objects lead to compiled afresh: nothing they had compiled before is used.
+
+    What torch itself shares between functions, such as the wrapper of ``@error_on_graph_break``, stays as it is, and so
+    does what torch was told to leave alone.
+    """
+    compiled.forget(own_codes(*values))
+
+
+def own_codes(*values: Any) -> Iterator[types.CodeType]:
+    """Yield the code objects of the functions that some objects lead to, those of PyTorch and numpy aside."""
+    yield from _codes(value for value in _reach(values) if not _foreign(value) and not compiled.is_left_alone(value))
+
+
+def names_used(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return some named objects and the globals that functions among them use, directly or through others."""
+    found = dict(values)
+    for value in _reach(values.values()):
+        if isinstance(value, types.FunctionType) and not _foreign(value):
+            for name, used in _globals(value).items():
+                found.setdefault(name, used)
+    return found
+
+
+def stale(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) -> list[str]:
+    """Return the names of compiled objects that ran, if at all, from what an earlier run had compiled.
+
+    Parameters
+    ----------
+    values : mapping
+        Objects by name.
+    started : iterable of (str, str, int)
+        Function, file and first line of each code object that was compiled now.
+    """
+    begun = set(started)
+    names = []
+    for name, value in values.items():
+        inner = compiled.compiled_callable(value)
+        codes = list(_codes(_reach([inner]))) if inner is not None else []
+        fresh = any((code.co_name, code.co_filename, code.co_firstlineno) in begun for code in codes)
+        if codes and not fresh and any(compiled.has_cached_code(code) for code in codes):
+            names.append(name)
+    return names
+
+
+def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
+    """Yield the code objects of functions, and those of the functions that they define."""
+    seen: set[types.CodeType] = set()
+    for value in values:
+        code = getattr(value, "__code__", None)
+        pending = [code] if isinstance(code, types.CodeType) else []
+        while pending:
+            each = pending.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            yield each
+            pending += [const for const in each.co_consts if isinstance(const, types.CodeType)]
+
+
+def _reach(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield functions, modules and instances that objects lead to: through closures, attributes and global names."""
+    seen: set[int] = set()
+    pending = [(value, 0) for value in values]
+    while pending:
+        value, depth = pending.pop()
+        if id(value) in seen or depth > _DEEPEST:
+            continue
+        seen.add(id(value))
+        if isinstance(value, functools.partial):
+            pending.append((value.func, depth + 1))
+        inner = compiled.compiled_callable(value)
+        if inner is not None and inner is not value:
+            pending.append((inner, depth + 1))
+        if isinstance(value, types.MethodType):
+            pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
+        elif isinstance(value, types.FunctionType):
+            yield value
+            if _foreign(value):
+                continue
+            pending += [(each, depth + 1) for each in _used(value)]
+        elif compiled.is_torch_compile(value):
+            yield value
+        elif isinstance(value, type):
+            if not _foreign(value):
+                members = [inspect.unwrap(m) if inspect.isfunction(m) else m for m in vars(value).values()]
+                pending += [(m, depth + 1) for m in members if isinstance(m, types.FunctionType)]
+        elif _is_object(value):
+            yield value
+            pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _foreign(kind)]
+            pending += [(each, depth + 1) for each in _parts(value)]
+
+
+def _used(function: types.FunctionType) -> Iterator[Any]:
+    """Yield what a function refers to: closure, defaults, wrapped function, globals that its code names."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # an empty cell
+            continue
+    yield from function.__defaults__ or ()
+    if hasattr(function, "__wrapped__"):
+        yield function.__wrapped__
+    yield from _globals(function).values()
+
+
+def _globals(function: types.FunctionType) -> dict[str, Any]:
+    """Return the global objects that the code of a function names."""
+    names: set[str] = set()
+    pending = [function.__code__]
+    while pending:
+        code = pending.pop()
+        names.update(code.co_names)
+        pending += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
+
+
+def _is_object(value: Any) -> bool:
+    """Whether to look inside an instance: one of the user's classes or a torch module; not data, not packages."""
+    if isinstance(value, types.ModuleType | str | bytes | int | float | list | tuple | dict | set):
+        return False
+    kind = type(value)
+    return any(not _foreign(each) for each in kind.__mro__[:-1]) or hasattr(value, "_modules")
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    attributes = getattr(value, "__dict__", None)
+    if not isinstance(attributes, dict):
+        return
+    for each in attributes.values():
+        if isinstance(each, types.FunctionType | types.MethodType) or (_is_object(each) and not isinstance(each, type)):
+            yield each
+    modules = attributes.get("_modules")
+    if isinstance(modules, dict):
+        yield from (each for each in modules.values() if each is not None)
+
+
+def is_written_here(value: Any) -> bool:
+    """Whether an object is a module, or a function, method or instance whose code is of no installed package."""
+    inner = compiled.compiled_callable(value)
+    value = value if inner is None else inner
+    while isinstance(value, functools.partial):
+        value = value.func
+    if hasattr(value, "_modules"):
+        return not isinstance(value, type)
+    function = inspect.unwrap(getattr(value, "__func__", value))
+    if not isinstance(function, types.FunctionType):
+        function = vars(type(value)).get("__call__")
+    code = getattr(function, "__code__", None)
+    return code is not None and not code.co_filename.startswith(tuple(library_roots()))
+
+
+def is_own(value: Any) -> bool:
+    """Whether a function or a class is none of PyTorch's, numpy's or Python's."""
+    return not _foreign(value)
+
+
+def _foreign(value: Any) -> bool:
+    """Whether a function or a class is PyTorch's, numpy's or Python's.
+
+    A function is told by its globals: ``functools.wraps`` gives torch's wrappers the ``__module__`` of what they wrap.
+    """
+    scope = getattr(value, "__globals__", None)
+    home = scope.get("__name__") if isinstance(scope, dict) else getattr(value, "__module__", None)
+    return not isinstance(home, str) or home.partition(".")[0] in _FOREIGN

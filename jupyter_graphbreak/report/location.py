@@ -1,0 +1,54 @@
+"""Places in the source: the files and cells of a report, and ranges of their text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Location(msgspec.Struct, frozen=True):
+    """A range of source text.
+
+    Parameters
+    ----------
+    source : str
+        The id of a :class:`Source`.
+    line, end_line : int
+        First and last line.
+    column, end_column : int or None
+        Where the expression starts on ``line`` and ends (exclusive) on ``end_line``, where Python tells.
+    function : str or None
+        The name of the function around it, without the prefix that Dynamo gives to resume functions.
+    code : str or None
+        The text of the range: the expression where the columns are known, else the line, stripped.
+    """
+
+    source: str
+    line: int
+    end_line: int
+    column: int | None = None
+    end_column: int | None = None
+    function: str | None = None
+    code: str | None = None
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Consecutive lines of a source, without a line break at the end."""
+
+    first_line: int
+    text: str
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A file or a cell. A cell is one segment, whole; of a file only the functions that took part are kept.
+
+    ``name`` is what a person calls it: "Cell In[3]", "modeling_bart.py". ``path`` is ``null`` for a cell; it counts
+    from the folder of the packages or of the standard library, from the run's working directory, or from ``~``.
+    """
+
+    id: str
+    name: str
+    kind: Literal["cell", "file", "library"]
+    path: str | None = None
+    segments: list[Segment] = []

@@ -1,0 +1,416 @@
+"""What we say: the report, as frozen data that goes to JSON and back without loss.
+
+The field names are a contract (other programs read them); additions keep ``schema_version``'s major number. All ids
+are strings; lines are 1-based as the notebook's editor counts them (the magic's own line is line 1); columns are
+0-based, in characters; times are in seconds. What is not known is ``None``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import msgspec
+
+from jupyter_graphbreak.report.diff import Changes
+from jupyter_graphbreak.report.figures import Summary, Timing
+from jupyter_graphbreak.report.location import Location, Source
+
+SCHEMA_VERSION = "1.0"
+#: The mime type under which a notebook's output carries a report; its number is the schema's major version.
+MIME_TYPE = "application/vnd.graphbreak.report.v1+json"
+
+
+class Device(msgspec.Struct, frozen=True):
+    """Where the code was asked to run and where it ran; ``note`` says why in words when the two differ."""
+
+    requested: str
+    used: str
+    name: str | None = None
+    note: str | None = None
+
+
+class RunError(msgspec.Struct, frozen=True):
+    """The exception that ended the run; ``break_`` is the id of the break that caused it."""
+
+    type: str
+    message: str
+    location: Location | None = None
+    break_: str | None = msgspec.field(default=None, name="break")
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One compilation of one code object, under the id that PyTorch prints (``0/0``).
+
+    Parameters
+    ----------
+    id : str
+        PyTorch's compile id; ``0/0#2`` where a reset made it count anew within the run.
+    role : {"entry", "call", "resume"}
+        What was called: a function passed to ``torch.compile``, a function called by code that runs eagerly, or a
+        resume function.
+    resume : str or None
+        The id of the :class:`Resume` that this frame is.
+    caller : str or None
+        The id of the frame that called it.
+    outcome : {"compiled", "empty", "skipped", "error"}
+        ``empty`` means that there was no tensor operation to compile.
+    attempts : int
+        How often Dynamo traced it; it restarts after a break.
+    """
+
+    id: str
+    function: str
+    location: Location | None
+    role: Literal["entry", "call", "resume"]
+    outcome: Literal["compiled", "empty", "skipped", "error"]
+    attempts: int = 1
+    resume: str | None = None
+    caller: str | None = None
+    graphs: list[str] = []
+    breaks: list[str] = []
+    compile_s: float | None = None
+    recompile_of: str | None = None
+    recompile_reasons: list[str] = []
+
+
+class TensorMeta(msgspec.Struct, frozen=True):
+    """Shape (a dimension that is not fixed is its symbol), dtype and device of a tensor, as PyTorch prints them."""
+
+    shape: list[int | str]
+    dtype: str
+    device: str | None = None
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """An input of a graph; of a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol."""
+
+    name: str
+    shape: list[int | str] | None
+    dtype: str
+    device: str | None = None
+
+
+class Op(msgspec.Struct, frozen=True):
+    """One operation of a graph: the name of its result, what is called, the line it comes from (without its text)."""
+
+    name: str
+    target: str
+    location: Location | None = None
+    output: TensorMeta | None = None
+
+
+class GraphLine(msgspec.Struct, frozen=True):
+    """How many operations of a graph a source line led to, itself or through the calls it makes."""
+
+    source: str
+    line: int
+    ops: int
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """A graph that was handed to the backend.
+
+    Parameters
+    ----------
+    id : str
+        A letter: "A" for the first graph of the run, "AA" after "Z".
+    name : str
+        The function it was captured from.
+    lines : list of GraphLine
+        The lines that its operations passed through, of cells and files (library lines are left out).
+    code : str
+        The graph as readable Python.
+    ends : {"return", "break"}
+        Whether the function ended or a break cut the graph.
+    """
+
+    id: str
+    name: str
+    frame: str
+    ops: list[Op] = []
+    inputs: list[Tensor] = []
+    lines: list[GraphLine] = []
+    code: str = ""
+    ends: Literal["return", "break"] = "return"
+    break_: str | None = msgspec.field(default=None, name="break")
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """A reason by the names PyTorch gives it: its GB id in the registry of graph breaks, and its type."""
+
+    gb_id: str | None
+    gb_type: str
+
+
+Rule = Literal["default", "own", "inherited", "inner over outer", "fullgraph"]
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """Whether a break was an error, and who said so.
+
+    Parameters
+    ----------
+    value : bool
+        What was in force: ``True`` makes a break an error.
+    rules : list of str
+        What decided: ``default`` (no scope: ``False``); ``own`` (a scope around the place itself); ``inherited`` (a
+        scope around a call that led here); ``inner over outer``; ``fullgraph`` (wins over every scope).
+    scope : str or None
+        The id of the :class:`Scope` that set it.
+    chain : list of str
+        The ids of all scopes that were open, outermost first.
+    """
+
+    value: bool
+    rules: list[Rule]
+    scope: str | None = None
+    chain: list[str] = []
+
+
+class Occurrence(msgspec.Struct, frozen=True):
+    """One event of the trace: the break as one frame met it in one attempt.
+
+    ``stack`` runs from the outermost frame to the break, user and library frames only. ``setting`` is what Dynamo held
+    at that moment, where it could be read.
+    """
+
+    frame: str | None
+    attempt: int
+    stack: list[Location]
+    outcome: Literal["resumed", "skipped", "error"]
+    consequence: Reason | None = None
+    setting: Setting | None = None
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """One thing to do about a break; ``origin`` says whether PyTorch's hint or ours."""
+
+    text: str
+    origin: Literal["pytorch", "graphbreak"] = "pytorch"
+
+
+class Break(msgspec.Struct, frozen=True):
+    """One place in the source that broke a graph, for one reason, however often it was met.
+
+    Parameters
+    ----------
+    gb_id : str or None
+        The id in PyTorch's registry, e.g. "GB0170".
+    gb_type : str
+        The registry's name of the reason, or the class of the exception where it has none.
+    consequence : Reason or None
+        Why the frame could not resume after it, where it could not.
+    outcome : {"resumed", "skipped", "error"}
+        The worst that happened to a frame that met it.
+    resumes, skipped : list of str
+        Ids of the :class:`Resume` functions it made and of the :class:`Skipped` functions it left to run eagerly.
+    scope : str or None
+        The id of the :class:`Scope` that governed it when it was met last; ``setting`` says more.
+    also_reported_as : list of str
+        Other names under which PyTorch's outputs know the same cause.
+    """
+
+    id: str
+    gb_id: str | None
+    gb_type: str
+    location: Location | None
+    outcome: Literal["resumed", "skipped", "error"]
+    url: str | None = None
+    explanation: str | None = None
+    hints: list[str] = []
+    context: str | None = None
+    consequence: Reason | None = None
+    stack: list[Location] = []
+    occurrences: list[Occurrence] = []
+    resumes: list[str] = []
+    skipped: list[str] = []
+    scope: str | None = None
+    advice: list[Advice] = []
+    setting: Setting | None = None
+    also_reported_as: list[str] = []
+
+
+NoFrame = Literal["eager", "compiled before", "not reached"]
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """A function that Dynamo made to go on after a break.
+
+    Parameters
+    ----------
+    location : Location or None
+        The line at which it goes on.
+    frames : list of str
+        Its compilations in this run.
+    no_frame : {"eager", "compiled before", "not reached"} or None
+        Why it has none: it ran and was left to Python; it was compiled before this run, and may have run as it was; it
+        did not run, such as the branch not taken. Absent where it has frames, and where it is not known if it ran.
+    """
+
+    id: str
+    name: str
+    function: str
+    location: Location | None
+    break_: str | None = msgspec.field(default=None, name="break")
+    frames: list[str] = []
+    graphs: list[str] = []
+    no_frame: NoFrame | None = None
+
+
+SkipKind = Literal[
+    "loop", "context manager", "try", "skip_frame", "generator", "dispatch mode", "recompile limit", "shared wrapper",
+    "marked", "error", "other",
+]  # fmt: skip
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A function that runs eagerly because of a break or an error.
+
+    Parameters
+    ----------
+    frame : str or None
+        Its compile id; ``None`` if Dynamo never began it.
+    reason : str
+        Why, in a sentence.
+    callees : list of str
+        Frames of functions that it calls and that are compiled all the same.
+    way_out : str or None
+        What would have it compiled.
+    """
+
+    id: str
+    frame: str | None
+    function: str
+    location: Location | None
+    reason: str
+    break_: str | None = msgspec.field(default=None, name="break")
+    kind: SkipKind = "other"
+    callees: list[str] = []
+    way_out: str | None = None
+    setting: Setting | None = None
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """A region of the source in which a setting says whether a break is an error.
+
+    Parameters
+    ----------
+    location : Location or None
+        From the line that opens it to the last line of its ``with`` block or of the decorated function; of a call the
+        call itself. ``None`` if it was opened where nobody watched.
+    parent : str or None
+        The scope that was open around it when it was opened first.
+    breaks : list of str
+        The breaks that it governed.
+    """
+
+    id: str
+    setting: Literal["error_on_graph_break", "fullgraph"]
+    value: bool
+    form: Literal["decorator", "with", "call"]
+    location: Location | None
+    parent: str | None = None
+    breaks: list[str] = []
+    note: str | None = None
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """What a stricter setting would have made of this run, worked out from what it did.
+
+    Parameters
+    ----------
+    error_on_graph_break : list of str
+        The breaks that ``error_on_graph_break(True)`` around the compiled function would have made errors, in the
+        order in which the run met them; the first would have ended it.
+    fullgraph : str or None
+        The break that ``fullgraph=True`` would have raised: the first, whatever scopes allow it.
+    """
+
+    error_on_graph_break: list[str] = []
+    fullgraph: str | None = None
+
+
+class GuardFailure(msgspec.Struct, frozen=True):
+    """The guard that did not hold any more, and the source line that had put it there, where PyTorch tells."""
+
+    guard: str
+    location: Location | None = None
+
+
+class Recompile(msgspec.Struct, frozen=True):
+    """A further compilation of a function, or the refusal of one because the limit was reached."""
+
+    frame: str
+    of: str | None
+    function: str
+    location: Location | None
+    reasons: list[GuardFailure] = []
+    limit_hit: bool = False
+
+
+class Diagnostic(msgspec.Struct, frozen=True):
+    """Something about the run or about this report that the reader should know."""
+
+    level: Literal["info", "warning", "error"]
+    message: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What ``torch.compile`` did in one run. See the classes of its lists for the fields.
+
+    ``changes`` compares it with the run before it of the same notebook cell, where there was one in this kernel.
+    """
+
+    status: Literal["ok", "error", "interrupted"]
+    device: Device
+    schema_version: str = SCHEMA_VERSION
+    torch: str | None = None
+    python: str | None = None
+    config: dict[str, Any] = {}
+    error: RunError | None = None
+    timing: Timing = Timing()
+    summary: Summary = Summary()
+    sources: list[Source] = []
+    frames: list[Frame] = []
+    graphs: list[Graph] = []
+    breaks: list[Break] = []
+    resumes: list[Resume] = []
+    skipped: list[Skipped] = []
+    scopes: list[Scope] = []
+    recompiles: list[Recompile] = []
+    what_if: WhatIf = WhatIf()
+    diagnostics: list[Diagnostic] = []
+    changes: Changes | None = None
+
+    def to_json(self) -> bytes:
+        """Return the report as JSON."""
+        return msgspec.json.encode(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain dicts, lists, strings and numbers."""
+        built: dict[str, Any] = msgspec.to_builtins(self)
+        return built
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Self:
+        """Read a report back.
+
+        Raises
+        ------
+        msgspec.ValidationError
+            If it is not a report, or one of another major version.
+        """
+        return cls._checked(msgspec.json.decode(data, type=cls))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Read a report from what :meth:`to_dict` made or a notebook's output holds; raises as :meth:`from_json`."""
+        return cls._checked(msgspec.convert(data, type=cls))
+
+    @classmethod
+    def _checked(cls, report: Self) -> Self:
+        major = report.schema_version.partition(".")[0]
+        if major != SCHEMA_VERSION.partition(".")[0]:
+            message = f"report of schema version {report.schema_version}; this release reads {SCHEMA_VERSION}"
+            raise msgspec.ValidationError(message)
+        return report

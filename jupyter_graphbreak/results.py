@@ -1,0 +1,151 @@
+"""What a user holds: a report, changes or verdicts that can show, compare and save themselves, in any notebook.
+
+In: inert data of :mod:`jupyter_graphbreak.report`. Out: the same data with methods.
+May import ``views``, ``analysis`` and ``report``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from jupyter_graphbreak.report import diff, frontends, schema
+
+if TYPE_CHECKING:
+    import msgspec
+
+
+class Changes(diff.Changes, frozen=True):
+    """What changed from one run to a later one; see :class:`jupyter_graphbreak.report.diff.Changes`."""
+
+    def to_text(self) -> str:
+        """Return the changes as text for a terminal 100 columns wide."""
+        from jupyter_graphbreak.views.text.changes_text import render_changes
+
+        return "\n".join(render_changes(self))
+
+    def to_html(self) -> str:
+        """Return the changes as a snippet of HTML with its own style sheet, for the output of a cell."""
+        from jupyter_graphbreak.views.html.render import render_changes_html
+
+        return render_changes_html(self)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": self.to_text(), "text/html": self.to_html()}
+
+
+class Report(schema.Report, frozen=True):
+    """What ``torch.compile`` did in one run; its fields are those of :class:`jupyter_graphbreak.report.schema.Report`.
+
+    As the value of a cell it shows itself as the magic shows it; ``print`` prints its text.
+    """
+
+    changes: Changes | None = None
+
+    @classmethod
+    def of(cls, report: schema.Report) -> Self:
+        """Return a report that was just made, or read, as one that can show itself."""
+        return cls(**_fields(report))
+
+    def diff(self, other: schema.Report) -> Changes:
+        """Return what changed from this run to another, later one: ``before.diff(after)``.
+
+        Breaks are known again though edits shifted their lines: by the lines that correspond in the two sources, by
+        the expression, and always by their reason.
+        """
+        from jupyter_graphbreak.analysis.matching import compare_runs
+
+        return Changes(**_fields(compare_runs(self, other)))
+
+    def to_text(self) -> str:
+        """Return the report as text for a terminal 100 columns wide."""
+        from jupyter_graphbreak.views.text.report_text import render_text
+
+        return render_text(self)
+
+    def to_html(self) -> str:
+        """Return the report as a snippet of HTML with its own style sheet, for the output of a cell."""
+        from jupyter_graphbreak.views.html.render import render_html
+
+        return render_html(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the report to a file: one self-contained page for ``.html``, JSON for ``.json``.
+
+        Raises
+        ------
+        ValueError
+            If the name ends in neither.
+        """
+        target = Path(path)
+        if target.suffix == ".html":
+            from jupyter_graphbreak.views.html.render import render_page
+
+            target.write_text(render_page(self), encoding="utf-8")
+        elif target.suffix == ".json":
+            target.write_bytes(self.to_json())
+        else:
+            raise ValueError(f"cannot save a report as {target.name!r}: use a name that ends in .html or .json")
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        from jupyter_graphbreak.views.text.report_text import summary_line
+
+        return f"<Report {summary_line(self).removeprefix('compile_explain').lstrip(': ')}>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        from jupyter_graphbreak.views.html.bundle import mime_bundle
+
+        widget = None
+        if _in_kernel():
+            from jupyter_graphbreak.views.html.widget import ReportWidget
+
+            widget = ReportWidget()
+            widget.finish(self)
+        return mime_bundle(self, widget)
+
+
+class Frontends(frontends.Frontends, frozen=True):
+    """The verdicts on PyTorch's front ends; see :class:`jupyter_graphbreak.report.frontends.Frontends`."""
+
+    report: Report | None = None
+
+    @classmethod
+    def of(cls, verdicts: frontends.Frontends) -> Self:
+        """Return verdicts that were just found as some that can show themselves."""
+        report = Report.of(verdicts.report) if verdicts.report is not None else None
+        return cls(**{**_fields(verdicts), "report": report})
+
+    def to_text(self) -> str:
+        """Return the verdicts as text for a terminal 100 columns wide."""
+        from jupyter_graphbreak.views.text.frontends_text import render_frontends
+
+        return render_frontends(self)
+
+    def to_html(self) -> str:
+        """Return the verdicts as a snippet of HTML with its own style sheet, for the output of a cell."""
+        from jupyter_graphbreak.views.html.frontends_html import render_frontends_html
+
+        return render_frontends_html(self)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": self.to_text(), "text/html": self.to_html()}
+
+
+def _fields(data: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(data, name) for name in data.__struct_fields__}
+
+
+def _in_kernel() -> bool:
+    """Whether this process is a Jupyter kernel, whose front end can show widgets."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")

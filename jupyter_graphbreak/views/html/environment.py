@@ -1,0 +1,87 @@
+"""What the templates are made with: the style sheet, the filters, the environment that escapes text."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup, escape
+
+from jupyter_graphbreak.views.html.highlight import visible
+
+if TYPE_CHECKING:
+    import jinja2
+
+_HERE = Path(__file__).parent
+
+
+@cache
+def style_sheet() -> Markup:
+    """Return the style sheet of everything that we show, without its comments."""
+    text = (_HERE / "templates" / "report.css").read_text(encoding="utf-8")
+    text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
+    # Strings stay as they are.
+    text = re.sub(r'("[^"]*")|\s*([{};,])\s*', lambda found: found[1] or found[2], text)
+    return Markup(text.strip())  # noqa: S704 - a file of ours
+
+
+def _ticks(text: str) -> Markup:
+    """Return text in which what stands in backticks is code."""
+    parts = [escape(visible(part)) for part in text.split("`")]
+    if len(parts) % 2 == 0:
+        return Markup("`").join(parts)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in enumerate(parts)
+    )
+
+
+def _arrows(text: str) -> str:
+    return text.replace(" -> ", " → ")
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _seconds(value: float) -> str:
+    for limit, factor, form in ((0.001, 1e6, "{:.0f} µs"), (0.1, 1e3, "{:.0f} ms"), (60, 1, "{:.2f} s")):
+        if value < limit:
+            return form.format(value * factor)
+    return f"{value / 60:.1f} min"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _is_web(url: str | None) -> bool:
+    return url is not None and url.startswith(("https://", "http://"))
+
+
+def _shown(value: Any) -> Any:
+    # Markup has been through this already, in the filters that make it.
+    return visible(value) if type(value) is str else value
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """Return where templates are found, with our filters; it escapes text."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for each in (_ticks, _arrows, _short, _first_line, _seconds, _times, _is_web):
+        environment.filters[each.__name__.removeprefix("_")] = each
+    return environment

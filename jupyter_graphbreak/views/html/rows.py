@@ -1,0 +1,262 @@
+"""The lines of the sources as the markup has them: gutter, coloured code, notes below, and what is folded away."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.html.highlight import Run, marked_code, token_runs
+from jupyter_graphbreak.views.html.references import References
+from jupyter_graphbreak.views.words.lines import graph_colours, listing
+from jupyter_graphbreak.views.words.resumption import surely_ran
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from markupsafe import Markup
+
+    from jupyter_graphbreak.report.location import Source
+    from jupyter_graphbreak.report.schema import Break, Report, Resume, Scope
+    from jupyter_graphbreak.views.words.lines import BreakMark, Line
+
+#: A source of the reader's own of at most so many lines is shown whole.
+_WHOLE = 40
+#: Fewer lines than this are not worth folding, in the reader's own sources and in libraries.
+_WORTH_FOLDING, _WORTH_FOLDING_LIBRARY = 6, 3
+#: Lines before and after a break, in own sources and in libraries, and around a call that leads to one, not folded.
+_NEAR_BREAK, _NEAR_BREAK_LIBRARY, _NEAR_CALL = 3, 1, 1
+#: Letters of graphs in the gutter of one line; of more, the first two and how many more.
+_LETTERS = 3
+_TITLE_GRAPHS = 6
+_DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
+#: Columns up to which a note moves to the right with its expression.
+_NOTE_COLUMNS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note below a line: the break that stands on it."""
+
+    number: int
+    text: str
+    indent: str
+    carets: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a source. Gutters are padded with spaces, so that columns hold where there is no style sheet.
+
+    Parameters
+    ----------
+    letters : list of (str, int)
+        Graphs of the line and their colours; ``more_letters`` counts those that have no room.
+    blank : tuple of str
+        The gutters of the notes below it.
+    label : str
+        What its scope says, where that begins.
+    """
+
+    line: Line
+    reference: str
+    within: str
+    number: str
+    cuts: str
+    letters: list[tuple[str, int]]
+    more_letters: int
+    padding: str
+    code: Markup
+    classes: str
+    label: str
+    scope_class: str
+    notes: list[Note]
+    blank: tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive rows, folded away under a title where nothing broke on them."""
+
+    rows: list[Row]
+    folded: bool = False
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A source, and its rows beyond the limit."""
+
+    index: int
+    source: Source
+    chunks: list[Chunk]
+    left_out: list[Row]
+    open: bool
+
+
+def list_sources(report: Report, limit: int) -> list[Listed]:
+    """Return the sources that have lines, with that many lines in all; libraries in which nothing broke come last."""
+    found = []
+    rows_of = _Rows(report)
+    for index, source in enumerate(report.sources):
+        rows = rows_of.source(index, source)
+        if not rows:
+            continue
+        shown, left_out = rows[:limit], rows[limit:]
+        limit -= len(shown)
+        is_open = source.kind != "library" or any(row.line.breaks for row in rows)
+        found.append(Listed(index, source, list(_chunks(shown, source)), left_out, is_open))
+    return sorted(found, key=lambda listed: not listed.open)
+
+
+def scope_label(scope: Scope) -> str:
+    """Return what a scope says, in words."""
+    return "breaks are errors" if scope.value else "breaks allowed"
+
+
+def scope_class(scope: Scope | None) -> str:
+    """Return the class of the style sheet for a scope."""
+    return "" if scope is None else "gb-forbid" if scope.value else "gb-allow"
+
+
+class _Widths:
+    """Columns of the gutters of a listing."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.number = max((len(str(line.number)) for line in lines), default=1) + 1
+        self.cuts = max((len(_cuts(line)) for line in lines), default=0) + 1
+        self.letters = max((_letters_width(line.graphs) for line in lines), default=1)
+
+
+class _Rows:
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._references = References(report)
+        self._colours = graph_colours(report)
+        self._resumes = {resume.id: resume for resume in report.resumes}
+
+    def source(self, index: int, source: Source) -> list[Row]:
+        lines = listing(self._report, source)
+        width = _Widths(lines)
+        runs = _runs(source)
+        rows = []
+        scope = None
+        for line in lines:
+            label = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope else []
+            scope = line.scope
+            if line.eager and line.eager.location and line.eager.location.line == line.number:
+                label.append("runs eagerly")
+            reference = f"l{index}-{line.number}"
+            rows.append(self._row(line, reference, runs.get(line.number, []), width, ", ".join(label)))
+        return rows
+
+    def _row(self, line: Line, reference: str, runs: list[Run], width: _Widths, label: str) -> Row:
+        shown, more = _letters(line.graphs)
+        classes = " gb-broken" if line.breaks else ""
+        if line.eager:
+            classes += " gb-hatch"
+        elif line.graphs and not line.breaks:
+            classes += f" gb-c{self._colours[line.graphs[0]]}"
+        return Row(
+            line=line,
+            reference=reference,
+            within=self._references.around_line(line),
+            number=str(line.number).rjust(width.number),
+            cuts=_cuts(line).rjust(width.cuts) + " ",
+            letters=[(each, self._colours[each]) for each in shown],
+            more_letters=more,
+            padding=" " * (width.letters - _letters_width(line.graphs) + 1),
+            code=marked_code(line.text, runs, [(mark.start, mark.end) for mark in line.breaks]),
+            classes=classes,
+            label=label,
+            scope_class=scope_class(line.scope),
+            notes=[self._note(line, mark) for mark in line.breaks if mark.last],
+            blank=(" " * width.number, " " * (width.cuts + 1), " " * (width.letters + 1)),
+        )
+
+    def _note(self, line: Line, mark: BreakMark) -> Note:
+        found = self._report.breaks[mark.number - 1]
+        text = found.gb_type.replace("`", "")
+        resume = self._resume(found)
+        if found.outcome == "error":
+            text += ": an error"
+        elif resume is not None and resume.location is not None:
+            text += f" → resumes at {resume.location.line}"
+            text += f" ({resume.graphs[0]})" if resume.graphs else ""
+        # Tabs stay tabs, so that the note stands below its expression however wide the reader has them.
+        before = line.text[: min(mark.start, _NOTE_COLUMNS)]
+        indent = "".join("\t" if char == "\t" else " " for char in before)
+        return Note(mark.number, text, indent, "^" * min(mark.end - mark.start, _NOTE_COLUMNS))
+
+    def _resume(self, found: Break) -> Resume | None:
+        made = (self._resumes[each] for each in found.resumes if each in self._resumes)
+        return next((resume for resume in made if surely_ran(resume)), None)
+
+
+def _cuts(line: Line) -> str:
+    return "".join(f"✂{mark.number}" for mark in line.breaks)
+
+
+def _letters(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+    """Return the letters that have room in a gutter, and how many more there are."""
+    shown = graphs if len(graphs) <= _LETTERS else graphs[: _LETTERS - 1]
+    return shown, len(graphs) - len(shown)
+
+
+def _letters_width(graphs: tuple[str, ...]) -> int:
+    shown, more = _letters(graphs)
+    return sum(map(len, shown)) + (len(f"+{more}") if more else 0)
+
+
+def _runs(source: Source) -> dict[int, list[Run]]:
+    found: dict[int, list[Run]] = {}
+    for segment in source.segments:
+        found.update(enumerate(token_runs(segment.text), start=segment.first_line))
+        if source.kind == "cell" and segment.first_line == 1 and segment.text.startswith("%%"):
+            found[1] = [(0, len(segment.text.partition("\n")[0]), "c")]
+    return found
+
+
+def _chunks(rows: Sequence[Row], source: Source) -> Iterator[Chunk]:
+    """Yield the rows in order, those far from any break folded."""
+    is_library = source.kind == "library"
+    is_whole = len(rows) <= _WHOLE and not is_library
+    near = _NEAR_BREAK_LIBRARY if is_library else _NEAR_BREAK
+    worth = _WORTH_FOLDING_LIBRARY if is_library else _WORTH_FOLDING
+    kept = set(range(len(rows))) if is_whole else set(_near_breaks(rows, near))
+    start = 0
+    while start < len(rows):
+        folded = start not in kept
+        end = start + 1
+        while end < len(rows) and (end not in kept) == folded and (folded or _follows(rows[end], rows[end - 1])):
+            end += 1
+        part = list(rows[start:end])
+        if folded and len(part) >= worth:
+            yield Chunk(part, folded=True, title=_fold_title(part))
+        else:
+            yield Chunk(part)
+        start = end
+
+
+def _follows(row: Row, before: Row) -> bool:
+    return row.line.number == before.line.number + 1
+
+
+def _near_breaks(rows: Sequence[Row], near: int) -> Iterator[int]:
+    for index, row in enumerate(rows):
+        if index == 0 or (_DEFINITION.match(row.line.text) and not _follows(row, rows[index - 1])):
+            # The first line of a function says where one is.
+            yield index
+        if row.line.breaks:
+            yield from range(index - near, index + near + 1)
+        elif row.line.leads_to:
+            yield from range(index - _NEAR_CALL, index + _NEAR_CALL + 1)
+
+
+def _fold_title(rows: Sequence[Row]) -> str:
+    graphs = list(dict.fromkeys(each for row in rows for each in row.line.graphs))
+    title = f"lines {rows[0].line.number} to {rows[-1].line.number}"
+    if graphs:
+        title += f": graph{'s' if len(graphs) > 1 else ''} {', '.join(graphs[:_TITLE_GRAPHS])}"
+        title += f" and {len(graphs) - _TITLE_GRAPHS} more" if len(graphs) > _TITLE_GRAPHS else ""
+    return title

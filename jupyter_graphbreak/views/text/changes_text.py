@@ -1,0 +1,26 @@
+"""What changed between two runs, as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.text.terminal import cut
+from jupyter_graphbreak.views.words.changes import described, figures, headline
+from jupyter_graphbreak.views.words.plain_text import plain
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.diff import Changes
+
+#: More changed breaks than so many are counted instead of listed.
+_MOST = 50
+
+
+def render_changes(changes: Changes) -> list[str]:
+    """Return the changes as lines for a terminal 100 columns wide: what it comes to, the figures, each break."""
+    name = plain(changes.before.name or "the run before")
+    lines = [cut(f"since {name}: {headline(changes)}"), cut(f"    {', '.join(figures(changes))}")]
+    for change in changes.breaks[:_MOST]:
+        lines.append(cut(f"    {change.change:<6}{'   '.join(filter(None, described(change)))}"))
+    if len(changes.breaks) > _MOST:
+        lines.append(f"    and {len(changes.breaks) - _MOST} more")
+    return lines

@@ -1,0 +1,244 @@
+"""Source lines with what happened on them: which graphs they went into, where they were cut, what ran eagerly.
+
+Every view lists sources; what is to be said about a line is worked out here, once, from the report alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tokenize
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jupyter_graphbreak.report.location import Location, Segment, Source
+    from jupyter_graphbreak.report.schema import Report, Scope, Skipped
+
+#: How many colours the views have for graphs; after the last they start anew, told apart by their letters.
+COLOURS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BreakMark:
+    """The part of one line that a break stands on.
+
+    Parameters
+    ----------
+    id : str
+        The id of the break.
+    number : int
+        The number under which people see it everywhere.
+    start, end : int
+        Columns of the line, 0-based, ``end`` exclusive.
+    last : bool
+        Whether the expression ends on this line; notes about the break belong below it.
+    """
+
+    id: str
+    number: int
+    start: int
+    end: int
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a source.
+
+    Parameters
+    ----------
+    number : int
+        As the editor counts it.
+    graphs : tuple of str
+        Letters of the graphs that hold operations of this line, in the order of the report.
+    breaks : tuple of BreakMark
+        From left to right.
+    leads_to : tuple of int
+        Numbers of the breaks that were met further down a call on this line.
+    scope : Scope or None
+        The innermost scope around the line.
+    eager : Skipped or None
+        The function, or the rest of a function, around the line that Dynamo left to Python.
+    """
+
+    number: int
+    text: str
+    graphs: tuple[str, ...] = ()
+    breaks: tuple[BreakMark, ...] = ()
+    leads_to: tuple[int, ...] = ()
+    scope: Scope | None = None
+    eager: Skipped | None = None
+
+    @property
+    def marked(self) -> bool:
+        """Whether anything happened on it."""
+        return bool(self.graphs or self.breaks or self.leads_to or self.eager)
+
+
+def break_numbers(report: Report) -> dict[str, int]:
+    """Return the number of each break, by its id: 1 for the first of the report."""
+    return {found.id: number for number, found in enumerate(report.breaks, start=1)}
+
+
+def graph_colours(report: Report) -> dict[str, int]:
+    """Return the colour of each graph, by its id: a number from 0 to ``COLOURS - 1``."""
+    return {graph.id: index % COLOURS for index, graph in enumerate(report.graphs)}
+
+
+def listing(report: Report, source: Source) -> list[Line]:
+    """Return the lines of a source that the report holds, each with what happened on it.
+
+    Where the report holds only some functions of a file, the numbers of the lines have gaps. Of the line of a break
+    that is in none of them there is at least the code of the break.
+    """
+    lines = {number: Line(number, code) for number, code in _breaks_with_code(report, source)}
+    lines.update((line.number, line) for segment in source.segments for line in _plain_lines(segment))
+    graphs = _graphs_by_line(report, source)
+    breaks = _marks_by_line(report, source, lines)
+    leads_to = _calls_by_line(report, source)
+    scopes = _scopes_by_line(report, source)
+    eager = dict(_eager_lines(report, source, lines))
+    return [
+        replace(
+            lines[number],
+            graphs=tuple(graphs.get(number, ())),
+            breaks=tuple(sorted(breaks.get(number, ()), key=lambda mark: (mark.start, mark.number))),
+            leads_to=tuple(leads_to.get(number, ())),
+            scope=scopes.get(number),
+            eager=eager.get(number),
+        )
+        for number in sorted(lines)
+    ]
+
+
+def _plain_lines(segment: Segment) -> Iterator[Line]:
+    # Not splitlines(): editors and Python's own numbering end a line at "\n" only.
+    for number, text in enumerate(segment.text.split("\n"), start=segment.first_line):
+        yield Line(number, text.removesuffix("\r"))
+
+
+def _breaks_with_code(report: Report, source: Source) -> Iterator[tuple[int, str]]:
+    for met in report.breaks:
+        if met.location is not None and met.location.source == source.id and met.location.code:
+            yield met.location.line, met.location.code.partition("\n")[0]
+
+
+def _graphs_by_line(report: Report, source: Source) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for graph in report.graphs:
+        own = {line.line for line in graph.lines if line.source == source.id}
+        # Lines of libraries are not in ``lines``; where such a source is listed all the same, its operations tell.
+        own.update(op.location.line for op in graph.ops if op.location and op.location.source == source.id)
+        for number in own:
+            found.setdefault(number, []).append(graph.id)
+    return found
+
+
+def _marks_by_line(report: Report, source: Source, lines: dict[int, Line]) -> dict[int, list[BreakMark]]:
+    found: dict[int, list[BreakMark]] = {}
+    for number, met in enumerate(report.breaks, start=1):
+        place = met.location
+        if place is None or place.source != source.id:
+            continue
+        for at in range(place.line, place.end_line + 1):
+            if at in lines:
+                start, end = _columns(place, at, lines[at].text)
+                found.setdefault(at, []).append(BreakMark(met.id, number, start, end, last=at == place.end_line))
+    return found
+
+
+def _columns(place: Location, number: int, text: str) -> tuple[int, int]:
+    """Return the part of one line that belongs to a range; without columns all but the indentation."""
+    stripped = text.rstrip()
+    start, end = len(stripped) - len(stripped.lstrip()), len(stripped)
+    if place.column is not None and number == place.line:
+        start = min(place.column, len(text))
+    if place.end_column is not None and number == place.end_line:
+        end = min(place.end_column, len(text))
+    return start, max(start, end)
+
+
+def _calls_by_line(report: Report, source: Source) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for number, met in enumerate(report.breaks, start=1):
+        stacks = [met.stack, *(occurrence.stack for occurrence in met.occurrences)]
+        passed = {place.line for stack in stacks for place in stack if place.source == source.id}
+        if met.location is not None and met.location.source == source.id:
+            passed -= set(range(met.location.line, met.location.end_line + 1))
+        for line in passed:
+            found.setdefault(line, []).append(number)
+    return found
+
+
+def _scopes_by_line(report: Report, source: Source) -> dict[int, Scope]:
+    regions = [
+        (scope.location.end_line - scope.location.line, scope.location, scope)
+        for scope in report.scopes
+        if scope.location is not None and scope.location.source == source.id
+    ]
+    # The largest first, so that what lies within them takes their place.
+    regions.sort(key=lambda region: -region[0])
+    return {line: scope for _, place, scope in regions for line in range(place.line, place.end_line + 1)}
+
+
+def _eager_lines(report: Report, source: Source, lines: dict[int, Line]) -> Iterator[tuple[int, Skipped]]:
+    resumed_at = {resume.id: resume.location for resume in report.resumes}
+    frames = {frame.id: frame for frame in report.frames}
+    numbers = sorted(lines)
+    texts = [lines[number].text for number in numbers]
+    for skipped in report.skipped:
+        frame = frames.get(skipped.frame or "")
+        start = skipped.location
+        if frame is not None and frame.resume is not None:
+            start = resumed_at.get(frame.resume) or start
+        if start is None or start.source != source.id:
+            continue
+        if start.end_line > start.line or start.line not in lines:
+            yield from ((number, skipped) for number in range(start.line, start.end_line + 1))
+        else:
+            first = numbers.index(start.line)
+            last = _block_end(texts, first, start.function)
+            yield from ((number, skipped) for number in numbers[first : last + 1])
+
+
+def _block_end(lines: Sequence[str], index: int, function: str | None) -> int:
+    """Return the index of the last line of the function that starts at or around ``lines[index]``."""
+    name = re.escape(function.rpartition(".")[2]) if function else r"\w+"
+    opening = re.compile(rf"\s*(?:async\s+)?def\s+{name}\b")
+    for first in range(index, -1, -1):
+        if opening.match(lines[first]) or (first == index and lines[first].lstrip().startswith("@")):
+            last = first + _block_length(lines[first:]) - 1
+            if last >= index:
+                return last
+    return index
+
+
+def _block_length(lines: Sequence[str]) -> int:
+    try:
+        return max(1, len(inspect.getblock([line + "\n" for line in lines])))
+    except (SyntaxError, tokenize.TokenError):
+        # Where lines are left out, what is there need not be Python.
+        return _indented_length(lines)
+
+
+def _indented_length(lines: Sequence[str]) -> int:
+    """Return how many lines from the first on belong to its function, going by their indentation alone."""
+    around = _indentation(lines[0])
+    length, defined = 0, False
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        if _indentation(line) <= around and not text.startswith(")"):
+            if defined:
+                break
+            defined = not text.startswith("@")
+        length = number
+    return length
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -1,0 +1,41 @@
+"""Whether a break was allowed, and who said so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.words.where import place, without_function
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.schema import Report, Scope, Setting
+
+
+def allowed(report: Report, setting: Setting | None) -> str:
+    """Return whether a break was allowed and who said so: "allowed by error_on_graph_break(False), line 13"."""
+    if setting is None:
+        return ""
+    scopes = {scope.id: scope for scope in report.scopes}
+    scope = scopes.get(setting.scope or "")
+    chain = [scopes[ident] for ident in setting.chain]
+    if "fullgraph" in setting.rules:
+        words = "an error by fullgraph=True" + (f", {_start(report, scope)}" if scope is not None else "")
+        inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)
+        return f"{words}, which wins over {_named(report, inner)}" if inner is not None else words
+    if scope is None:
+        return "" if not setting.value else "an error by error_on_graph_break(True), set where nobody watched"
+    words = f"{'an error' if setting.value else 'allowed'} by {_named(report, scope)}"
+    if "inherited" in setting.rules:
+        words += ", around the call"
+    outer = next((open_scope for open_scope in reversed(chain[:-1]) if open_scope.value is not scope.value), None)
+    if outer is not None:
+        words += f", inside ({outer.value}) of {_start(report, outer)}"
+    return words
+
+
+def _named(report: Report, scope: Scope) -> str:
+    name = f"{scope.setting}({scope.value})"
+    return f"{name}, {_start(report, scope)}" if scope.location is not None else f"{name} ({scope.note})"
+
+
+def _start(report: Report, scope: Scope) -> str:
+    return place(report, without_function(scope.location))

@@ -1,0 +1,178 @@
+"""The laws of a report, on recordings that no run ever made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.recording.records import Record
+from jupyter_graphbreak.report.schema import Report
+from jupyter_graphbreak.views.text.report_text import render_text
+
+FILE = "/project/model.py"
+REASONS = [("Data-dependent branching", "GB0170"), ("Call to `torch._dynamo.graph_break()`", "GB0025")]
+OPENINGS = [
+    "Encountered graph break when attempting to trace CALL: a function call, e.g. f(x, y):\n\n",
+    "Encountered graph break when attempting to trace CALL_FUNCTION_EX: a variadic function call, e.g. f(*args):\n\n",
+    "Failed to handle graph break gracefully. Skipping the function and falling back to eager. "
+    "Graph break encountered:\n\n",
+    "",
+]
+GRAPH = """class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: "f32[3][1]cpu"):
+        l_x_ = L_x_
+
+        # File: /project/model.py:{line} in f, code: x = x + 1
+        x: "f32[3][1]cpu" = l_x_ + 1;  l_x_ = None
+        return (x,)
+"""
+
+
+def message(line: int, reason: int, opening: int) -> str:
+    gb_type, gb_id = REASONS[reason]
+    return (
+        f"Graph break in user code at {FILE}:{line}\nGraph Break Reason: {OPENINGS[opening]}{gb_type}\n"
+        f"  Explanation: because\n  Hint: do this\n\n  Developer debug context: here\n\n"
+        f" For more details about this graph break, please visit: https://x.test/gb/{gb_id.lower()}.html\n\n"
+        f'User code traceback:\n  File "{FILE}", line {line}, in f\n    x()\n\n'
+    )
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> list[Record]:
+    """Some frames, each with some breaks, perhaps a graph and resume functions; interleaved as threads would."""
+    streams = []
+    for frame in range(draw(st.integers(0, 5))):
+        compile_id = draw(st.integers(0, 2))
+        where = {"frame_id": frame, "frame_compile_id": compile_id, "attempt": 0}
+        resume = draw(st.booleans()) and frame > 0
+        name = f"torch_dynamo_resume_in_f_at_{frame}" if resume else f"f{frame}"
+        code = {"id": frame, "name": name, "qualname": name, "filename": FILE, "firstlineno": frame + 1}
+        stream = [Record({"graphbreak_start": {**code, "stack": []}, **where})]
+        stream.append(Record({"dynamo_start": {"stack": []}, **where}))
+        for _ in range(draw(st.integers(0, 3))):
+            line, reason = draw(st.integers(1, 4)), draw(st.integers(0, 1))
+            text = message(line, reason, draw(st.integers(0, 3)))
+            attempt = {**where, "attempt": draw(st.integers(0, 1))}
+            stream.append(Record({"artifact": {"name": "dynamo_graph_break_reason"}, **attempt}, text))
+        if draw(st.booleans()):
+            made = {**code, "id": 100 + frame, "name": f"torch_dynamo_resume_in_{name}_at_9", "line": 9}
+            stream.append(Record({"graphbreak_resume": {**made, "of": code}, **where}))
+        graph = draw(st.booleans())
+        if graph:
+            stream.append(Record({"dynamo_output_graph": {}, **where}, GRAPH.format(line=frame + 1)))
+        metrics = {"graph_op_count": 1 if graph else None, "entire_frame_compile_time_s": 0.5, "fail_type": None}
+        stream.append(Record({"compilation_metrics": metrics, **where}))
+        streams.append(stream)
+    merged = []
+    while streams:
+        chosen = draw(st.integers(0, len(streams) - 1))
+        merged.append(streams[chosen].pop(0))
+        streams = [stream for stream in streams if stream]
+    return merged
+
+
+@given(recordings())
+def test_every_event_is_an_occurrence_of_exactly_one_break(records: list[Record]) -> None:
+    report = build_report(records)
+    events = {
+        (str(each.compile_key), each.attempt, *_place(each.payload or ""))
+        for each in records
+        if each.kind == "artifact:dynamo_graph_break_reason"
+    }
+    held = [
+        (met.frame, met.attempt, found.location.line, found.gb_id)
+        for found in report.breaks
+        for met in found.occurrences
+        if found.location is not None
+    ]
+    assert {each[:4] for each in held} == events
+    assert len({(found.location, found.gb_id) for found in report.breaks}) == len(report.breaks)
+
+
+def _place(text: str) -> tuple[int, str]:
+    line = int(text.partition("\n")[0].rpartition(":")[2])
+    return line, next(gb_id for gb_type, gb_id in REASONS if gb_type in text)
+
+
+@given(recordings())
+def test_every_graph_belongs_to_one_frame(records: list[Record]) -> None:
+    report = build_report(records)
+    assert sorted(graph for frame in report.frames for graph in frame.graphs) == sorted(g.id for g in report.graphs)
+    assert {graph.frame for graph in report.graphs} <= {frame.id for frame in report.frames}
+
+
+@given(recordings())
+def test_every_resume_function_traced_is_listed(records: list[Record]) -> None:
+    report = build_report(records)
+    listed = {resume.id: resume for resume in report.resumes}
+    for frame in report.frames:
+        if frame.role == "resume":
+            assert frame.resume is not None
+            assert frame.id in listed[frame.resume].frames
+    for found in report.breaks:
+        for ident in found.resumes:
+            assert listed[ident].break_ == found.id
+
+
+@given(recordings())
+def test_every_frame_that_started_has_one_entry(records: list[Record]) -> None:
+    report = build_report(records)
+    started = [str(each.compile_key) for each in records if each.kind == "graphbreak_start"]
+    assert sorted(frame.id for frame in report.frames) == sorted(started)
+
+
+@given(recordings())
+def test_summary_equals_the_lists(records: list[Record]) -> None:
+    report = build_report(records)
+    summary = report.summary
+    assert summary.frames == len(report.frames)
+    assert summary.graphs == len(report.graphs)
+    assert summary.ops == sum(len(graph.ops) for graph in report.graphs)
+    assert summary.breaks == len(report.breaks)
+    assert summary.events == sum(len(found.occurrences) for found in report.breaks)
+    assert summary.resumes == len(report.resumes)
+    assert summary.skipped == len(report.skipped)
+    assert summary.recompiles == len(report.recompiles)
+    assert summary.errors == sum(frame.outcome == "error" for frame in report.frames)
+
+
+@given(recordings())
+def test_building_twice_gives_the_same_report(records: list[Record]) -> None:
+    once = build_report(records)
+    assert build_report(list(records)) == once
+    assert Report.from_json(once.to_json()) == once
+
+
+@given(recordings())
+def test_every_id_that_is_mentioned_exists(records: list[Record]) -> None:
+    report = build_report(records)
+    known: dict[str, set[Any]] = {
+        "break": {each.id for each in report.breaks},
+        "frame": {each.id for each in report.frames},
+        "graph": {each.id for each in report.graphs},
+        "source": {each.id for each in report.sources},
+        "skipped": {each.id for each in report.skipped},
+    }
+    for found in report.breaks:
+        assert found.location is None or found.location.source in known["source"]
+        assert set(found.skipped) <= known["skipped"]
+        assert {met.frame for met in found.occurrences} <= known["frame"]
+    for frame in report.frames:
+        assert set(frame.breaks) <= known["break"]
+        assert frame.caller is None or frame.caller in known["frame"]
+    for graph in report.graphs:
+        assert graph.break_ is None or graph.break_ in known["break"]
+    for resume in report.resumes:
+        assert set(resume.graphs) <= known["graph"]
+
+
+@given(recordings())
+def test_text_view_is_short_for_any_report(records: list[Record]) -> None:
+    report = build_report(records)
+    lines = render_text(report).split("\n")
+    assert len(lines) <= 3 + 8 * len(report.breaks) + len(report.skipped) + len(report.recompiles)
+    assert all(len(line) <= 100 for line in lines)

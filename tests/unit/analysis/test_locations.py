@@ -1,0 +1,137 @@
+"""Places as the reader counts them, stacks without machinery."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.analysis.source.locations import Sources, SourceText, shown_stack
+from jupyter_graphbreak.recording.records import StackEntry, plain_function
+from jupyter_graphbreak.report.location import Segment
+
+CELL = "/tmp/ipykernel_7/123.py"
+TEXT = """%%compile_explain
+import torch
+def f(x):
+    é = x; print("ü", x)
+    if (x.sum()
+            > 3000):
+        return x
+"""
+
+
+def cell() -> SourceText:
+    return SourceText(CELL, "Cell In[3]", "cell", [Segment(1, TEXT)])
+
+
+def test_columns_are_characters_not_bytes() -> None:
+    line = TEXT.split("\n")[3]
+    start, end = line.index("print"), line.index(")") + 1
+    as_bytes = (len(line[:start].encode()), len(line[:end].encode()), 4)
+    location = Sources([cell()]).location(CELL, 4, "f", as_bytes)
+    assert location is not None
+    assert location.code == 'print("ü", x)'
+    assert (location.column, location.end_column) == (start, end)
+
+
+def test_end_line_is_found_where_torch_does_not_tell_it() -> None:
+    location = Sources([cell()]).location(CELL, 5, "f", (8, 18, None))
+    assert location is not None
+    assert location.code == "x.sum()\n            > 3000"
+    assert (location.line, location.end_line) == (5, 6)
+
+
+def test_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
+    location = Sources([cell()]).location(CELL, 5, "f", (4, 16, 7))
+    assert location is not None
+    assert location.code == "x.sum()\n            > 3000"
+    assert (location.column, location.end_line, location.end_column) == (8, 6, 18)
+
+
+def test_lines_count_as_the_editor_shows_them() -> None:
+    source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\n  def f():\n      g()")], line_offset=2, indent=2)
+    location = Sources([source]).location(CELL, 2, "f", (4, 7, 2))
+    assert location is not None
+    assert (location.line, location.column, location.code) == (4, 6, "g()")
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("f", "f"),
+        ("torch_dynamo_resume_in_f_at_5", "f"),
+        ("torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_5_at_6", "f"),
+    ],
+)
+def test_resume_functions_go_by_the_name_of_the_function(name: str, plain: str) -> None:
+    assert plain_function(name) == plain
+
+
+@pytest.mark.parametrize(
+    ("path", "function", "kind"),
+    [
+        (CELL, "f", "cell"),
+        ("/home/me/train.py", "main", "file"),
+        ("/home/me/IPython_notes.py", "main", "file"),
+        ("/venv/lib/site-packages/transformers/x.py", "forward", "library"),
+        ("/py/lib/copy.py", "deepcopy", "library"),
+        ("/venv/lib/site-packages/torch/nn/functional.py", "linear", "library"),
+        ("/venv/lib/site-packages/torch/nn/modules/module.py", "_call_impl", "machinery"),
+        ("/venv/lib/site-packages/torch/_dynamo/eval_frame.py", "compile_wrapper", "machinery"),
+        ("/venv/lib/site-packages/ipykernel/kernelapp.py", "start", "machinery"),
+        ("C:\\venv\\Lib\\site-packages\\IPython\\core\\x.py", "run", "machinery"),
+        ("<frozen runpy>", "_run", "machinery"),
+        ("<string>", "__init__", "library"),
+    ],
+)
+def test_kinds_of_frames(path: str, function: str, kind: str) -> None:
+    assert Sources([cell()], ["/py/lib"]).kind(path, function) == kind
+
+
+@pytest.mark.parametrize(
+    ("filename", "path"),
+    [
+        (CELL, None),
+        ("/home/me/work/train.py", "train.py"),
+        ("/home/me/work/venv/lib/site-packages/transformers/x.py", "transformers/x.py"),
+        ("/home/me/lib/helpers.py", "~/lib/helpers.py"),
+        ("/py/lib/copy.py", "copy.py"),
+        ("/elsewhere/site-packages/torch/optim/sgd.py", "torch/optim/sgd.py"),
+        ("/srv/shared/layers.py", "/srv/shared/layers.py"),
+    ],
+)
+def test_path_does_not_tell_whose_machine_it_is(filename: str, path: str | None) -> None:
+    sources = Sources([cell()], ["/py/lib", "/home/me/work/venv/lib/site-packages"], "/home/me/work", "/home/me")
+    assert sources.source(filename).path == path
+
+
+def test_path_on_windows() -> None:
+    sources = Sources([], ["C:\\py\\Lib\\site-packages"], "C:\\Users\\me\\work", "C:\\Users\\me")
+    assert sources.source("C:\\py\\Lib\\site-packages\\torch\\nn\\x.py").path == "torch/nn/x.py"
+    assert sources.source("C:\\Users\\me\\work\\train.py").path == "train.py"
+    assert sources.source("C:\\Users\\me\\x.py").path == "~/x.py"
+
+
+def test_places_in_pytorchs_words_are_named_as_the_reader_counts_them() -> None:
+    source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\ndef f():\n    g()")], line_offset=2)
+    sources = Sources([source])
+    said = f'computed as follows:\n  # File "{CELL}", line 2, in f, code: g()\n  # File "/a/b.py", line 7, in h'
+    read = "computed as follows:\n  # Cell In[1], line 4, in f, code: g()\n  # b.py, line 7, in h"
+    assert sources.in_words(said) == read
+    assert sources.in_words(None) is None
+
+
+def test_stack_of_a_kernel_is_cut_down_to_what_is_worth_reading() -> None:
+    stack: list[tuple[str, int, str]] = [
+        ("<frozen runpy>", 198, "_run_module_as_main"),
+        ("/v/site-packages/ipykernel_launcher.py", 18, "<module>"),
+        ("/v/site-packages/mystery_kernel/run.py", 18, "run"),
+        (CELL, 7, "<module>"),
+        ("/v/site-packages/torch/_dynamo/eval_frame.py", 1, "compile_wrapper"),
+        ("/v/site-packages/transformers/m.py", 9, "forward"),
+        (CELL, 3, "f"),
+        (CELL, 4, "torch_dynamo_resume_in_f_at_3"),
+    ]
+    shown = [
+        (each.function, each.line) for each in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
+    ]
+    assert shown == [("<module>", 7), ("forward", 9), ("f", 4)]

@@ -1,0 +1,138 @@
+"""Golden recordings of real runs on three releases of torch: what each program must report, whatever the release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.recording.records import Record
+from jupyter_graphbreak.report.schema import Report
+from jupyter_graphbreak.trace.files import read_trace, write_trace
+
+HERE = Path(__file__).parents[2]
+RECORDINGS = sorted((HERE / "recordings").glob("*/*.log"))
+
+# line, reason, what became of it, events; then frames, graphs, operations, resume functions, eager functions
+EXPECTED = {
+    "branch": ([(9, "Data-dependent branching", "resumed", 1)], (3, 3, 5, 2), []),
+    "fullgraph": ([(9, "Call to `torch._dynamo.graph_break()`", "error", 1)], (1, 0, 0, 0), []),
+    "generator": ([(6, "Attempt to trace generator", "skipped", 1)], (0, 0, 0, 0), ["numbers"]),
+    "hostile": ([(9, "Failed to trace builtin operator", "resumed", 1)], (2, 1, 1, 1), []),
+    "limit": ([], (8, 8, 8, 0), ["grow"]),
+    "loop": ([(15, "Call to `torch._dynamo.graph_break()`", "skipped", 1)], (2, 1, 1, 0), ["repeat"]),
+    "nested_break": ([(8, "Call to `torch._dynamo.graph_break()`", "resumed", 3)], (6, 4, 4, 3), []),
+    "with_and_try": (
+        [
+            (17, "Call to `torch._dynamo.graph_break()`", "skipped", 1),
+            (27, "Call to `torch._dynamo.graph_break()`", "skipped", 1),
+        ],
+        (2, 0, 0, 0),
+        ["guarded", "within"],
+    ),
+}
+
+
+@pytest.fixture(params=RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def recording(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+def test_every_program_was_recorded_on_every_release() -> None:
+    programs = {path.stem for path in (HERE / "programs").glob("*.py")}
+    assert programs == set(EXPECTED)
+    releases = {path.parent.name for path in RECORDINGS}
+    assert {(path.parent.name, path.stem) for path in RECORDINGS} == {(r, p) for r in releases for p in programs}
+    assert len(releases) >= 3
+
+
+def test_recording_reports_what_the_program_does(recording: Path) -> None:
+    report = build_report(read_trace(recording))
+    breaks, counts, eager = EXPECTED[recording.stem]
+    if (recording.parent.name, recording.stem) == ("2.9.1", "with_and_try"):
+        # That release names only the consequence of the second break.
+        breaks = [breaks[0], (27, "Graph break under GenericContextWrappingVariable", "skipped", 1)]
+    found = [
+        (each.location.line, each.gb_type, each.outcome, len(each.occurrences))
+        for each in report.breaks
+        if each.location is not None
+    ]
+    assert found == breaks
+    summary = report.summary
+    assert (summary.frames, summary.graphs, summary.ops, summary.resumes) == counts
+    assert [each.function for each in report.skipped] == eager
+
+
+@pytest.mark.parametrize("release", ["2.9.1", "2.13.0", "2.15.0"])
+def test_a_branch_not_taken_is_told_where_the_release_tells_what_dynamo_skips(release: str) -> None:
+    records = read_trace(HERE / "recordings" / release / "branch.log")
+    # The program's second call takes the other branch: this is what its first call alone leaves.
+    first = [each for each in records if each.compile_key is None or each.compile_key.frame < 2]
+    taken, other = build_report(first).resumes
+    assert (taken.frames, taken.no_frame) == (["1/0"], None)
+    assert (other.frames, other.no_frame) == ([], None if release == "2.9.1" else "not reached")
+    _, other = build_report(records).resumes
+    assert (other.frames, other.no_frame) == (["2/0"], None)
+
+
+def test_operations_read_from_code_are_those_that_torch_counted(recording: Path) -> None:
+    records = read_trace(recording)
+    counted = [each.data["graph_op_count"] or 0 for each in records if each.kind == "compilation_metrics"]
+    assert build_report(records).summary.ops == sum(counted)
+
+
+def test_every_place_has_its_source_line(recording: Path) -> None:
+    report = build_report(read_trace(recording))
+    program = (HERE / "programs" / f"{recording.stem}.py").read_text().split("\n")
+    for each in report.breaks:
+        assert each.location is not None
+        assert each.location.code is not None
+        assert each.location.code in program[each.location.line - 1]
+
+
+def test_a_plain_trace_without_our_records_still_finds_the_breaks(recording: Path) -> None:
+    """A log from a cluster job has only what PyTorch wrote."""
+    records = [each for each in read_trace(recording) if not each.kind.startswith("graphbreak_")]
+    if recording.stem == "generator":
+        assert build_report(records).breaks == []  # not a word of it in the trace
+        return
+    breaks, _, _ = EXPECTED[recording.stem]
+    lines = [each.location.line for each in build_report(records).breaks if each.location is not None]
+    assert lines == [line for line, *_ in breaks]
+
+
+def test_report_survives_json(recording: Path) -> None:
+    report = build_report(read_trace(recording))
+    assert Report.from_json(report.to_json()) == report
+    assert Report.from_dict(report.to_dict()) == report
+
+
+def test_trace_survives_being_written(recording: Path, tmp_path: Path) -> None:
+    records = read_trace(recording)
+    write_trace(tmp_path / "again.log", records, ["a comment"])
+    assert read_trace(tmp_path / "again.log") == records
+
+
+def test_no_path_of_a_machine_in_a_recording(recording: Path) -> None:
+    text = recording.read_text()
+    for path in ("/work", "/home", "/root", "/Users"):
+        assert path not in text
+
+
+def test_something_else_than_a_trace_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello\nworld\n")
+    with pytest.raises(ValueError, match="TORCH_TRACE"):
+        read_trace(tmp_path / "notes.txt")
+
+
+def test_broken_entries_become_diagnostics() -> None:
+    records = [
+        Record({"dynamo_start": {"stack": [{"line": 1}]}, "frame_id": 0, "frame_compile_id": 0}),
+        Record({"graphbreak_source": {"filename": "x.py"}}),
+        Record({"artifact": {"name": "dynamo_graph_break_reason"}, "frame_id": 1, "frame_compile_id": 0}, "nonsense"),
+    ]
+    report = build_report(records)
+    assert [each.level for each in report.diagnostics] == ["warning", "warning"]
+    assert report.summary.frames == 0

@@ -1,0 +1,68 @@
+"""The rule of --device, with devices that are only described."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jupyter_graphbreak.recording.device import Cuda, choose_device
+
+GPU = Cuda(["H100", "A100"], 1)
+NONE = Cuda(why_none="torch 2.13.0 is built without CUDA")
+
+
+def tensor(kind: str) -> Any:
+    return SimpleNamespace(device=SimpleNamespace(type=kind), dtype="float32")
+
+
+def module(*kinds: str) -> Any:
+    return SimpleNamespace(parameters=lambda: [tensor(kind) for kind in kinds], buffers=list)
+
+
+def test_auto_takes_the_kernels_device() -> None:
+    choice = choose_device("auto", GPU, {"x": tensor("cuda"), "n": 3, "fn": print})
+    assert choice.default == "cuda:1"
+    assert (choice.device.used, choice.device.name, choice.device.note) == ("cuda:1", "A100", None)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"model": module("cuda", "cpu")}, "model lives on the CPU"),
+        ({"x": tensor("cpu"), "y": tensor("cpu")}, "x, y live on the CPU"),
+        ({"batch": {"ids": [tensor("cpu")]}}, "batch lives on the CPU"),
+        ({name: tensor("cpu") for name in "abcde"}, "a, b, c and 2 more live on the CPU"),
+    ],
+)
+def test_auto_leaves_code_alone_that_names_something_on_the_cpu(values: dict[str, Any], named: str) -> None:
+    choice = choose_device("auto", GPU, values)
+    assert choice.default is None
+    assert choice.device.used == "cpu"
+    assert choice.device.note == f"{named}, so the code's own devices stand"
+
+
+def test_auto_without_cuda_says_why() -> None:
+    choice = choose_device("auto", NONE, {})
+    assert (choice.default, choice.device.used, choice.device.note) == (None, "cpu", NONE.why_none)
+
+
+@pytest.mark.parametrize(("requested", "used"), [("cpu", "cpu"), ("cuda", "cuda:1"), ("cuda:0", "cuda:0")])
+def test_forced_device_is_taken_whatever_the_code_names(requested: str, used: str) -> None:
+    choice = choose_device(requested, GPU, {"x": tensor("cpu")})
+    assert (choice.default, choice.device.used, choice.device.note) == (used, used, None)
+
+
+@pytest.mark.parametrize(
+    ("requested", "cuda", "message"),
+    [
+        ("cuda", NONE, "built without CUDA; use --device cpu"),
+        ("cuda:2", GPU, "found cuda:0 H100, cuda:1 A100"),
+        ("tpu", GPU, "use auto, cpu, cuda or cuda:N"),
+        ("cuda:x", GPU, "use auto, cpu, cuda or cuda:N"),
+    ],
+)
+def test_misuse_says_what_to_do(requested: str, cuda: Cuda, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        choose_device(requested, cuda, {})

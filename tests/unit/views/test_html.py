@@ -1,0 +1,252 @@
+"""The report as markup: what it says, in which order, and that nothing in it is ever markup of somebody else."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from jupyter_graphbreak.report.figures import Summary
+from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.views.html.highlight import marked_code, token_runs, visible
+from jupyter_graphbreak.views.html.render import render_html, render_rest
+from jupyter_graphbreak.views.words.stacks import stack_tree
+from tests.sample_reports import FOLDER, HOSTILE, SAVED, big, failed, hostile, no_breaks, two_breaks
+
+VOID = {"br"}
+#: Elements that the markup is made of; anything else got in from outside.
+KNOWN = {
+    *("div", "style", "header", "footer", "section", "p", "b", "i", "em", "strong", "small", "span", "br", "a", "h3"),
+    *("h5", "ol", "ul", "li", "pre", "code", "mark", "details", "summary", "dl", "dt", "dd", "table", "thead", "tbody"),
+    *("tr", "th", "td"),
+}
+
+
+class Markup(HTMLParser):
+    """Reads markup as JupyterLab's sanitiser leaves it: elements and text, without style, ids or data."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        given = dict(attrs)
+        assert not any(name.startswith("on") for name in given)
+        self.ids += [given["id"] or ""] if "id" in given else []
+        self.links += [given["href"] or ""] if "href" in given else []
+        if tag not in VOID:
+            self.open.append(tag)
+        else:
+            self.text += " "
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_the_saved_reports_are_current(name: str) -> None:
+    saved = (FOLDER / f"{name}.json").read_bytes()
+    assert Report.from_json(saved) == SAVED[name](), "run python tests/sample_reports.py"
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_the_markup_is_well_formed_and_every_link_leads_somewhere(name: str) -> None:
+    html = render_html(SAVED[name]())
+    found = Markup(html)
+    assert found.open == []
+    assert found.tags <= KNOWN
+    assert len(found.ids) == len(set(found.ids))
+    for link in found.links:
+        assert link.startswith("https://") or link.removeprefix("#") in found.ids
+
+
+def test_where_nothing_was_captured_nothing_is_praised() -> None:
+    empty = msgspec.structs.replace(no_breaks(), sources=[], frames=[], graphs=[], scopes=[], summary=Summary())
+    html = render_html(empty).partition("</style>")[2]
+    assert "Nothing was captured." in html
+    assert "gb-good" not in html
+    assert "gb-sources" not in html
+    assert "gb-good" in render_html(no_breaks()).partition("</style>")[2]
+
+
+def test_it_answers_in_order_how_bad_how_where_why() -> None:
+    text = Markup(render_html(two_breaks())).text
+    wanted = [
+        "compile_explain Cell In[7]: 2 breaks, 4 graphs (9 ops), 1 function eager | cuda:0 NVIDIA H100",
+        "0.84 s, compiling 0.79 s",
+        "A step",  # the run as it went
+        "✂1",
+        "eager log_stats",
+        "%%compile_explain",  # the source
+        "✂1 A   ",
+        "if score > 3:",
+        "Data-dependent branching → resumes at 15 (B)",
+        "Breaks 2",
+        "✂1 Data-dependent branching GB0170",
+        "score > 3 line 14 in step",
+        "Why",
+        "Dynamo does not support tracing dynamic control flow.",
+        "goes on at line 15 in step, graph B",
+        "line 16 in step (not reached)",
+        "allowed by error_on_graph_break(False), line 13, inside (True) of line 8",
+        "once, in frame 0/0",
+        "Do: Make it branchless: torch.where(score > 3, y / score, y), or use torch.cond.",
+        "✂2 Call to print GB0025",
+        "Graph break in a loop GB7000: the frame could not resume after it",
+        "log_stats left to Python",
+        "3 times, in frames 1/0, 2/0, 3/0",
+        "Do: Move the call out of the compiled region. PyTorch",
+        "Graphs 4",
+        "torch.matmul",
+        "float32 [8, 8] cuda:0",
+        "Frames 6",
+        "Resume 4",
+        "Eager 1",
+        "Move the loop into a function of its own.",
+        "Scopes 3",
+        "With fullgraph=True around the compiled function this would be an error: ✂1",
+        "torch 2.13.0, Python 3.11.7, nested_graph_breaks=False",
+    ]
+    at = 0
+    for part in wanted:
+        assert part in text[at:], part
+        at = text.index(part, at)
+
+
+def test_without_a_style_sheet_the_columns_of_the_source_stay_in_place() -> None:
+    lines = Markup(render_html(two_breaks())).text.split("\n")
+    def_line = next(line for line in lines if "def step(x, w):" in line)
+    body_line = next(line for line in lines if "y = x @ w" in line)
+    cut_line = next(line for line in lines if "if score > 3:" in line)
+    column = def_line.index("def")
+    assert body_line.index("y =") == column + 4
+    assert cut_line.index("if") == column + 8
+    carets = lines[lines.index(cut_line) + 1]
+    assert carets.index("^^^^^^^^^ ✂1") == cut_line.index("score")
+
+
+def test_a_run_without_breaks_says_so() -> None:
+    text = Markup(render_html(no_breaks())).text
+    assert "Cell In[1]: no breaks, 1 graph (2 ops)" in text
+    assert "No graph break: one graph." in text
+    assert "ran on cpu: there is no CUDA device" in text
+
+
+def test_a_failed_run_says_what_failed_and_what_was_not_compiled() -> None:
+    text = Markup(render_html(failed())).text
+    assert "Unsupported at line 5 in f, ✂1: Call to torch._dynamo.graph_break()" in text
+    assert "cuda was asked for; ran on cpu: the variable model lives on the CPU" in text
+    assert "Warning: g was compiled by an earlier run" in text
+    assert "an error by fullgraph=True, line 2" in text
+    assert "L['n'] == 0 line 4" in text
+    assert "limit reached: not compiled again" in text
+
+
+def test_numbers_that_were_not_measured_are_not_shown() -> None:
+    report = msgspec.structs.replace(two_breaks(), timing=type(two_breaks().timing)())
+    assert "compiling" not in Markup(render_html(report)).text.partition("Cell In[7]")[2].partition("A step")[0]
+
+
+def test_hostile_text_stays_text() -> None:
+    html = render_html(hostile())
+    found = Markup(html)
+    assert found.tags <= KNOWN
+    assert HOSTILE in found.text
+    assert "{{7*7}}" in found.text
+    assert not any(link.startswith("javascript:") for link in found.links)
+    rest = "".join(item for items in render_rest(hostile()).values() for item in items)
+    assert "<img" not in rest
+
+
+def test_a_report_is_small() -> None:
+    assert len(render_html(two_breaks())) < 45_000
+
+
+def test_a_big_report_shows_the_top_of_each_list_and_counts_the_rest() -> None:
+    report = big()
+    html = render_html(report)
+    assert len(html) < 1_000_000
+    text = Markup(html).text
+    assert "and 980 more breaks" in text
+    assert "and 980 more graphs" in text
+    assert "and 960 more rows" in text
+    assert "more lines" in text
+    rest = render_rest(report)
+    assert len(rest["breaks"]) == 980
+    assert "layer_999" in rest["breaks"][-1]
+    assert Markup(rest["l0"][-1]).text.rstrip("\n").endswith("and 994 more")
+    assert len(rest["frames"]) == 960
+
+
+def test_all_ops_of_a_graph_are_in_the_rest() -> None:
+    report = big(breaks=1, ops=500)
+    assert "and 488 more ops" in Markup(render_html(report)).text
+    rest = render_rest(report)
+    assert "graphs" not in rest
+    assert len(rest["ops-0"]) == 488
+    assert "mul_0_499" in rest["ops-0"][-1]
+    assert "mul_0_499" in rest["code-0"][0]
+
+
+def test_a_small_report_has_no_rest() -> None:
+    assert render_rest(two_breaks()) == {}
+
+
+def test_long_functions_are_folded_where_nothing_broke() -> None:
+    report = big(breaks=1, ops=1)
+    source = report.sources[0]
+    longer = msgspec.structs.replace(
+        source.segments[0],
+        text=source.segments[0].text.replace("    return x", "    x = x + 1\n" * 60 + "    return x"),
+    )
+    report = msgspec.structs.replace(report, sources=[msgspec.structs.replace(source, segments=[longer])])
+    text = Markup(render_html(report)).text
+    assert re.search(r"lines \d+ to \d+", text)
+
+
+def test_stacks_that_begin_alike_are_one_branch() -> None:
+    a, b, c, d = (Location("s", line, line) for line in (1, 2, 3, 4))
+    (root,) = stack_tree([[a, b, c], [a, b, d], [a, b]])
+    assert root.places == [a, b]
+    assert [child.places for child in root.children] == [[c], [d]]
+
+
+def test_a_deep_recursion_makes_no_deep_tree() -> None:
+    stack = [Location("s", 1, 1)] * 5000
+    (root,) = stack_tree([stack, stack])
+    assert len(root.places) == 5000
+    assert root.children == []
+
+
+def test_code_is_coloured_and_marked_across_tokens() -> None:
+    (runs,) = token_runs("if x < 3: pass")
+    assert str(marked_code("if x < 3: pass", runs, [(3, 8)])) == (
+        '<span class="k">if</span> <mark>x &lt; <span class="m">3</span></mark>: <span class="k">pass</span>'
+    )
+
+
+def test_tokens_keep_their_lines_whatever_ends_them() -> None:
+    assert token_runs("'''a\rb\n\u2028c'''\n1") == [[(0, 6, "s")], [(0, 5, "s")], [(0, 1, "m")]]
+
+
+def test_text_cannot_hide_or_reorder_what_stands_around_it() -> None:
+    assert visible("a\u202eb\x1b[0m\ud800\t\n") == "a\\u202eb\\x1b[0m\\ud800\t\n"
+    report = two_breaks()
+    first = msgspec.structs.replace(report.breaks[0], gb_type="safe\u202e`evil\u202e`", explanation="\u2066x")
+    html = render_html(msgspec.structs.replace(report, breaks=[first, *report.breaks[1:]]))
+    assert "\\u202e" in html
+    assert not {"\u202e", "\u2066"} & set(html)

@@ -1,0 +1,158 @@
+"""Which graph, cut, scope and eager region a source line shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jupyter_graphbreak.report.location import Location, Segment, Source
+from jupyter_graphbreak.report.schema import (
+    Break,
+    Device,
+    Frame,
+    Graph,
+    GraphLine,
+    Occurrence,
+    Report,
+    Resume,
+    Scope,
+    Skipped,
+)
+from jupyter_graphbreak.views.words.lines import BreakMark, Line, break_numbers, graph_colours, listing
+
+CELL = """%%compile_explain
+@torch.compile
+def step(x):
+    y = x @ x
+    if (y.sum()
+            > 3):
+        y = y + 1
+
+    return y
+
+step(torch.ones(2, 2))"""
+
+
+def report(text: str = CELL, **fields: Any) -> Report:
+    cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, text)])
+    return Report(status="ok", device=Device("auto", "cpu"), sources=[cell], **fields)
+
+
+def lines(made: Report) -> dict[int, Line]:
+    return {line.number: line for line in listing(made, made.sources[0])}
+
+
+def at(line: int, end_line: int | None = None, **fields: Any) -> Location:
+    return Location("s1", line, end_line or line, **fields)
+
+
+def test_lines_are_numbered_as_the_editor_counts_them() -> None:
+    made = lines(report())
+    assert list(made) == list(range(1, 12))
+    assert made[3].text == "def step(x):"
+    assert not made[3].marked
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    made = lines(report("a\x0cb\u2028c\r\nd"))
+    assert [line.text for line in made.values()] == ["a\x0cb\u2028c", "d"]
+
+
+def test_the_lines_of_a_file_keep_their_gaps() -> None:
+    source = Source("s2", "f.py", "file", segments=[Segment(40, "def b(): ..."), Segment(7, "def a():\n    ...")])
+    assert [line.number for line in listing(report(), source)] == [7, 8, 40]
+
+
+def test_a_break_outside_the_known_lines_still_shows_its_code() -> None:
+    broken = Break("b", None, "t", Location("lib", 332, 333, code="keys = {\n  1}"), "skipped")
+    made = listing(report(breaks=[broken]), Source("lib", "lib.py", "library"))
+    assert made == [Line(332, "keys = {", breaks=(BreakMark("b", 1, 0, 8, last=False),))]
+
+
+def test_a_break_over_two_lines_marks_its_part_of_each() -> None:
+    broken = Break("b", None, "branch", at(5, 6, column=7, end_column=15), "resumed")
+    made = lines(report(breaks=[broken]))
+    assert made[5].breaks == (BreakMark("b", 1, 7, 15, last=False),)
+    assert made[6].breaks == (BreakMark("b", 1, 12, 15, last=True),)
+
+
+def test_columns_outside_the_line_are_brought_back_into_it() -> None:
+    broken = Break("b", None, "branch", at(4, column=90, end_column=95), "resumed")
+    assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 13, 13, last=True),)
+
+
+def test_without_columns_the_line_is_marked_from_its_indentation_on() -> None:
+    broken = Break("b", None, "branch", at(4), "resumed")
+    assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 4, 13, last=True),)
+
+
+def test_graphs_stand_on_their_lines_in_the_order_of_the_report() -> None:
+    graphs = [
+        Graph("A", "step", "0/0", lines=[GraphLine("s1", 4, 1)]),
+        Graph("B", "step", "1/0", lines=[GraphLine("s1", 4, 1), GraphLine("s1", 7, 1), GraphLine("other", 9, 1)]),
+    ]
+    made = lines(report(graphs=graphs))
+    assert made[4].graphs == ("A", "B")
+    assert made[7].graphs == ("B",)
+    assert made[9].graphs == ()
+
+
+def test_the_callers_of_a_break_are_marked_but_not_its_own_line() -> None:
+    place = Location("lib", 90, 90)
+    stacks = [[at(11), at(4), place], [at(9), place]]
+    broken = Break(
+        "b", None, "t", place, "resumed", stack=stacks[0], occurrences=[Occurrence("0/0", 0, stacks[1], "resumed")]
+    )
+    own = Break("c", None, "t", at(4), "resumed", stack=[at(11), at(4)])
+    made = lines(report(breaks=[broken, own]))
+    assert made[11].leads_to == (1, 2)
+    assert made[9].leads_to == (1,)
+    assert made[4].leads_to == (1,)
+
+
+def test_the_innermost_scope_holds_wherever_it_stands_in_the_list() -> None:
+    inner = Scope("in", "error_on_graph_break", False, "with", at(5, 7))
+    outer = Scope("out", "fullgraph", True, "decorator", at(2, 9))
+    for scopes in ([inner, outer], [outer, inner]):
+        made = lines(report(scopes=scopes))
+        assert [made[number].scope for number in (1, 2, 6, 8, 10)] == [None, outer, inner, outer, None]
+
+
+def test_a_skipped_function_is_eager_to_its_end() -> None:
+    made = lines(report(skipped=[Skipped("k", "0/0", "step", at(3, function="step"), "why")]))
+    assert [number for number, line in made.items() if line.eager] == [3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_skipped_resume_function_is_eager_from_where_it_resumes() -> None:
+    made = lines(
+        report(
+            frames=[Frame("1/0", "step", at(3, function="step"), "resume", "skipped", resume="r")],
+            resumes=[Resume("r", "torch_dynamo_resume_in_step_at_5", "step", at(7, function="step"))],
+            skipped=[Skipped("k", "1/0", "step", at(3, function="step"), "why")],
+        )
+    )
+    assert [number for number, line in made.items() if line.eager] == [7, 8, 9]
+
+
+def test_a_skipped_function_of_which_lines_are_left_out_is_eager_to_its_end() -> None:
+    segments = [
+        Segment(1, "class A:\n    @wrapped\n    def f(\n        self,\n        x,"),
+        Segment(9, "        if x:\n# out\n            y = 1\n\n    # of g\n    @wrapped\n    def g(self): ..."),
+    ]
+    source = Source("s1", "lib.py", "library", segments=segments)
+    for start in (2, 3):
+        made = report(skipped=[Skipped("k", "0/0", "f", at(start, function="f"), "why")])
+        eager = [line.number for line in listing(made, source) if line.eager]
+        assert eager == [2, 3, 4, 5, 9, 10, 11][start - 2 :]
+
+
+def test_source_that_is_no_python_still_has_its_one_eager_line() -> None:
+    made = lines(report("def f(:\n  '''", skipped=[Skipped("k", None, "f", at(1, function="f"), "why")]))
+    assert made[1].eager
+
+
+def test_numbers_and_colours_follow_the_order_of_the_report() -> None:
+    graphs = [Graph(str(index), "f", "0/0") for index in range(9)]
+    breaks = [Break(name, None, "t", None, "resumed") for name in "xy"]
+    made = report(graphs=graphs, breaks=breaks)
+    assert break_numbers(made) == {"x": 1, "y": 2}
+    assert list(graph_colours(made).values()) == [0, 1, 2, 3, 4, 5, 6, 7, 0]

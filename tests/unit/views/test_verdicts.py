@@ -1,0 +1,124 @@
+"""The table of front ends, from verdicts alone: as text, as HTML, with hostile text, with nothing to say."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from jupyter_graphbreak.report.frontends import Example, Raised, Verdict
+from jupyter_graphbreak.results import Frontends
+
+HOSTILE = '</style></table><script>alert("x")</script>\x1b[31m\u202e`'
+
+
+def found(*verdicts: Verdict, others: list[Example] | None = None, searched: bool = True) -> Frontends:
+    return Frontends(
+        function="f",
+        torch="2.13.0",
+        example=Example("the first input", "x = tensor([1.])"),
+        others=[Example("x negated", "x = tensor([-1.])")] if others is None else others,
+        searched=searched,
+        verdicts=list(verdicts),
+    )
+
+
+WRONG = Verdict(
+    "torch.jit.trace",
+    "silently wrong",
+    graphs=1,
+    breaks=0,
+    example=Example("x negated", "x = tensor([-1.])"),
+    difference="tensor([9.]) instead of tensor([-11.])",
+    warnings=["TracerWarning: Converting a tensor"],
+    deprecated=True,
+)
+BREAKS = Verdict("torch.compile", "breaks", graphs=2, breaks=1)
+RAISES = Verdict("torch.fx.symbolic_trace", "raises", raised=Raised("TraceError", "no control flow", "capture"))
+LATE = Verdict("torch.jit.script", "raises", raised=Raised("RuntimeError", "an int", "program"))
+REFUSES = Verdict(
+    "torch.export.export",
+    "refuses",
+    graphs=1,
+    breaks=0,
+    example=Example("", "x = 3"),
+    raised=Raised("AssertionError", "Guard failed: x == 2", "program"),
+)
+
+
+SAID = """\
+front ends on f(x = tensor([1.])) | torch 2.13.0
+ torch.jit.trace          silently wrong       1 graph, 0 breaks
+    with x = tensor([-1.]) (x negated): tensor([9.]) instead of tensor([-11.])
+    warned: TracerWarning: Converting a tensor
+    deprecated in torch 2.13.0
+ torch.compile            right, with breaks   2 graphs, 1 break
+ torch.fx.symbolic_trace  raises
+    TraceError: no control flow
+ torch.jit.script         raises
+    the captured program raises RuntimeError: an int
+ torch.export.export      refuses other input  1 graph, 0 breaks
+    with x = 3: AssertionError: Guard failed: x == 2
+Also run with: x negated.
+Graphs and breaks are counted with the first input.
+"captures" and "right" mean that none of these inputs told the program from the function itself."""
+
+
+def test_text_says_each_verdict_and_how_it_is_known() -> None:
+    assert found(WRONG, BREAKS, RAISES, LATE, REFUSES).to_text() == SAID
+
+
+def test_an_error_without_a_warning_is_called_that() -> None:
+    silent = Verdict("torch.jit.trace", "silently wrong", graphs=1, breaks=0, difference="1 instead of 2")
+    assert "without a warning" in found(silent).to_text()
+
+
+def test_where_nothing_else_could_be_tried_no_proof_is_claimed() -> None:
+    text = found(Verdict("torch.compile", "captures", graphs=1, breaks=0), others=[]).to_text()
+    assert "seen with one input only" in " ".join(text.split())
+    assert "none of these inputs" not in text
+
+
+def test_the_table_is_one_and_its_rows_have_headings() -> None:
+    html = found(WRONG, RAISES).to_html()
+    rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
+    assert [re.sub(r"<[^>]+>", " ", row).split()[0] for row in rows[1:]] == [
+        "torch.jit.trace",
+        "torch.fx.symbolic_trace",
+    ]
+    assert html.count('scope="row"') == 2
+    assert html.count('scope="col"') == 5
+    assert "silently wrong" in rows[1]
+    assert "–" in rows[2]
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, _: object) -> None:
+        self.seen.add(tag)
+
+
+def test_hostile_text_stays_text() -> None:
+    hostile = Verdict(
+        "torch.compile",
+        "silently wrong",
+        graphs=1,
+        breaks=0,
+        example=Example(HOSTILE, HOSTILE),
+        difference=HOSTILE,
+        warnings=[HOSTILE],
+        notes=[HOSTILE],
+    )
+    raises = Verdict("torch.jit.trace", "raises", raised=Raised(HOSTILE, HOSTILE, "capture"))
+    table = Frontends(
+        HOSTILE, HOSTILE, Example(HOSTILE, HOSTILE), [Example(HOSTILE, "")], True, [hostile, raises], HOSTILE
+    )
+    plain = Tags()
+    plain.feed(found(WRONG, RAISES).to_html())
+    tags = Tags()
+    tags.feed(table.to_html())
+    assert tags.seen <= plain.seen | {"code"}
+    for text in (table.to_html(), table.to_text()):
+        assert not {"\x1b", "\u202e"} & set(text)

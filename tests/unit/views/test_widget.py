@@ -1,0 +1,122 @@
+"""What an output carries, and what the widget tells its front end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import nbformat
+import pytest
+
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.views.html.bundle import WIDGET_VIEW, mime_bundle, running_bundle
+from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.html.widget import ReportWidget
+from tests.sample_reports import big, two_breaks
+
+
+class Progress(msgspec.Struct, frozen=True):
+    phase: str = "compiling"
+    function: str | None = "step"
+    frames: int = 1
+    graphs: int = 0
+    breaks: int = 0
+    elapsed_s: float = 0.5
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    messages: list[Any] = []
+    monkeypatch.setattr(ReportWidget, "send", lambda _, content: messages.append(content))
+    return messages
+
+
+def test_the_bundle_carries_the_report_for_every_kind_of_reader() -> None:
+    report = two_breaks()
+    bundle = mime_bundle(report, None)
+    assert list(bundle) == ["text/plain", "text/html", MIME_TYPE]
+    assert bundle["text/html"] == render_html(report)
+    assert Report.from_dict(json.loads(json.dumps(bundle[MIME_TYPE]))) == report
+
+
+def test_with_a_widget_the_bundle_names_it() -> None:
+    widget = ReportWidget()
+    widget.finish(two_breaks())
+    bundle = mime_bundle(two_breaks(), widget)
+    assert bundle[WIDGET_VIEW]["model_id"] == widget.model_id
+    shown = widget._repr_mimebundle_()
+    assert shown is not None
+    assert shown[0] == bundle
+
+
+def test_while_the_run_goes_on_the_output_holds_no_report() -> None:
+    widget = ReportWidget()
+    assert set(running_bundle(widget)) == {"text/plain", WIDGET_VIEW}
+    assert widget._html == ""
+
+
+def test_progress_is_told_five_times_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    widget = ReportWidget()
+    now = 100.0
+    monkeypatch.setattr("jupyter_graphbreak.views.html.widget.time.monotonic", lambda: now)
+    told: list[Any] = []
+    widget.observe(lambda change: told.append(change["new"]), "_progress")
+    for step in range(100):
+        now = 100 + step / 50
+        widget.show_progress(Progress(frames=step))
+    assert 9 <= len(told) <= 11
+    assert told[0] == msgspec.structs.asdict(Progress(frames=0))
+
+
+def test_progress_after_the_end_is_dropped() -> None:
+    widget = ReportWidget()
+    widget.finish(two_breaks())
+    widget.show_progress(Progress())
+    assert widget._progress == {}
+
+
+def test_the_front_end_gets_what_it_asks_for(sent: list[Any]) -> None:
+    widget = ReportWidget()
+    widget._handle_msg({"content": {"data": {"method": "custom", "content": {"ask": "rest"}}}, "buffers": []})
+    assert sent == []
+    report = big(breaks=30, ops=60)
+    widget.finish(report)
+    for ask in ("rest", "text", "json", "__class__", None):
+        widget._handle_msg({"content": {"data": {"method": "custom", "content": {"ask": ask}}}, "buffers": []})
+    assert [message["asked"] for message in sent] == ["rest", "text", "json"]
+    assert len(sent[0]["answer"]["breaks"]) == 10
+    assert sent[1]["answer"] == report.to_text()
+    assert Report.from_json(sent[2]["answer"]) == report
+
+
+def test_a_saved_cell_is_small() -> None:
+    widget = ReportWidget()
+    report = two_breaks()
+    widget.finish(report)
+    bundle = mime_bundle(report, widget)
+    state = {name: value for name, value in widget.get_state().items() if name != "layout"}
+    assert len(json.dumps([bundle, state], default=str)) < 250_000
+
+
+def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_so() -> None:
+    report = big()
+    bundle = mime_bundle(report, None)
+    output = nbformat.v4.new_output("display_data", data=bundle)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
+    assert len(nbformat.writes(notebook)) < 5_000_000
+    assert len(bundle["text/html"]) < 1_000_000
+    carried = Report.from_dict(bundle[MIME_TYPE])
+    assert carried.breaks == report.breaks
+    assert [graph.lines for graph in carried.graphs] == [graph.lines for graph in report.graphs]
+    assert carried.summary == report.summary
+    assert not any(graph.ops or graph.code for graph in carried.graphs)
+    assert "leaves out the operations and the code of 1000 graphs" in carried.diagnostics[-1].message
+    assert Report.from_dict(mime_bundle(two_breaks(), None)[MIME_TYPE]) == two_breaks()
+
+
+def test_the_text_of_a_long_cell_ends() -> None:
+    lines = big().to_text().split("\n")
+    assert lines[-1] == "and 3603 more lines"
+    assert len(lines) < 1200

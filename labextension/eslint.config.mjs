@@ -2,7 +2,7 @@ import jupyter from '@jupyter/eslint-plugin';
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['lib', 'node_modules', 'src/types.ts'] },
+  { ignores: ['lib', 'node_modules', 'src/report/types.ts'] },
   ...tseslint.configs.recommended,
   { plugins: { jupyter } },
   ...jupyter.configs.recommended,

@@ -2,8 +2,8 @@
 import { build } from 'esbuild';
 
 await build({
-  entryPoints: ['src/widget.ts', 'src/page.ts'],
-  outdir: '../jupyter_graphbreak/views/static',
+  entryPoints: ['src/view/widget.ts', 'src/view/page.ts'],
+  outdir: '../jupyter_graphbreak/views/html/static',
   bundle: true,
   format: 'esm',
   target: 'es2021',

@@ -27,6 +27,8 @@ export default tseslint.config(
       '@typescript-eslint/no-namespace': 'off',
       curly: 'error',
       eqeqeq: 'error',
+      // A name is the noun of the field: `graphBreak`, not `found`.
+      'id-denylist': ['error', 'each', 'found', 'met', 'said', 'told'],
       'no-console': 'error'
     }
   },

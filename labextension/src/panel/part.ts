@@ -23,7 +23,7 @@ export interface IPart {
   /** More about it, for a tooltip. */
   readonly more: string;
   readonly location: Location | null;
-  /** By what breaks are grouped, and by what all parts can be sorted. */
+  /** Breaks are grouped by it, and all parts can be sorted by it. */
   readonly cause: string;
   /** Seconds; null where nothing was measured. */
   readonly cost: number | null;

@@ -1,4 +1,4 @@
-/** Keeps the reader's settings and what they are about the same. */
+/** Keeps what the reader chose and the settings of the application the same. */
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { ISignal } from '@lumino/signaling';
 

@@ -1,4 +1,4 @@
-/** The tree of the panel: runs, in them groups of parts, and what of it a filter leaves, in the order that is chosen. */
+/** The tree of the panel: runs, groups of parts and parts, filtered and sorted as the reader chooses. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IRun, ISelection } from '../notebook/runs';
@@ -8,7 +8,7 @@ import { comparisonHeadline } from './comparison';
 import { type IPart, type IPartContext, kindLabel } from './part';
 import { partsOf } from './parts';
 
-/** By what the parts of a run are sorted. */
+/** The orders of the parts of a run. */
 export type Sort = 'line' | 'cost' | 'cause';
 
 /** What the reader has chosen to see. */

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { List, plainText } from '../../src/view/list';
 
-interface IMade {
+interface IListFixture {
   box: HTMLElement;
   list: List;
   more: HTMLElement;
@@ -11,7 +11,7 @@ interface IMade {
 }
 
 /** A list of 100 of which two are in the page. */
-function made(fail = false): IMade {
+function makeList(fail = false): IListFixture {
   let requests = 0;
   const box = document.createElement('ol');
   box.innerHTML = '<li>item 0 &lt;b&gt;</li><li>item 1</li>';
@@ -38,7 +38,7 @@ function made(fail = false): IMade {
 }
 
 test('the rest is fetched when more is asked for, and shown a page at a time', async () => {
-  const { box, list, more, requests } = made();
+  const { box, list, more, requests } = makeList();
   assert.equal(list.length, 100);
   assert.equal(requests(), 0);
   assert.equal(more.textContent, 'Show 50 of 98 more');
@@ -54,7 +54,7 @@ test('the rest is fetched when more is asked for, and shown a page at a time', a
 });
 
 test('where the rest cannot be had, the button says why', async () => {
-  const { box, more } = made(true);
+  const { box, more } = makeList(true);
   more.querySelector('button')!.click();
   await new Promise(resolve => setTimeout(resolve));
   assert.equal(more.textContent, 'the kernel is gone');
@@ -62,7 +62,7 @@ test('where the rest cannot be had, the button says why', async () => {
 });
 
 test('a filter looks through all items and shows the first that match', async () => {
-  const { box, list } = made();
+  const { box, list } = makeList();
   await list.load();
   assert.equal(list.filter(' ITEM 9'), 11);
   assert.equal(box.childElementCount, 11);
@@ -73,7 +73,7 @@ test('a filter looks through all items and shows the first that match', async ()
 });
 
 test('an item far down gets into the page, filter or not', async () => {
-  const { box, list } = made();
+  const { box, list } = makeList();
   await list.load();
   list.filter('item 1');
   const element = await list.reveal(77);
@@ -83,7 +83,7 @@ test('an item far down gets into the page, filter or not', async () => {
 });
 
 test('an element stays the same over filters, with what was opened in it', async () => {
-  const { box, list } = made();
+  const { box, list } = makeList();
   const first = box.firstElementChild;
   list.filter('nothing');
   assert.equal(box.childElementCount, 0);

@@ -2,7 +2,7 @@
 import { build } from 'esbuild';
 
 await build({
-  entryPoints: ['src/widget.ts', 'src/page.ts'],
+  entryPoints: ['src/view/widget.ts', 'src/view/page.ts'],
   outdir: '../jupyter_graphbreak/views/html/static',
   bundle: true,
   format: 'esm',

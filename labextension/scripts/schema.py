@@ -1,6 +1,6 @@
 """Write the JSON Schema of a report, from which the types of the front end are made.
 
-Run it when a class in ``jupyter_graphbreak/report.py`` changes, then ``npm run types`` in ``labextension/``.
+Run it when a class in ``jupyter_graphbreak/report/`` changes, then ``npm run types`` in ``labextension/``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from jupyter_graphbreak.report.schema import Report
 
-TARGET = Path(__file__).parents[1] / "src" / "report.schema.json"
+TARGET = Path(__file__).parents[1] / "src" / "report" / "schema.json"
 
 
 def schema() -> str:

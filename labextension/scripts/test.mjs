@@ -5,17 +5,20 @@ import { join } from 'node:path';
 
 import { build } from 'esbuild';
 
-// Inside the package, so that what is not bundled is found.
+// Inside the package, so that packages that are not bundled are resolved.
 const out = await mkdtemp('node_modules/.test-');
-const tests = (await readdir('test')).filter(name => name.endsWith('.test.ts'));
+const tests = (await readdir('test', { recursive: true })).filter(name =>
+  name.endsWith('.test.ts')
+);
 try {
   await build({
     entryPoints: tests.map(name => join('test', name)),
+    outbase: 'test',
     outdir: out,
     outExtension: { '.js': '.mjs' },
     bundle: true,
     format: 'esm',
-    external: ['node:*'],
+    external: ['node:*', 'typescript'],
     sourcemap: 'inline'
   });
   const files = tests.map(name => join(out, name.replace(/ts$/, 'mjs')));

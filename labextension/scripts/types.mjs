@@ -1,13 +1,13 @@
-// Makes src/types.ts from the report's schema; with --check it only says whether that is current.
+// Makes src/report/types.ts from the report's schema; with --check it only checks that the file is current.
 import { readFile, writeFile } from 'node:fs/promises';
 
 import { compile } from 'json-schema-to-typescript';
 import { format, resolveConfig } from 'prettier';
 
-const TARGET = new URL('../src/types.ts', import.meta.url);
+const TARGET = new URL('../src/report/types.ts', import.meta.url);
 
 const schema = JSON.parse(
-  await readFile(new URL('../src/report.schema.json', import.meta.url), 'utf-8')
+  await readFile(new URL('../src/report/schema.json', import.meta.url), 'utf-8')
 );
 for (const definition of Object.values(schema.$defs)) {
   // A default means that a field is always there: Python writes them all.
@@ -16,12 +16,12 @@ for (const definition of Object.values(schema.$defs)) {
   definition.description = definition.description?.split('\n')[0];
 }
 const { Report, ...others } = schema.$defs;
-const made = await compile({ ...Report, $defs: others }, 'Report', {
+const declarations = await compile({ ...Report, $defs: others }, 'Report', {
   bannerComment:
-    '/* Made from report.schema.json by scripts/types.mjs; not to be edited. */',
+    '/* Made from schema.json by scripts/types.mjs; not to be edited. */',
   format: false
 });
-const text = await format(made, {
+const text = await format(declarations, {
   ...(await resolveConfig(TARGET)),
   parser: 'typescript'
 });
@@ -29,7 +29,7 @@ const text = await format(made, {
 if (process.argv.includes('--check')) {
   const saved = await readFile(TARGET, 'utf-8').catch(() => '');
   if (saved !== text) {
-    console.error('src/types.ts is not current: run npm run types');
+    console.error('src/report/types.ts is not current: run npm run types');
     process.exit(1);
   }
 } else {

@@ -23,30 +23,33 @@ import {
   type TranslationBundle
 } from '@jupyterlab/translation';
 
+import { CellMarks } from './editor/cellmarks';
 import {
-  addExplainCommands,
   addMarksCommand,
   addSourceCommand,
-  CellCommandIDs
-} from './cellcommands';
-import { addCommands, CommandIDs } from './commands';
-import { Explainer } from './explain';
-import { Guide } from './guide';
-import { Marking } from './marking';
-import type { IMarksOptions } from './marks';
-import { INotebookReports, NotebookReports } from './model';
-import { RANK, rendererFactory } from './output';
-import { GraphBreakPanel } from './panel';
-import { followMarksSetting, followSettings } from './settings';
-import { Sources } from './source';
+  EditorCommandIDs
+} from './editor/editorcommands';
+import type { IMarkOptions } from './editor/interaction';
+import { Sources } from './editor/sources';
+import {
+  addExplainCommands,
+  ExplainCommandIDs
+} from './notebook/explaincommands';
+import { Explainer } from './notebook/explainer';
+import { INotebookReports, NotebookReports } from './notebook/notebookreports';
+import { RANK, rendererFactory } from './notebook/renderer';
+import { Guide } from './panel/guide';
+import { GraphBreakPanel } from './panel/panel';
+import { addPanelCommands, PanelCommandIDs } from './panel/panelcommands';
+import { followMarksSetting, followSortSetting } from './panel/settings';
 
 /** The name of our texts for translators. */
 const DOMAIN = 'jupyter_graphbreak';
 
-/** Shows the panel's texts and the settings, by the name of the schema. */
+/** The plugin that has the settings; its name is that of their schema. */
 const PLUGIN = 'jupyter-graphbreak:plugin';
 
-/** Third parties' widgets stand between 501 and 899. */
+/** Widgets of other extensions have ranks between 501 and 899. */
 const PANEL_RANK = 610;
 
 const output: JupyterFrontEndPlugin<void> = {
@@ -101,7 +104,7 @@ const panel: JupyterFrontEndPlugin<void> = {
     const panel = new GraphBreakPanel({ reports, guide, commands, trans });
     shell.add(panel, 'right', { rank: PANEL_RANK, type: 'Graph Breaks' });
     restorer?.add(panel, panel.id);
-    addCommands({
+    addPanelCommands({
       commands,
       reports,
       guide,
@@ -110,11 +113,11 @@ const panel: JupyterFrontEndPlugin<void> = {
       contextNode: test => app.contextMenuHitTest(test),
       trans
     });
-    for (const command of Object.values(CommandIDs)) {
+    for (const command of Object.values(PanelCommandIDs)) {
       palette?.addItem({ command, category: trans.__('Graph Breaks') });
     }
     if (settings !== null) {
-      void followSettings(settings, PLUGIN, panel);
+      void followSortSetting(settings, PLUGIN, panel.model);
     }
   }
 };
@@ -140,8 +143,7 @@ const explain: JupyterFrontEndPlugin<void> = {
       warn
     });
     addExplainCommands(app.commands, notebooks, explainer, trans);
-    const { explainCell, explainAll } = CellCommandIDs;
-    for (const command of [explainCell, explainAll]) {
+    for (const command of Object.values(ExplainCommandIDs)) {
       palette?.addItem({ command, category: trans.__('Graph Breaks') });
     }
   }
@@ -163,11 +165,11 @@ const marks: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const marking = new Marking(reports, marksOptions(reports, trans));
+    const marks = new CellMarks(reports, markOptions(reports, trans));
     editors.addExtension({
       name: 'jupyter-graphbreak:marks',
       factory: ({ model }) => {
-        const extension = marking.extensionFor(model);
+        const extension = marks.extensionFor(model);
         return (
           extension &&
           EditorExtensionRegistry.createImmutableExtension(extension)
@@ -177,7 +179,7 @@ const marks: JupyterFrontEndPlugin<void> = {
     const follow = ({ content }: NotebookPanel): void => {
       const start = (): void => {
         if (content.model !== null) {
-          marking.follow(content.model);
+          marks.follow(content.model);
         }
       };
       content.modelChanged.connect(start);
@@ -185,13 +187,13 @@ const marks: JupyterFrontEndPlugin<void> = {
     };
     notebooks.forEach(follow);
     notebooks.widgetAdded.connect((_, panel) => follow(panel));
-    addMarksCommand(app.commands, marking, trans);
+    addMarksCommand(app.commands, marks, trans);
     palette?.addItem({
-      command: CellCommandIDs.toggleMarks,
+      command: EditorCommandIDs.toggleMarks,
       category: trans.__('Graph Breaks')
     });
     if (settings !== null) {
-      void followMarksSetting(settings, PLUGIN, marking);
+      void followMarksSetting(settings, PLUGIN, marks);
     }
   }
 };
@@ -211,7 +213,7 @@ const source: JupyterFrontEndPlugin<void> = {
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const sources = new Sources({
-      ...marksOptions(reports, trans),
+      ...markOptions(reports, trans),
       reports,
       editors: editors.factoryService,
       // Where a notebook is the whole page, only the area below has room.
@@ -223,10 +225,10 @@ const source: JupyterFrontEndPlugin<void> = {
   }
 };
 
-function marksOptions(
+function markOptions(
   reports: NotebookReports,
   trans: TranslationBundle
-): IMarksOptions {
+): IMarkOptions {
   return {
     trans,
     select: selection => {

@@ -1,7 +1,7 @@
 /** The reports that are saved for the tests. */
 import { readFile } from 'node:fs/promises';
 
-import type { Report } from '../src/report';
+import type { Report } from '../src/report/types';
 
 export const NAMES = ['two_breaks', 'no_breaks', 'failed', 'hostile'];
 

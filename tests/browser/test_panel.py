@@ -166,7 +166,7 @@ def test_it_is_there_again_after_a_reload_and_reads_well_in_the_dark(open_page: 
     page.goto(f"{lab.url}/lab")
     wait_for_notebook(page)
     expect(rows(page, 1)).to_have_count(2)
-    for name in ("Graphs", "Skipped", "Scopes", "Recompiles", "Notes"):
+    for name in ("Graphs", "Eager", "Scopes", "Recompiles", "Notes"):
         row(page, f"^{name}, ").click()
     opened.shoot("panel-dark")
     after = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")
@@ -259,7 +259,7 @@ def test_kinds_are_left_out_and_sorted(open_page: Open, lab: Lab) -> None:
     command(page, "jupyter-graphbreak:next-break")
     expect(breaks).to_have_count(2)
     command(page, "settingeditor:open", query="Graph Breaks")
-    expect(page.get_by_text("Order of what a run met")).to_be_visible()
+    expect(page.get_by_text("Order in the panel")).to_be_visible()
     opened.shoot("panel-settings")
     page.locator(".jp-SettingsPanel select").select_option("By line")
     expect(sort).to_have_value("line")

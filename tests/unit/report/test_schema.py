@@ -9,7 +9,7 @@ import msgspec
 
 from jupyter_graphbreak.report.schema import Report
 
-SCHEMA = Path(__file__).parents[3] / "labextension" / "src" / "report.schema.json"
+SCHEMA = Path(__file__).parents[3] / "labextension" / "src" / "report" / "schema.json"
 
 
 def test_the_saved_schema_is_current() -> None:

@@ -1,0 +1,184 @@
+/** What marks look like: the classes of lines and expressions, the notes beside lines, the signs in the gutter. */
+import { type Range, RangeSet } from '@codemirror/state';
+import {
+  Decoration,
+  type DecorationSet,
+  GutterMarker,
+  WidgetType
+} from '@codemirror/view';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { ISelection } from '../notebook/runs';
+import type { IReportLine } from '../report/lines';
+import { makeElement } from '../view/elements';
+import {
+  breakSign,
+  type INotePart,
+  markTitle,
+  noteParts
+} from './descriptions';
+import type { IMark } from './positions';
+
+/** Graphs in the gutter of one line; of more, one fewer and how many there are besides. */
+const GUTTER_GRAPHS = 3;
+
+const BROKEN_EXPRESSION = Decoration.mark({ class: 'jp-GraphBreakMark-cut' });
+
+/** What the marks of an editor look like in its text and in its gutter. */
+export interface IAppearance {
+  readonly decorations: DecorationSet;
+  readonly gutter: RangeSet<GutterMarker>;
+}
+
+/** Make the decorations of some marks. */
+export function appearanceOf(
+  marks: readonly IMark[],
+  selection: ISelection | null,
+  trans: TranslationBundle
+): IAppearance {
+  const decorations: Range<Decoration>[] = [];
+  const signs: Range<GutterMarker>[] = [];
+  marks.forEach((mark, index) => {
+    const { line, from, to, stale } = mark;
+    const isSelected = selection !== null && isOnMark(selection, mark);
+    decorations.push(
+      Decoration.line({ class: lineClass(mark, isSelected) }).range(from)
+    );
+    for (const { start, end } of stale ? [] : line.breaks) {
+      if (start < end && end <= to - from) {
+        decorations.push(BROKEN_EXPRESSION.range(from + start, from + end));
+      }
+    }
+    const parts = noteParts(line, marks[index - 1]?.line, trans);
+    if (parts.length > 0) {
+      const widget = new LineNote(parts, stale);
+      decorations.push(Decoration.widget({ widget, side: 1 }).range(to));
+    }
+    if (line.graphs.length > 0 || line.breaks.length > 0) {
+      const sign = new GutterSign(line, stale, markTitle(mark, trans));
+      signs.push(sign.range(from));
+    }
+  });
+  return {
+    decorations: Decoration.set(decorations, true),
+    gutter: RangeSet.of(signs, true)
+  };
+}
+
+/** Whether a selection is something that a mark shows. */
+export function isOnMark(
+  { cellId, output, kind, id }: ISelection,
+  { line, origin }: IMark
+): boolean {
+  if (origin.run.cellId !== cellId || origin.run.output !== output) {
+    return false;
+  }
+  switch (kind) {
+    case 'break':
+      return line.breaks.some(({ break: { id: breakId } }) => breakId === id);
+    case 'graph':
+      return line.graphs.some(({ graph }) => graph.id === id);
+    case 'skipped':
+      return line.eager?.id === id;
+    case 'scope':
+      return line.scope?.id === id;
+    default:
+      return false;
+  }
+}
+
+function lineClass({ line, stale }: IMark, isSelected: boolean): string {
+  const classes = ['jp-GraphBreakMark'];
+  if (line.breaks.length > 0) {
+    classes.push('jp-mod-broken');
+  } else if (line.eager !== null) {
+    classes.push('jp-mod-eager');
+  } else if (line.graphs.length > 0) {
+    classes.push('jp-mod-graph', `gb-c${line.graphs[0]!.colour}`);
+  }
+  if (line.scope !== null) {
+    classes.push(line.scope.value ? 'jp-mod-forbidden' : 'jp-mod-allowed');
+  }
+  if (stale) {
+    classes.push('jp-mod-stale');
+  }
+  if (isSelected) {
+    classes.push('jp-mod-selected');
+  }
+  return classes.join(' ');
+}
+
+/** The note beside a line: in the editor, but not in its text. */
+class LineNote extends WidgetType {
+  constructor(
+    private readonly _parts: readonly INotePart[],
+    private readonly _stale: boolean
+  ) {
+    super();
+  }
+
+  override eq(other: LineNote): boolean {
+    return (
+      this._stale === other._stale &&
+      this._parts.length === other._parts.length &&
+      this._parts.every(({ text, className }, index) => {
+        const part = other._parts[index]!;
+        return text === part.text && className === part.className;
+      })
+    );
+  }
+
+  override toDOM(): HTMLElement {
+    const note = makeElement('span', 'jp-GraphBreakMark-note');
+    for (const { text, className } of this._parts) {
+      const part = makeElement('span', className);
+      part.textContent = text;
+      note.append(part);
+    }
+    return note;
+  }
+}
+
+/** The letters of a line's graphs and the numbers of its breaks. */
+class GutterSign extends GutterMarker {
+  constructor(
+    private readonly _line: IReportLine,
+    private readonly _stale: boolean,
+    private readonly _title: string
+  ) {
+    super();
+  }
+
+  override eq(other: GutterSign): boolean {
+    return (
+      this._line === other._line &&
+      this._stale === other._stale &&
+      this._title === other._title
+    );
+  }
+
+  override toDOM(): HTMLElement {
+    const { graphs, breaks } = this._line;
+    const box = makeElement('span', 'jp-GraphBreakMark-sign');
+    box.classList.toggle('jp-mod-stale', this._stale);
+    box.title = this._title;
+    const first =
+      graphs.length > GUTTER_GRAPHS
+        ? graphs.slice(0, GUTTER_GRAPHS - 1)
+        : graphs;
+    for (const { graph, colour } of first) {
+      const letter = makeElement('span', `gb-letter gb-c${colour}`);
+      letter.textContent = graph.id;
+      box.append(letter);
+    }
+    if (first.length < graphs.length) {
+      box.append(`+${graphs.length - first.length}`);
+    }
+    for (const graphBreak of breaks) {
+      const sign = makeElement('span', 'gb-cut');
+      sign.textContent = breakSign(graphBreak);
+      box.append(sign);
+    }
+    return box;
+  }
+}

@@ -1,0 +1,136 @@
+/** What an editor with marks does: the gutter, tooltips, announcements, and selecting what the cursor is on. */
+import {
+  EditorState,
+  type Extension,
+  type Transaction
+} from '@codemirror/state';
+import { EditorView, gutter, hoverTooltip, tooltips } from '@codemirror/view';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { ISelection } from '../notebook/runs';
+import { breakHeading, breakTooltip, type IBreakAt } from './descriptions';
+import { markAt, markField } from './markstate';
+
+/** What the marks of an editor need from outside. */
+export interface IMarkOptions {
+  readonly trans: TranslationBundle;
+  /** Called with what the cursor comes to. */
+  select(selection: ISelection): void;
+}
+
+/** The extension of an editor that has marks. */
+export function interaction({ trans, select }: IMarkOptions): Extension {
+  return [
+    EditorView.editorAttributes.of({ class: 'jp-GraphBreakMarks gb-colours' }),
+    EditorView.contentAttributes.compute([markField], state => ({
+      'aria-description': state.field(markField).description
+    })),
+    gutter({
+      class: 'jp-GraphBreakMark-gutter',
+      markers: view => view.state.field(markField).gutter,
+      domEventHandlers: {
+        click: (view, { from }) => {
+          const mark = markAt(view.state, from);
+          const [first] = mark?.line.breaks ?? [];
+          view.focus();
+          view.dispatch({ selection: { anchor: from + (first?.start ?? 0) } });
+          return mark !== undefined;
+        }
+      }
+    }),
+    // Screen readers do not read the gutter.
+    EditorState.transactionExtender.of(transaction => {
+      const announcement = announcementFor(transaction, trans);
+      return announcement === ''
+        ? null
+        : { effects: EditorView.announce.of(announcement) };
+    }),
+    EditorView.updateListener.of(update => {
+      if (update.selectionSet && update.view.hasFocus) {
+        const selection = selectionAtCursor(update.state);
+        if (selection !== null) {
+          select(selection);
+        }
+      }
+    }),
+    // A cell clips its contents.
+    tooltips({ parent: document.body }),
+    hoverTooltip((view, position) => {
+      const breaks = breaksAt(view.state, position);
+      const [first] = breaks;
+      return first === undefined
+        ? null
+        : {
+            pos: first.from,
+            end: first.to,
+            above: true,
+            create: () => ({ dom: breakTooltip(breaks, trans) })
+          };
+    })
+  ];
+}
+
+/** What the cursor is on, the nearest first. */
+function selectionAtCursor(state: EditorState): ISelection | null {
+  const { head } = state.selection.main;
+  const mark = markAt(state, head);
+  if (mark === undefined) {
+    return null;
+  }
+  const { line, origin, from } = mark;
+  const column = head - from;
+  const nearest =
+    line.breaks.find(({ start, end }) => start <= column && column <= end) ??
+    line.breaks[0] ??
+    line.leadsTo[0];
+  if (nearest !== undefined) {
+    return { ...origin.run, kind: 'break', id: nearest.break.id };
+  }
+  const [first] = line.graphs;
+  if (first !== undefined) {
+    return { ...origin.run, kind: 'graph', id: first.graph.id };
+  }
+  return line.eager === null
+    ? null
+    : { ...origin.run, kind: 'skipped', id: line.eager.id };
+}
+
+/** What to announce when the cursor comes to a line with breaks; the empty string elsewhere. */
+function announcementFor(
+  transaction: Transaction,
+  trans: TranslationBundle
+): string {
+  const { docChanged, startState, selection, newSelection, newDoc } =
+    transaction;
+  if (docChanged || selection === undefined) {
+    return '';
+  }
+  const line = newDoc.lineAt(newSelection.main.head);
+  const previous = startState.doc.lineAt(startState.selection.main.head);
+  if (line.from === previous.from) {
+    return '';
+  }
+  const breaks = markAt(startState, line.from)?.line.breaks ?? [];
+  return breaks.map(graphBreak => breakHeading(graphBreak, trans)).join('. ');
+}
+
+/** The breaks at a position; of a stale line all. */
+function breaksAt(state: EditorState, position: number): IBreakAt[] {
+  const mark = markAt(state, position);
+  if (mark === undefined) {
+    return [];
+  }
+  const { line, from, to, stale } = mark;
+  return line.breaks
+    .map(graphBreak =>
+      stale
+        ? { ...graphBreak, from, to, stale }
+        : {
+            ...graphBreak,
+            from: from + graphBreak.start,
+            to: from + graphBreak.end,
+            stale
+          }
+    )
+    .filter(range => range.from <= position && position <= range.to);
+}

@@ -1,0 +1,68 @@
+/** The editor extension that can show marks, and the two ways to change what it shows. */
+import {
+  Compartment,
+  type Extension,
+  type StateEffect
+} from '@codemirror/state';
+import type { EditorView } from '@codemirror/view';
+
+import type { ISelection } from '../notebook/runs';
+import { type IMarkOptions, interaction } from './interaction';
+import {
+  makeMarkState,
+  markField,
+  NO_MARKS,
+  setMarkState,
+  withSelection
+} from './markstate';
+import type { IReportedText } from './positions';
+
+/** Empty where there are no marks: a gutter would take room in every editor. */
+const interactionSlot = new Compartment();
+
+/** The extension of an editor that may get marks. */
+export function markExtension(): Extension {
+  return [markField, interactionSlot.of([])];
+}
+
+/**
+ * Mark an editor anew, or remove its marks.
+ *
+ * @param view - The editor.
+ * @param reported - What reports say about its text; of two that mark one line the later one counts.
+ * @param selection - What the reader has selected.
+ * @param options - What the marks need besides.
+ */
+export function showMarks(
+  view: EditorView,
+  reported: readonly IReportedText[],
+  selection: ISelection | null,
+  options: IMarkOptions
+): void {
+  const before = view.state.field(markField, false);
+  if (before === undefined || (before === NO_MARKS && reported.length === 0)) {
+    return;
+  }
+  const after = makeMarkState(reported, selection, view.state, options.trans);
+  const effects: StateEffect<unknown>[] = [setMarkState.of(after)];
+  if ((before === NO_MARKS) !== (after === NO_MARKS)) {
+    effects.push(
+      interactionSlot.reconfigure(
+        after === NO_MARKS ? [] : interaction(options)
+      )
+    );
+  }
+  view.dispatch({ effects });
+}
+
+/** Show on the marks of an editor what is selected. */
+export function showSelection(
+  view: EditorView,
+  selection: ISelection | null
+): void {
+  const before = view.state.field(markField, false);
+  const after = before && withSelection(before, selection);
+  if (after) {
+    view.dispatch({ effects: setMarkState.of(after) });
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * The marks of an editor, as a field of its state.
+ *
+ * The marks move with the text while it is edited; one whose line has another text than the report is stale, and fresh
+ * again when the edit is undone.
+ */
+import {
+  type EditorState,
+  RangeSet,
+  StateEffect,
+  StateField,
+  type Transaction
+} from '@codemirror/state';
+import { Decoration, EditorView } from '@codemirror/view';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { ISelection } from '../notebook/runs';
+import { appearanceOf, type IAppearance, isOnMark } from './decorations';
+import { editorDescription } from './descriptions';
+import {
+  type IMark,
+  type IReportedText,
+  isReplacement,
+  moveMarks,
+  placeMarks
+} from './positions';
+
+/** The marks of an editor as they are now. */
+export interface IMarkState extends IAppearance {
+  /** What reports say about the text; of two that mark one line the later one counts. */
+  readonly reported: readonly IReportedText[];
+  readonly selection: ISelection | null;
+  /** The language of the reader. */
+  readonly trans: TranslationBundle | null;
+  readonly marks: readonly IMark[];
+  /** Whether lines with marks were deleted; undoing that may bring them back. */
+  readonly hasLostLines: boolean;
+  /** What a screen reader says of the editor. */
+  readonly description: string;
+}
+
+/** The state of an editor without marks. */
+export const NO_MARKS: IMarkState = {
+  reported: [],
+  selection: null,
+  trans: null,
+  marks: [],
+  hasLostLines: false,
+  decorations: Decoration.none,
+  gutter: RangeSet.empty,
+  description: ''
+};
+
+/** Replaces the marks of an editor. */
+export const setMarkState = StateEffect.define<IMarkState>();
+
+export const markField = StateField.define<IMarkState>({
+  create: () => NO_MARKS,
+  update: (state, transaction) => {
+    for (const effect of transaction.effects) {
+      if (effect.is(setMarkState)) {
+        return effect.value;
+      }
+    }
+    return transaction.docChanged && state.marks.length > 0
+      ? afterEdit(state, transaction)
+      : state;
+  },
+  provide: field =>
+    EditorView.decorations.from(field, ({ decorations }) => decorations)
+});
+
+/** The marks of some reports in an editor. */
+export function makeMarkState(
+  reported: readonly IReportedText[],
+  selection: ISelection | null,
+  { doc }: EditorState,
+  trans: TranslationBundle
+): IMarkState {
+  const marks = placeMarks(reported, doc);
+  return marks.length > 0
+    ? withMarks({ ...NO_MARKS, reported, selection, trans }, marks)
+    : NO_MARKS;
+}
+
+/** The same marks with another selection; null where neither the old nor the new selection is in the editor. */
+export function withSelection(
+  state: IMarkState,
+  selection: ISelection | null
+): IMarkState | null {
+  const isHere = (other: ISelection | null): boolean =>
+    other !== null && state.marks.some(mark => isOnMark(other, mark));
+  return isHere(state.selection) || isHere(selection)
+    ? withMarks({ ...state, selection }, state.marks)
+    : null;
+}
+
+/** The mark of the line at a position. */
+export function markAt(
+  state: EditorState,
+  position: number
+): IMark | undefined {
+  const { from } = state.doc.lineAt(position);
+  return state.field(markField).marks.find(mark => mark.from === from);
+}
+
+/** Where a line of a report is now; the line itself where it has no mark. */
+export function currentLine(state: EditorState, line: number): number {
+  const mark = state
+    .field(markField, false)
+    ?.marks.find(({ line: { number } }) => number === line);
+  return mark === undefined
+    ? Math.max(1, Math.min(line, state.doc.lines))
+    : state.doc.lineAt(mark.from).number;
+}
+
+function afterEdit(state: IMarkState, transaction: Transaction): IMarkState {
+  const { reported, hasLostLines } = state;
+  const { changes, newDoc } = transaction;
+  const mayBeBack = hasLostLines && newDoc.lines === reported[0]!.text.length;
+  if (isReplacement(changes) || mayBeBack) {
+    return withMarks(
+      { ...state, hasLostLines: false },
+      placeMarks(reported, newDoc)
+    );
+  }
+  const { marks, lookSame } = moveMarks(state.marks, transaction);
+  return lookSame
+    ? {
+        ...state,
+        marks,
+        decorations: state.decorations.map(changes),
+        gutter: state.gutter.map(changes)
+      }
+    : withMarks(
+        {
+          ...state,
+          hasLostLines: hasLostLines || marks.length < state.marks.length
+        },
+        marks
+      );
+}
+
+function withMarks(state: IMarkState, marks: readonly IMark[]): IMarkState {
+  const trans = state.trans!;
+  return {
+    ...state,
+    ...appearanceOf(marks, state.selection, trans),
+    marks,
+    description: editorDescription(marks, trans)
+  };
+}

@@ -1,0 +1,120 @@
+/** Brings a line of a cell into view, however the notebook draws its cells. */
+import { EditorView } from '@codemirror/view';
+import type { Cell, ICellModel } from '@jupyterlab/cells';
+import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
+import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
+
+import { startColumn } from '../report/columns';
+import type { Location } from '../report/types';
+import { currentLine } from './markstate';
+
+/** For how many frames of the screen the line is watched at most, and after how many in view it is left alone. */
+const MAX_FRAMES = 60;
+const STABLE_FRAMES = 3;
+
+/**
+ * Scroll a notebook to a cell, or to a line of it, and put the cursor there.
+ *
+ * @param panel - The notebook.
+ * @param model - The cell.
+ * @param location - The place in it as a report has it; edits since then are followed. Without one, the cell itself.
+ * @param isWanted - Whether the reader still wants to go there.
+ * @param focus - Whether the keyboard goes there too.
+ */
+export async function reveal(
+  panel: NotebookPanel,
+  model: ICellModel,
+  location: Location | null,
+  isWanted: () => boolean,
+  focus: boolean
+): Promise<void> {
+  const notebook = panel.content;
+  const index = notebook.widgets.findIndex(cell => cell.model === model);
+  const cell = notebook.widgets[index];
+  if (cell === undefined) {
+    return;
+  }
+  if (cell.isHidden) {
+    // The cell is in a folded section.
+    NotebookActions.expandParent(cell, notebook);
+  }
+  notebook.deselectAll();
+  notebook.activeCellIndex = index;
+  if (location !== null) {
+    cell.inputHidden = false;
+  }
+  // It fails when something else is scrolled to meanwhile; whether the reader still wants to come here is asked below.
+  await notebook.scrollToItem(index, 'smart').catch(() => undefined);
+  await cell.ready;
+  if (!isWanted() || cell.isDisposed) {
+    return;
+  }
+  if (focus) {
+    // With a line, the keyboard goes to the editor.
+    notebook.mode = location === null ? 'command' : 'edit';
+    notebook.activate();
+  }
+  const view = viewOf(cell);
+  if (location !== null && view !== null) {
+    const anchor = positionOf(view, location);
+    view.dispatch({ selection: { anchor } });
+    await keepInView(
+      view,
+      anchor,
+      notebook.outerNode,
+      () => isWanted() && !cell.isDisposed
+    );
+  }
+}
+
+/** CodeMirror's view of a cell's editor, once it has one. */
+export function viewOf(cell: Cell): EditorView | null {
+  return (cell.editor as CodeMirrorEditor | null)?.editor ?? null;
+}
+
+/** Where a place of a report is now; without a column, where the line's text starts. */
+function positionOf({ state }: EditorView, { line, column }: Location): number {
+  const { from, to, text } = state.doc.line(currentLine(state, line));
+  return Math.min(from + startColumn(text, column), to);
+}
+
+/** Scroll until a place stays in view: cells above it may be drawn for the first time, and be higher than estimated. */
+async function keepInView(
+  view: EditorView,
+  position: number,
+  outer: HTMLElement,
+  isWanted: () => boolean
+): Promise<void> {
+  let stable = 0;
+  for (
+    let frame = 0;
+    frame < MAX_FRAMES && stable < STABLE_FRAMES;
+    frame += 1
+  ) {
+    await new Promise(resolve => requestAnimationFrame(resolve));
+    if (!isWanted()) {
+      return;
+    }
+    if (isInView(view, position, outer)) {
+      stable += 1;
+    } else {
+      stable = 0;
+      // Cell editors do not scroll themselves, but CodeMirror scrolls what is around them.
+      const effects = EditorView.scrollIntoView(position, { y: 'center' });
+      view.dispatch({ effects });
+    }
+  }
+}
+
+function isInView(
+  view: EditorView,
+  position: number,
+  outer: HTMLElement
+): boolean {
+  const { top, height } = view.lineBlockAt(position);
+  const box = outer.getBoundingClientRect();
+  const start = view.documentTop + top;
+  return (
+    view.dom.isConnected && box.top <= start && start + height <= box.bottom
+  );
+}

@@ -1,0 +1,122 @@
+/** Which reports are about which cells of a notebook, worked out anew when the reports change. */
+import { type ICodeCellModel, isCodeCellModel } from '@jupyterlab/cells';
+import type { INotebookModel } from '@jupyterlab/notebook';
+
+import type { Report, Source } from '../report/types';
+import { countInName, findCell, snapshotOf } from './cells';
+import type { NotebookReports } from './notebookreports';
+import type { IRun } from './runs';
+
+/** What one run says about one cell. */
+export interface ICellReport {
+  readonly cell: ICodeCellModel;
+  readonly run: Omit<IRun, 'report'>;
+  readonly report: Report;
+  /** The source of the report that is the cell. */
+  readonly source: Source;
+  /** Whether the cell was run again since, without being explained. */
+  readonly stale: boolean;
+}
+
+/** Called with all code cells of a notebook, and with all that reports say about them. */
+export type CellReportsListener = (
+  cells: readonly ICodeCellModel[],
+  cellReports: readonly ICellReport[]
+) => void;
+
+/** Follows the reports of one notebook for as long as it is open; typing in it changes nothing. */
+export class CellReportsFollower {
+  constructor(
+    notebook: INotebookModel,
+    reports: NotebookReports,
+    listener: CellReportsListener
+  ) {
+    this._notebook = notebook;
+    this._reports = reports;
+    this._listener = listener;
+    notebook.cells.changed.connect(this._onCellsChanged, this);
+    this._onCellsChanged();
+  }
+
+  private _onCellsChanged(): void {
+    for (const cell of this._notebook.cells) {
+      if (isCodeCellModel(cell)) {
+        // What is connected already is not connected twice.
+        cell.outputs.changed.connect(this._schedule, this);
+        cell.stateChanged.connect(this._schedule, this);
+      }
+    }
+    this._schedule();
+  }
+
+  private _schedule(): void {
+    this._frame ??= requestAnimationFrame(() => {
+      this._frame = null;
+      if (!this._notebook.isDisposed) {
+        this._update();
+      }
+    });
+  }
+
+  private _update(): void {
+    const cells = Array.from(this._notebook.cells).filter(isCodeCellModel);
+    const current = cellReportsOf(this._reports.runsIn(this._notebook), cells);
+    const carriers = new Set(current.map(({ run }) => run.cell));
+    // A cell that lost its report by being run shows the old one, until the cell is cleared.
+    const lost = this._cellReports.filter(
+      ({ cell, run }) =>
+        !carriers.has(run.cell) &&
+        cells.includes(cell) &&
+        cells.includes(run.cell) &&
+        (run.cell.executionCount !== null ||
+          run.cell.executionState === 'running')
+    );
+    this._cellReports = [
+      ...lost.map(cellReport => ({ ...cellReport, stale: true })),
+      ...current
+    ];
+    this._listener(cells, this._cellReports);
+  }
+
+  private readonly _notebook: INotebookModel;
+  private readonly _reports: NotebookReports;
+  private readonly _listener: CellReportsListener;
+  private _cellReports: readonly ICellReport[] = [];
+  private _frame: number | null = null;
+}
+
+/** What some runs say about the cells of their notebook; the latest run comes last. */
+function cellReportsOf(
+  runs: readonly IRun[],
+  cells: readonly ICodeCellModel[]
+): ICellReport[] {
+  const snapshots = new Map(cells.map(cell => [cell, snapshotOf(cell)]));
+  return runs
+    .flatMap(({ report, ...run }) => {
+      const matches = (report?.sources ?? []).flatMap(source => {
+        const carrier = snapshots.get(run.cell)!;
+        const match = findCell(report!, source.id, carrier, snapshots.values());
+        return match === null ? [] : [{ cell: match.cell.model, source }];
+      });
+      const hasOtherCount = ({
+        cell,
+        source
+      }: (typeof matches)[number]): boolean =>
+        cell.executionCount !== countInName(source.name);
+      // Counts mean nothing where the notebook has others than the kernel had.
+      const own = matches.find(({ cell }) => cell === run.cell);
+      const areCountsValid = own !== undefined && !hasOtherCount(own);
+      return matches.map(match => ({
+        ...match,
+        run,
+        report: report!,
+        // What a cell shows of itself it shows until it is run again.
+        stale: areCountsValid && hasOtherCount(match)
+      }));
+    })
+    .sort(
+      (one, other) =>
+        Number(other.stale) - Number(one.stale) ||
+        (one.run.executionCount ?? 0) - (other.run.executionCount ?? 0)
+    );
+}

@@ -1,0 +1,113 @@
+/**
+ * Explains cells while their source stays as it is.
+ *
+ * JupyterLab runs the cells as always; only the metadata of each request asks the kernel to explain the cell.
+ */
+import type {
+  ISessionContext,
+  ISessionContextDialogs
+} from '@jupyterlab/apputils';
+import { type CodeCell, isCodeCellModel } from '@jupyterlab/cells';
+import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
+import type { ITranslator, TranslationBundle } from '@jupyterlab/translation';
+
+import { KernelExtension } from './kernelextension';
+import { explainingSession } from './sessionproxy';
+
+export interface IExplainOptions {
+  /** Lets the reader choose a kernel where there is none. */
+  dialogs: ISessionContextDialogs | null;
+  translator: ITranslator;
+  trans: TranslationBundle;
+  /** Show the reader why nothing could be explained. */
+  warn(message: string): void;
+}
+
+export class Explainer {
+  constructor(options: IExplainOptions) {
+    this._options = options;
+    this._extension = new KernelExtension(options.trans);
+  }
+
+  /** Explain the active cell of a notebook. */
+  async explainCell(panel: NotebookPanel): Promise<void> {
+    const { activeCell } = panel.content;
+    if (activeCell === null || !isCodeCellModel(activeCell.model)) {
+      return;
+    }
+    const context = await this._prepare(panel, [activeCell as CodeCell], false);
+    if (context !== null && !activeCell.isDisposed) {
+      const { dialogs, translator } = this._options;
+      await NotebookActions.runCells(
+        panel.content,
+        [activeCell],
+        context,
+        dialogs ?? undefined,
+        translator
+      );
+    }
+  }
+
+  /** Explain all cells of a notebook, up to the first that fails. */
+  async explainAll(panel: NotebookPanel): Promise<void> {
+    const cells = panel.content.widgets.filter(
+      ({ model }) =>
+        isCodeCellModel(model) && model.sharedModel.getSource().trim() !== ''
+    );
+    const context = await this._prepare(panel, cells as CodeCell[], true);
+    if (context !== null && !panel.isDisposed) {
+      const { dialogs, translator } = this._options;
+      await NotebookActions.runAll(
+        panel.content,
+        context,
+        dialogs ?? undefined,
+        translator
+      );
+    }
+  }
+
+  /** Get the kernel ready to explain; where it cannot, warn the reader and return null. */
+  private async _prepare(
+    panel: NotebookPanel,
+    cells: readonly CodeCell[],
+    isAll: boolean
+  ): Promise<ISessionContext | null> {
+    const { sessionContext } = panel;
+    const { dialogs, trans, warn } = this._options;
+    if (sessionContext.hasNoKernel) {
+      const mustChoose = await sessionContext.startKernel();
+      if (mustChoose && dialogs !== null) {
+        await dialogs.selectKernel(sessionContext);
+      }
+    }
+    const kernel = sessionContext.session?.kernel;
+    if (!kernel) {
+      warn(trans.__('This notebook has no kernel that could explain a cell.'));
+      return null;
+    }
+    // The kernel may be busy; the cell waits for it.
+    const waiting = cells.map(
+      cell => [cell, cell.model.executionCount] as const
+    );
+    cells.forEach(cell => cell.setPrompt('*'));
+    const problem = await this._extension.load(kernel);
+    if (problem === null) {
+      return explainingSession(sessionContext, {
+        explain: '',
+        skip_definitions: isAll
+      });
+    }
+    for (const [cell, count] of waiting) {
+      if (!cell.isDisposed) {
+        cell.setPrompt(count === null ? '' : String(count));
+      }
+    }
+    if (problem !== '') {
+      warn(problem);
+    }
+    return null;
+  }
+
+  private readonly _options: IExplainOptions;
+  private readonly _extension: KernelExtension;
+}

@@ -1,0 +1,191 @@
+/** The reports of the current notebook, followed while somebody watches, and what of them the reader selects. */
+import type { ICodeCellModel } from '@jupyterlab/cells';
+import type {
+  INotebookModel,
+  INotebookTracker,
+  NotebookPanel
+} from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Token } from '@lumino/coreutils';
+import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+import { type ISignal, Signal } from '@lumino/signaling';
+
+import {
+  areSameRuns,
+  codeCells,
+  type IRun,
+  isSameSelection,
+  type ISelection,
+  RunReader
+} from './runs';
+
+/**
+ * The reports of the current notebook, in the order of its cells.
+ *
+ * They are read from the outputs in the notebook's model, so they are right after a reload, without a kernel and in
+ * several views of one notebook. While nobody watches, nothing is followed and nothing is read unless asked for.
+ */
+export class NotebookReports {
+  /**
+   * @param notebooks - The notebooks that are open.
+   * @param trans - The language of the reader.
+   */
+  constructor(notebooks: INotebookTracker, trans: TranslationBundle) {
+    this._notebooks = notebooks;
+    this._reader = new RunReader(trans);
+  }
+
+  /** The current notebook. */
+  get notebook(): NotebookPanel | null {
+    return this._notebooks.currentWidget;
+  }
+
+  /** All runs whose reports are in the current notebook. */
+  get runs(): readonly IRun[] {
+    if (this._watchers === 0 || this._frame !== null) {
+      this._runs = this._read();
+    }
+    return this._runs;
+  }
+
+  /** All code cells of the current notebook. */
+  get cells(): ICodeCellModel[] {
+    return codeCells(this.notebook?.content.model ?? null).map(
+      ([cell]) => cell
+    );
+  }
+
+  /** Emitted when the runs are others than before, or the notebook is; once for many changes at a time. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** What the reader has selected. */
+  get selection(): ISelection | null {
+    return this._selection;
+  }
+  set selection(selection: ISelection | null) {
+    if (!isSameSelection(selection, this._selection)) {
+      this._selection = selection;
+      this._selectionChanged.emit(selection);
+    }
+  }
+
+  /** Emitted when the reader selects something else. */
+  get selectionChanged(): ISignal<this, ISelection | null> {
+    return this._selectionChanged;
+  }
+
+  /** Whether anybody watches. */
+  get isWatched(): boolean {
+    return this._watchers > 0;
+  }
+
+  /** Follow the notebook until the result is disposed of. */
+  watch(): IDisposable {
+    this._watchers += 1;
+    if (this._watchers === 1) {
+      this._notebooks.currentChanged.connect(this._follow, this);
+      this._follow();
+    }
+    return new DisposableDelegate(() => {
+      this._watchers -= 1;
+      if (this._watchers === 0) {
+        this._notebooks.currentChanged.disconnect(this._follow, this);
+        this._leave();
+        this._changed.emit();
+      }
+    });
+  }
+
+  /** The run that a selection is in. */
+  runOf({ cellId, output }: ISelection): IRun | undefined {
+    return this.runs.find(
+      run => run.cellId === cellId && run.output === output
+    );
+  }
+
+  /** All runs whose reports are in some notebook, current or not. */
+  runsIn(notebook: INotebookModel): IRun[] {
+    return this._reader.runsIn(notebook);
+  }
+
+  private _follow(): void {
+    this._leave();
+    const panel = this.notebook;
+    this._panel = panel;
+    if (panel !== null) {
+      // The model comes when the file has been read, and a file may be opened anew in the same panel.
+      panel.content.modelChanged.connect(this._onModelChanged, this);
+      panel.disposed.connect(this._leave, this);
+    }
+    this._onModelChanged();
+  }
+
+  private _leave(): void {
+    if (this._frame !== null) {
+      cancelAnimationFrame(this._frame);
+      this._frame = null;
+    }
+    this._panel?.content.modelChanged.disconnect(this._onModelChanged, this);
+    this._panel?.disposed.disconnect(this._leave, this);
+    this._panel = null;
+    this._model?.contentChanged.disconnect(this._onContentChanged, this);
+    this._model = null;
+  }
+
+  private _onModelChanged(): void {
+    this._model?.contentChanged.disconnect(this._onContentChanged, this);
+    this._model = this._panel?.content.model ?? null;
+    // It is emitted for sources, outputs, counts and the list of cells alike.
+    this._model?.contentChanged.connect(this._onContentChanged, this);
+    if (this._model !== this._lastModel) {
+      this._lastModel = this._model;
+      this.selection = null;
+    }
+    this._runs = this._read();
+    this._emit();
+  }
+
+  private _onContentChanged(): void {
+    this._frame ??= requestAnimationFrame(() => {
+      this._frame = null;
+      this._runs = this._read();
+      if (!areSameRuns(this._emittedRuns, this._runs)) {
+        this._emit();
+      }
+    });
+  }
+
+  private _emit(): void {
+    this._emittedRuns = this._runs;
+    this._changed.emit();
+  }
+
+  private _read(): IRun[] {
+    return this._reader.runsIn(this.notebook?.content.model ?? null);
+  }
+
+  private readonly _notebooks: INotebookTracker;
+  private readonly _reader: RunReader;
+  private readonly _changed = new Signal<this, void>(this);
+  private readonly _selectionChanged = new Signal<this, ISelection | null>(
+    this
+  );
+  private _watchers = 0;
+  private _panel: NotebookPanel | null = null;
+  private _model: INotebookModel | null = null;
+  /** The model to which the selection belongs. */
+  private _lastModel: INotebookModel | null = null;
+  private _frame: number | null = null;
+  private _runs: IRun[] = [];
+  /** The runs when `changed` was emitted last. */
+  private _emittedRuns: IRun[] = [];
+  private _selection: ISelection | null = null;
+}
+
+/** The reports of the current notebook, for whatever shows them. */
+export const INotebookReports = new Token<NotebookReports>(
+  'jupyter-graphbreak:INotebookReports',
+  'The reports of compile_explain in the current notebook.'
+);

@@ -1,0 +1,138 @@
+/**
+ * The renderer of our mime type in JupyterLab.
+ *
+ * JupyterLab shows one representation of an output, the one with the lowest rank, and never falls back: a saved widget
+ * whose kernel is gone would read "Error displaying widget" with good HTML beside it. So our own type ranks first, and
+ * its renderer chooses: the widget while its model lives, otherwise the HTML, which the output carries for this.
+ */
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import { Panel, type Widget } from '@lumino/widgets';
+
+import { MIME_TYPE } from '../report/mimetype';
+import { addBehaviour } from '../view/view';
+
+export const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
+
+/** Below the rank of ipywidgets' own factory, -10: the lower one is asked first. */
+export const RANK = -20;
+
+/** The part of a notebook's registry that the renderer needs. */
+export interface IRenderers {
+  createRenderer(mimeType: string): IRenderMime.IRenderer;
+  readonly mimeTypes: readonly string[];
+}
+
+/** Make the factory for the outputs of one notebook. */
+export function rendererFactory(
+  renderers: IRenderers
+): IRenderMime.IRendererFactory {
+  return {
+    // The widget is shown only where the output is trusted; the HTML goes through JupyterLab's sanitiser elsewhere.
+    safe: true,
+    mimeTypes: [MIME_TYPE],
+    defaultRank: RANK,
+    createRenderer: () => new ReportOutput(renderers)
+  };
+}
+
+/** How long a widget may take to appear before the HTML is shown in its place, in milliseconds. */
+const PATIENCE_MS = 500;
+
+/** An output that holds a report. */
+export class ReportOutput extends Panel implements IRenderMime.IRenderer {
+  /** @param renderers - The registry of the notebook that the output is in. */
+  constructor(renderers: IRenderers) {
+    super();
+    this.addClass('jp-GraphBreakOutput');
+    this._renderers = renderers;
+  }
+
+  override dispose(): void {
+    this._clear();
+    super.dispose();
+  }
+
+  /** Show the live widget where there is one, else the HTML. */
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    this._clear();
+    const hasWidget =
+      model.trusted &&
+      model.data[WIDGET_VIEW] !== undefined &&
+      this._renderers.mimeTypes.includes(WIDGET_VIEW);
+    if (!hasWidget) {
+      await this._showStatic(model);
+      return;
+    }
+    const live = this._renderers.createRenderer(WIDGET_VIEW);
+    live.hide();
+    this.addWidget(live);
+    const choose = (late: boolean): void => {
+      if (this._live !== live) {
+        return;
+      }
+      // ipywidgets adds the view as a child, and only text where it has no model for it. Which of the two it is may
+      // change: when the widgets of a notebook are restored, or when one is closed.
+      const isAlive = live.node.childElementCount > 0;
+      live.setHidden(!isAlive);
+      if (isAlive) {
+        this._hideStatic();
+      } else if (late && this._static === null) {
+        void this._showStatic(model);
+      }
+    };
+    this._live = live;
+    this._watch = new MutationObserver(() => choose(this._isLate));
+    this._watch.observe(live.node, { childList: true });
+    this._isLate = false;
+    this._timer = setTimeout(() => {
+      this._isLate = true;
+      choose(true);
+    }, PATIENCE_MS);
+    // It may wait for a kernel for ever, so its end is not waited for.
+    void live.renderModel(model);
+  }
+
+  private async _showStatic(model: IRenderMime.IMimeModel): Promise<void> {
+    const type =
+      model.data['text/html'] === undefined ? 'text/plain' : 'text/html';
+    const fallback = this._renderers.createRenderer(type);
+    this._static = fallback;
+    this.addWidget(fallback);
+    await fallback.renderModel(model);
+    const root = fallback.node.querySelector<HTMLElement>(
+      '.graphbreak[data-prefix]'
+    );
+    const report = model.data[MIME_TYPE];
+    // An output that is not trusted has lost the attributes that behaviour is built on: it stays plain.
+    if (this._static === fallback && model.trusted && root !== null) {
+      this._detach = addBehaviour(root, {
+        rest: () => Promise.reject(new Error('Run the cell again to see all')),
+        text: () => Promise.resolve(String(model.data['text/plain'] ?? '')),
+        json: () => Promise.resolve(JSON.stringify(report))
+      });
+    }
+  }
+
+  private _hideStatic(): void {
+    this._detach();
+    this._detach = () => undefined;
+    this._static?.dispose();
+    this._static = null;
+  }
+
+  private _clear(): void {
+    clearTimeout(this._timer);
+    this._watch?.disconnect();
+    this._live?.dispose();
+    this._live = null;
+    this._hideStatic();
+  }
+
+  private readonly _renderers: IRenderers;
+  private _live: Widget | null = null;
+  private _static: Widget | null = null;
+  private _watch: MutationObserver | null = null;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+  private _isLate = false;
+  private _detach: () => void = () => undefined;
+}

@@ -1,0 +1,165 @@
+/** The runs whose reports are in the outputs of a notebook, and how to refer to a part of one. */
+import type { ICodeCellModel } from '@jupyterlab/cells';
+import type { INotebookModel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { PartKind } from '../report/kinds';
+import { carriesReport, type Reading, readOutput } from '../report/reader';
+import type { Report, Source } from '../report/types';
+import { findCell, type ICell, snapshotOf } from './cells';
+
+/** One output of a cell that carries a report, readable or not. */
+export interface IRun {
+  /** The cell in whose output the report is. */
+  readonly cell: ICodeCellModel;
+  readonly cellId: string;
+  /** The place of the cell among all cells of the notebook. */
+  readonly index: number;
+  /** The place of the output among those of the cell; a cell may explain several calls. */
+  readonly output: number;
+  readonly executionCount: number | null;
+  /** The line of code by which a person knows the cell. */
+  readonly title: string;
+  /** Whether the cell was edited after this run. */
+  readonly edited: boolean;
+  /** null where it cannot be read; `problem` then says why. */
+  readonly report: Report | null;
+  readonly problem: string | null;
+  /** The source of the report that is the cell itself. */
+  readonly ownSource: Source | null;
+}
+
+/** A part of a report that the reader selects. */
+export interface ISelection {
+  readonly cellId: string;
+  readonly output: number;
+  readonly kind: PartKind;
+  /** The id of the part in the report; of a list without ids the index. */
+  readonly id: string;
+}
+
+/** Reads the runs in notebooks. */
+export class RunReader {
+  /** @param trans - The language of the reader. */
+  constructor(trans: TranslationBundle) {
+    this._trans = trans;
+  }
+
+  /** All runs in a notebook, in the order of its cells. */
+  runsIn(notebook: INotebookModel | null): IRun[] {
+    return codeCells(notebook).flatMap(([cell, index]) =>
+      this._runsOf(cell, index)
+    );
+  }
+
+  private _runsOf(cell: ICodeCellModel, index: number): IRun[] {
+    const runs: IRun[] = [];
+    const snapshot = snapshotOf(cell);
+    for (let output = 0; output < cell.outputs.length; output += 1) {
+      // The model's own `data` is a deep copy each time.
+      const { data } = cell.outputs.get(output).toJSON();
+      const reading = isBundle(data) ? this._read(data) : null;
+      if (reading === null) {
+        continue;
+      }
+      const report = 'report' in reading ? reading.report : null;
+      runs.push({
+        cell,
+        cellId: cell.id,
+        index,
+        output,
+        executionCount: cell.executionCount,
+        title: titleOf(snapshot.sharedModel.getSource()),
+        report,
+        problem: 'problem' in reading ? reading.problem : null,
+        ...ownSourceOf(report, snapshot)
+      });
+    }
+    return runs;
+  }
+
+  /** An output does not change its data but gets others, so they are read once. */
+  private _read(data: Record<string, unknown>): Reading | null {
+    if (!carriesReport(data)) {
+      return null;
+    }
+    let reading = this._readings.get(data);
+    if (reading === undefined) {
+      reading = readOutput(data, this._trans)!;
+      this._readings.set(data, reading);
+    }
+    return reading;
+  }
+
+  private readonly _trans: TranslationBundle;
+  private readonly _readings = new WeakMap<object, Reading>();
+}
+
+/** The code cells of a notebook with their places among all cells. */
+export function codeCells(
+  notebook: INotebookModel | null
+): [cell: ICodeCellModel, index: number][] {
+  return Array.from(notebook?.cells ?? [], (cell, index) => [
+    cell,
+    index
+  ]).filter(
+    (pair): pair is [ICodeCellModel, number] =>
+      (pair[0] as ICodeCellModel).type === 'code'
+  );
+}
+
+export function isSameSelection(
+  one: ISelection | null,
+  other: ISelection | null
+): boolean {
+  return (
+    one?.cellId === other?.cellId &&
+    one?.output === other?.output &&
+    one?.kind === other?.kind &&
+    one?.id === other?.id
+  );
+}
+
+export function areSameRuns(
+  some: readonly IRun[],
+  others: readonly IRun[]
+): boolean {
+  return (
+    some.length === others.length &&
+    some.every((run, index) => {
+      const other = others[index]!;
+      return (Object.keys(run) as (keyof IRun)[]).every(
+        field => run[field] === other[field]
+      );
+    })
+  );
+}
+
+/** The source of a report that its cell is, and whether the cell has another text now. */
+function ownSourceOf(
+  report: Report | null,
+  cell: ICell
+): Pick<IRun, 'ownSource' | 'edited'> {
+  const sources = (report?.sources ?? []).flatMap(source => {
+    const match = findCell(report!, source.id, cell, [cell]);
+    return match === null ? [] : [{ source, stale: match.stale }];
+  });
+  return {
+    ownSource: sources[0]?.source ?? null,
+    edited: sources.some(({ stale }) => stale)
+  };
+}
+
+/** The first line of a cell that is not a magic, a comment or an import. */
+function titleOf(code: string): string {
+  const lines = code
+    .split('\n')
+    .map(line => line.trim())
+    .filter(line => line !== '');
+  const first = lines.find(line => !/^([%#@]|import |from )/.test(line));
+  return (first ?? lines[0] ?? '').slice(0, 120);
+}
+
+function isBundle(data: unknown): data is Record<string, unknown> {
+  return typeof data === 'object' && data !== null && !Array.isArray(data);
+}

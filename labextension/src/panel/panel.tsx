@@ -1,0 +1,209 @@
+/** The panel at the side: every report of the current notebook. */
+import { ReactWidget } from '@jupyterlab/ui-components';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import type { IDisposable } from '@lumino/disposable';
+import type { Message } from '@lumino/messaging';
+import { Signal } from '@lumino/signaling';
+import * as React from 'react';
+
+import { ExplainCommandIDs } from '../notebook/explaincommands';
+import { graphBreakIcon } from '../notebook/icon';
+import type { NotebookReports } from '../notebook/notebookreports';
+import type { IRun } from '../notebook/runs';
+import { FIGURES_ID } from './comparison';
+import type { Guide } from './guide';
+import { PanelModel } from './panelmodel';
+import { type IPanelActions, PanelView } from './panelview';
+import type { IRow } from './rows';
+
+/** Connects the panel's model with the notebook, the reader and the page. */
+export class GraphBreakPanel extends ReactWidget {
+  constructor(options: GraphBreakPanel.IOptions) {
+    super();
+    this._reports = options.reports;
+    this._guide = options.guide;
+    this._commands = options.commands;
+    this._trans = options.trans;
+    this.model = new PanelModel(options.trans);
+    this._actions = this._makeActions();
+    this.id = 'jupyter-graphbreak-panel';
+    this.addClass('jp-GraphBreakPanel');
+    this.title.icon = graphBreakIcon;
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', this._trans.__('Graph Breaks'));
+    this.model.changed.connect(this.update, this);
+    this._reports.changed.connect(this._onReportsChanged, this);
+    this._reports.selectionChanged.connect(this._onSelectionChanged, this);
+    this._commands.commandChanged.connect(this._onCommandChanged, this);
+    this._onReportsChanged();
+    this._onCommandChanged();
+  }
+
+  readonly model: PanelModel;
+
+  override dispose(): void {
+    this._watching?.dispose();
+    Signal.clearData(this);
+    super.dispose();
+  }
+
+  /** Show what changed since the run before. */
+  showChanges({ cellId, output, report }: IRun): void {
+    if (!report?.changes) {
+      this.model.setMessage(
+        this._trans.__(
+          'There is no earlier run of this cell in this kernel to compare with.'
+        )
+      );
+      return;
+    }
+    this.model.revealKind('change');
+    this.model.setMessage('');
+    this._guide
+      .select({ cellId, output, kind: 'change', id: FIGURES_ID })
+      .catch(() => undefined);
+    this.model.requestFocus();
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    if (this.isVisible) {
+      this._watch();
+    }
+  }
+
+  protected override onBeforeShow(message: Message): void {
+    super.onBeforeShow(message);
+    this._watch();
+    this.update();
+  }
+
+  protected override onAfterHide(message: Message): void {
+    super.onAfterHide(message);
+    this._watching?.dispose();
+    this._watching = null;
+  }
+
+  protected override onUpdateRequest(message: Message): void {
+    if (this.isVisible) {
+      super.onUpdateRequest(message);
+    }
+  }
+
+  protected override onActivateRequest(message: Message): void {
+    super.onActivateRequest(message);
+    this.model.requestFocus();
+    if (this.model.state.runs.length === 0) {
+      this.node.querySelector<HTMLElement>('button')?.focus();
+    }
+  }
+
+  protected override render(): JSX.Element {
+    const { state, rows } = this.model;
+    return (
+      <PanelView
+        state={state}
+        rows={rows}
+        actions={this._actions}
+        trans={this._trans}
+      />
+    );
+  }
+
+  private _makeActions(): IPanelActions {
+    const { model } = this;
+    return {
+      onQuery: query => model.setQuery(query),
+      onLeaveFilter: () => model.requestFocus(),
+      onSort: sort => model.chooseSort(sort),
+      onToggleKind: kind => model.toggleKind(kind),
+      onShowMore: () => model.showMore(),
+      onExplain: () =>
+        void this._commands.execute(ExplainCommandIDs.explainCell),
+      onActive: row => model.setActive(row),
+      onMove: row => {
+        model.setActive(row);
+        model.requestFocus();
+      },
+      onToggle: row => model.toggleRow(row),
+      onChoose: (row, focus) => this._choose(row, focus),
+      onType: character => {
+        model.setQuery(model.state.query + character);
+        this.node
+          .querySelector<HTMLElement>('.jp-GraphBreakPanel-filter')
+          ?.focus();
+      }
+    };
+  }
+
+  private _choose(row: IRow, focus: boolean): void {
+    this.model.setActive(row);
+    this.model.setMessage('');
+    if (row.selection !== null) {
+      void this._guide.select(row.selection, focus);
+    } else if (row.level === 1) {
+      if (row.isOpen === false && !focus) {
+        this.model.toggleRow(row);
+      }
+      void this._guide.showCell(row.run, focus);
+    } else {
+      this.model.toggleRow(row);
+    }
+  }
+
+  private _watch(): void {
+    this._watching ??= this._reports.watch();
+  }
+
+  private _onReportsChanged(): void {
+    // While nobody watches, the panel keeps what it showed last and has no number.
+    const { isWatched, notebook } = this._reports;
+    const runs = isWatched ? this._reports.runs : [];
+    if (isWatched) {
+      this.model.setRuns(runs, notebook !== null);
+    }
+    const breaks = runs.reduce(
+      (sum, { report }) => sum + (report?.breaks.length ?? 0),
+      0
+    );
+    // Side tabs are narrow.
+    this.title.label = breaks > 0 ? String(breaks) : '';
+    this.title.caption =
+      breaks > 0
+        ? this._trans._n(
+            'Graph Breaks: %1 in this notebook',
+            'Graph Breaks: %1 in this notebook',
+            breaks
+          )
+        : this._trans.__('Graph Breaks');
+  }
+
+  private _onSelectionChanged(): void {
+    const { selection } = this._reports;
+    const run = selection ? this._reports.runOf(selection) : undefined;
+    this.model.setSelection(selection, run);
+  }
+
+  private _onCommandChanged(): void {
+    this.model.setCanExplain(
+      this._commands.hasCommand(ExplainCommandIDs.explainCell)
+    );
+  }
+
+  private readonly _reports: NotebookReports;
+  private readonly _guide: Guide;
+  private readonly _commands: CommandRegistry;
+  private readonly _trans: TranslationBundle;
+  private readonly _actions: IPanelActions;
+  private _watching: IDisposable | null = null;
+}
+
+export namespace GraphBreakPanel {
+  export interface IOptions {
+    reports: NotebookReports;
+    guide: Guide;
+    commands: CommandRegistry;
+    trans: TranslationBundle;
+  }
+}

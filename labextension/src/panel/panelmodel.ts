@@ -1,0 +1,195 @@
+/** The state of the panel and everything that changes it. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { type ISignal, Signal } from '@lumino/signaling';
+
+import { type IRun, isSameSelection, type ISelection } from '../notebook/runs';
+import type { PartKind } from '../report/kinds';
+import { type IRow, type IRowOptions, makeRows } from './rows';
+import { keysOf, type Sort } from './tree';
+
+/** So many rows are on the page at first, and so many more each time the reader asks for more. */
+export const PAGE_SIZE = 500;
+
+/** All that the panel shows is a function of this; it is replaced, never changed. */
+export interface IPanelState extends IRowOptions {
+  readonly hasNotebook: boolean;
+  readonly runs: readonly IRun[];
+  /** Whether there is a command that explains the active cell. */
+  readonly canExplain: boolean;
+  readonly selection: ISelection | null;
+  /** The row that has the keyboard, or to which Tab leads. */
+  readonly activeKey: string;
+  /** How many rows are on the page, apart from those up to the active one. */
+  readonly limit: number;
+  /** How often the keyboard was to go to the active row. */
+  readonly focusRequests: number;
+  /** Shown in place of the filter's result. */
+  readonly message: string;
+}
+
+const INITIAL: IPanelState = {
+  hasNotebook: false,
+  runs: [],
+  canExplain: false,
+  query: '',
+  hiddenKinds: new Set(),
+  sort: 'line',
+  openNodes: new Map(),
+  selection: null,
+  activeKey: '',
+  limit: PAGE_SIZE,
+  focusRequests: 0,
+  message: ''
+};
+
+export class PanelModel {
+  /** @param trans - The language of the reader. */
+  constructor(trans: TranslationBundle) {
+    this._trans = trans;
+  }
+
+  get state(): IPanelState {
+    return this._state;
+  }
+
+  /** Emitted when the state is another one. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** Emitted when the reader chooses another order. */
+  get sortChosen(): ISignal<this, Sort> {
+    return this._sortChosen;
+  }
+
+  /** The rows of the state, on the page or not. */
+  get rows(): readonly IRow[] {
+    const { runs, query, hiddenKinds, sort, openNodes } = this._state;
+    const inputs = [runs, query, hiddenKinds, sort, openNodes];
+    if (inputs.some((input, index) => input !== this._rowInputs[index])) {
+      this._rows = makeRows(runs, this._state, this._trans);
+      this._rowInputs = inputs;
+    }
+    return this._rows;
+  }
+
+  setRuns(runs: readonly IRun[], hasNotebook: boolean): void {
+    this._update({ runs, hasNotebook });
+  }
+
+  setCanExplain(canExplain: boolean): void {
+    this._update({ canExplain });
+  }
+
+  /** Show another selection: its row becomes active, and neither a closed node nor a filter hides it. */
+  setSelection(selection: ISelection | null, run: IRun | undefined): void {
+    if (isSameSelection(selection, this._state.selection)) {
+      return;
+    }
+    if (selection === null || run === undefined) {
+      this._update({ selection });
+      return;
+    }
+    const keys = keysOf(run, selection);
+    const activeKey = keys.pop()!;
+    if (activeKey === this._state.activeKey) {
+      this._update({ selection });
+      return;
+    }
+    const openNodes = new Map(this._state.openNodes);
+    keys.forEach(key => openNodes.set(key, true));
+    this._update({ selection, activeKey, openNodes });
+    const { query, hiddenKinds } = this._state;
+    const mayBeHidden = query !== '' || hiddenKinds.has(selection.kind);
+    if (mayBeHidden && !this.rows.some(({ key }) => key === activeKey)) {
+      this.revealKind(selection.kind);
+    }
+  }
+
+  setQuery(query: string): void {
+    this._update({ query, limit: PAGE_SIZE, message: '' });
+  }
+
+  setSort(sort: Sort): void {
+    this._update({ sort });
+  }
+
+  /** Set the order as the reader chose it. */
+  chooseSort(sort: Sort): void {
+    this.setSort(sort);
+    this._sortChosen.emit(sort);
+  }
+
+  /** Hide the parts of a kind, or show them again. */
+  toggleKind(kind: PartKind): void {
+    const hiddenKinds = new Set(this._state.hiddenKinds);
+    if (!hiddenKinds.delete(kind)) {
+      hiddenKinds.add(kind);
+    }
+    this._update({ hiddenKinds });
+  }
+
+  /** Show all parts of a kind, whatever was hidden or filtered. */
+  revealKind(kind: PartKind): void {
+    const hiddenKinds = new Set(this._state.hiddenKinds);
+    hiddenKinds.delete(kind);
+    this._update({ hiddenKinds, query: '' });
+  }
+
+  setActive({ key }: IRow): void {
+    this._update({ activeKey: key });
+  }
+
+  /** Open a row, or close it. */
+  toggleRow({ key, isOpen }: IRow): void {
+    const openNodes = new Map(this._state.openNodes).set(key, !isOpen);
+    this._update({ openNodes, activeKey: key });
+  }
+
+  /** Put more rows on the page. */
+  showMore(): void {
+    this._update({ limit: rowLimit(this._state, this.rows) + PAGE_SIZE });
+  }
+
+  /** Send the keyboard to the active row. */
+  requestFocus(): void {
+    this._update({ focusRequests: this._state.focusRequests + 1 });
+  }
+
+  setMessage(message: string): void {
+    this._update({ message });
+  }
+
+  private _update(changes: Partial<IPanelState>): void {
+    const fields = Object.keys(changes) as (keyof IPanelState)[];
+    if (fields.some(field => changes[field] !== this._state[field])) {
+      this._state = { ...this._state, ...changes };
+      this._changed.emit();
+    }
+  }
+
+  private readonly _trans: TranslationBundle;
+  private readonly _changed = new Signal<this, void>(this);
+  private readonly _sortChosen = new Signal<this, Sort>(this);
+  private _state = INITIAL;
+  private _rows: readonly IRow[] = [];
+  /** The fields of the state that the rows were made from. */
+  private _rowInputs: readonly unknown[] = [];
+}
+
+/** How many rows are on the page: the active one always is. */
+export function rowLimit(
+  { limit, activeKey }: IPanelState,
+  rows: readonly IRow[]
+): number {
+  return Math.max(limit, rows.findIndex(({ key }) => key === activeKey) + 1);
+}
+
+/** The key of the row that is selected; the empty string where none is. */
+export function selectedKey({ selection, runs }: IPanelState): string {
+  const run = runs.find(
+    ({ cellId, output }) =>
+      cellId === selection?.cellId && output === selection.output
+  );
+  return selection && run ? keysOf(run, selection).at(-1)! : '';
+}

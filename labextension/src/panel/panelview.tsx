@@ -1,0 +1,195 @@
+/** What the panel shows of its state. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { countParts, PART_KINDS, type PartKind } from '../report/kinds';
+import {
+  type IPanelState,
+  PAGE_SIZE,
+  rowLimit,
+  selectedKey
+} from './panelmodel';
+import { kindLabel } from './part';
+import type { IRow } from './rows';
+import type { Sort } from './tree';
+import { type ITreeActions, Tree } from './treeview';
+
+/** What the reader can do in the panel. */
+export interface IPanelActions extends ITreeActions {
+  onQuery(query: string): void;
+  /** Leave the filter for the tree. */
+  onLeaveFilter(): void;
+  onSort(sort: Sort): void;
+  onToggleKind(kind: PartKind): void;
+  onShowMore(): void;
+  onExplain(): void;
+}
+
+interface IPanelProps {
+  state: IPanelState;
+  /** The rows of the state. */
+  rows: readonly IRow[];
+  actions: IPanelActions;
+  trans: TranslationBundle;
+}
+
+export function PanelView(props: IPanelProps): JSX.Element {
+  const { state, rows, actions, trans } = props;
+  if (state.runs.length === 0) {
+    return state.hasNotebook ? (
+      <NoReports {...props} />
+    ) : (
+      <NoNotebook {...props} />
+    );
+  }
+  const limit = rowLimit(state, rows);
+  return (
+    <>
+      <Tools {...props} />
+      <div role="status" className="jp-GraphBreakPanel-status">
+        {state.message || filterResult(state, rows, trans)}
+      </div>
+      <Tree
+        rows={rows.slice(0, limit)}
+        label={trans.__('Reports of this notebook')}
+        activeKey={state.activeKey}
+        selectedKey={selectedKey(state)}
+        focusRequests={state.focusRequests}
+        actions={actions}
+      />
+      {rows.length > limit ? (
+        <button
+          className="jp-GraphBreakPanel-more"
+          onClick={() => actions.onShowMore()}
+        >
+          {trans.__('Show more: %1 of %2', PAGE_SIZE, rows.length - limit)}
+        </button>
+      ) : null}
+    </>
+  );
+}
+
+function NoNotebook({ trans }: IPanelProps): JSX.Element {
+  return (
+    <div className="jp-GraphBreakPanel-empty">
+      <p>{trans.__('Open a notebook to see its graph breaks here.')}</p>
+    </div>
+  );
+}
+
+function NoReports({ state, actions, trans }: IPanelProps): JSX.Element {
+  return (
+    <div className="jp-GraphBreakPanel-empty">
+      <h2>{trans.__('No reports yet')}</h2>
+      <p>
+        {trans.__(
+          'Run a cell that uses torch.compile with this in its first line:'
+        )}
+      </p>
+      <pre>%%compile_explain</pre>
+      <p>
+        {trans.__(
+          'Once in a notebook, the magic has to be loaded in a cell of its own:'
+        )}
+      </p>
+      <pre>%load_ext jupyter_graphbreak</pre>
+      {state.canExplain ? (
+        <>
+          <p>{trans.__('Or explain the active cell as it stands:')}</p>
+          <button
+            className="jp-mod-styled jp-mod-accept"
+            onClick={() => actions.onExplain()}
+          >
+            {trans.__('Explain the active cell')}
+          </button>
+        </>
+      ) : null}
+    </div>
+  );
+}
+
+function Tools({ state, actions, trans }: IPanelProps): JSX.Element {
+  return (
+    <div className="jp-GraphBreakPanel-tools">
+      <div className="jp-GraphBreakPanel-row">
+        <input
+          type="search"
+          className="jp-GraphBreakPanel-filter"
+          placeholder={trans.__('Filter')}
+          aria-label={trans.__('Filter by text')}
+          value={state.query}
+          onChange={event => actions.onQuery(event.target.value)}
+          onKeyDown={event => onFilterKey(event, state, actions)}
+        />
+        <select
+          aria-label={trans.__('Sort')}
+          value={state.sort}
+          onChange={event => actions.onSort(event.target.value as Sort)}
+        >
+          <option value="line">{trans.__('by line')}</option>
+          <option value="cost">{trans.__('by cost')}</option>
+          <option value="cause">{trans.__('by cause')}</option>
+        </select>
+      </div>
+      <div
+        className="jp-GraphBreakPanel-row"
+        role="group"
+        aria-label={trans.__('Show')}
+      >
+        {kindCounts(state).map(([kind, count]) => (
+          <button
+            key={kind}
+            className="jp-GraphBreakPanel-kind"
+            aria-pressed={!state.hiddenKinds.has(kind)}
+            onClick={() => actions.onToggleKind(kind)}
+          >
+            {kindLabel(kind, trans)} <b>{count}</b>
+          </button>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** The kinds that can be hidden, and how many parts of them there are. */
+function kindCounts({ runs }: IPanelState): [kind: PartKind, count: number][] {
+  return PART_KINDS.filter(kind => kind !== 'error')
+    .map((kind): [PartKind, number] => [
+      kind,
+      runs.reduce(
+        (sum, { report }) => sum + (report ? countParts(report, kind) : 0),
+        0
+      )
+    ])
+    .filter(([, count]) => count > 0);
+}
+
+function filterResult(
+  { query }: IPanelState,
+  rows: readonly IRow[],
+  trans: TranslationBundle
+): string {
+  if (query.trim() === '') {
+    return '';
+  }
+  const matches = rows.filter(({ selection }) => selection !== null).length;
+  return matches === 0
+    ? trans.__('Nothing matches')
+    : trans._n('%1 found', '%1 found', matches);
+}
+
+function onFilterKey(
+  event: React.KeyboardEvent,
+  { query }: IPanelState,
+  actions: IPanelActions
+): void {
+  if (event.key === 'Escape' && query !== '') {
+    actions.onQuery('');
+  } else if (event.key === 'ArrowDown' || event.key === 'Escape') {
+    actions.onLeaveFilter();
+  } else {
+    return;
+  }
+  event.preventDefault();
+  event.stopPropagation();
+}

@@ -1,0 +1,100 @@
+/** A part of a report as the panel lists it, and the words that parts of all kinds share. */
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { IRun } from '../notebook/runs';
+import { locationOf, type PartKind } from '../report/kinds';
+import type { Location, Report } from '../report/types';
+
+/** One part of a report that can be listed and selected. */
+export interface IPart {
+  readonly kind: PartKind;
+  /** As the report has it; of a list without ids the index. */
+  readonly id: string;
+  /** "Break 1", "Graph A". */
+  readonly name: string;
+  /** The number of a break, the letter of a graph. */
+  readonly sign: string;
+  /** The name of the part's style; more than one where it has a colour too. */
+  readonly look: string;
+  /** Whether the label is text of the program, which is set in its own type. */
+  readonly isCode: boolean;
+  readonly label: string;
+  readonly details: readonly string[];
+  /** More about it, for a tooltip. */
+  readonly more: string;
+  readonly location: Location | null;
+  /** Breaks are grouped by it, and all parts can be sorted by it. */
+  readonly cause: string;
+  /** Seconds; null where nothing was measured. */
+  readonly cost: number | null;
+}
+
+/** What the parts of one run are made from. */
+export interface IPartContext {
+  readonly run: IRun;
+  readonly report: Report;
+  readonly trans: TranslationBundle;
+}
+
+/** Make a part of a report; all that is not given is empty. */
+export function makePart(
+  { report }: IPartContext,
+  kind: PartKind,
+  id: string,
+  fields: Partial<IPart> & Pick<IPart, 'label' | 'look'>
+): IPart {
+  return {
+    kind,
+    id,
+    name: '',
+    sign: '',
+    isCode: false,
+    details: [],
+    more: '',
+    location: locationOf(report, kind, id),
+    cause: '',
+    cost: null,
+    ...fields
+  };
+}
+
+/** A location in words; a line of the run's own cell needs no name. */
+export function placeLabel(
+  { run, report, trans }: IPartContext,
+  location: Location | null
+): string {
+  if (location === null) {
+    return '';
+  }
+  const source = report.sources.find(({ id }) => id === location.source);
+  return source === undefined || source.id === run.ownSource?.id
+    ? trans.__('line %1', location.line)
+    : `${source.name}:${location.line}`;
+}
+
+/** What a kind is called, of many parts. */
+export function kindLabel(kind: PartKind, trans: TranslationBundle): string {
+  switch (kind) {
+    case 'change':
+      return trans.__('Since the last run');
+    case 'error':
+      return trans.__('Errors');
+    case 'break':
+      return trans.__('Breaks');
+    case 'graph':
+      return trans.__('Graphs');
+    case 'skipped':
+      return trans.__('Eager');
+    case 'recompile':
+      return trans.__('Recompiles');
+    case 'scope':
+      return trans.__('Scopes');
+    case 'note':
+      return trans.__('Notes');
+  }
+}
+
+/** A text on one line, not too long for a label. */
+export function oneLine(text: string): string {
+  return text.replace(/\s+/g, ' ').trim().slice(0, 200);
+}

@@ -1,5 +1,0 @@
-/** The report as other programs read it: its mime type and its types. */
-export type { Report } from './types';
-
-/** The mime type under which an output carries a report; its number is the schema's major version. */
-export const MIME_TYPE = 'application/vnd.graphbreak.report.v1+json';

@@ -1,0 +1,2 @@
+/** The mime type under which an output carries a report; its number is the schema's major version. */
+export const MIME_TYPE = 'application/vnd.graphbreak.report.v1+json';

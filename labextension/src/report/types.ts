@@ -1,0 +1,365 @@
+/* Made from schema.json by scripts/types.mjs; not to be edited. */
+
+/**
+ * What ``torch.compile`` did in one run. See the classes of its lists for the fields.
+ */
+export interface Report {
+  status: 'error' | 'interrupted' | 'ok';
+  device: Device;
+  schema_version: string;
+  torch: string | null;
+  python: string | null;
+  config: {
+    [k: string]: unknown;
+  };
+  error: RunError | null;
+  timing: Timing;
+  summary: Summary;
+  sources: Source[];
+  frames: Frame[];
+  graphs: Graph[];
+  breaks: Break[];
+  resumes: Resume[];
+  skipped: Skipped[];
+  scopes: Scope[];
+  recompiles: Recompile[];
+  what_if: WhatIf;
+  diagnostics: Diagnostic[];
+  changes: Changes | null;
+}
+/**
+ * Where the code was asked to run and where it ran; ``note`` says why in words when the two differ.
+ */
+export interface Device {
+  requested: string;
+  used: string;
+  name: string | null;
+  note: string | null;
+}
+/**
+ * The exception that ended the run; ``break_`` is the id of the break that caused it.
+ */
+export interface RunError {
+  type: string;
+  message: string;
+  location: Location | null;
+  break: string | null;
+}
+/**
+ * A range of source text.
+ */
+export interface Location {
+  source: string;
+  line: number;
+  end_line: number;
+  column: number | null;
+  end_column: number | null;
+  function: string | null;
+  code: string | null;
+}
+/**
+ * Seconds: the whole run, the part that was compilation, and the part that our own code took.
+ */
+export interface Timing {
+  wall_s: number | null;
+  compile_s: number | null;
+  capture_s: number | null;
+}
+/**
+ * How many of each; equal to what the lists of the report hold.
+ */
+export interface Summary {
+  frames: number;
+  graphs: number;
+  ops: number;
+  breaks: number;
+  events: number;
+  resumes: number;
+  skipped: number;
+  recompiles: number;
+  errors: number;
+}
+/**
+ * A file or a cell. A cell is one segment, whole; of a file only the functions that took part are kept.
+ */
+export interface Source {
+  id: string;
+  name: string;
+  kind: 'cell' | 'file' | 'library';
+  path: string | null;
+  segments: Segment[];
+}
+/**
+ * Consecutive lines of a source, without a line break at the end.
+ */
+export interface Segment {
+  first_line: number;
+  text: string;
+}
+/**
+ * One compilation of one code object, under the id that PyTorch prints (``0/0``).
+ */
+export interface Frame {
+  id: string;
+  function: string;
+  location: Location | null;
+  role: 'call' | 'entry' | 'resume';
+  outcome: 'compiled' | 'empty' | 'error' | 'skipped';
+  attempts: number;
+  resume: string | null;
+  caller: string | null;
+  graphs: string[];
+  breaks: string[];
+  compile_s: number | null;
+  recompile_of: string | null;
+  recompile_reasons: string[];
+}
+/**
+ * A graph that was handed to the backend.
+ */
+export interface Graph {
+  id: string;
+  name: string;
+  frame: string;
+  ops: Op[];
+  inputs: Tensor[];
+  lines: GraphLine[];
+  code: string;
+  ends: 'break' | 'return';
+  break: string | null;
+}
+/**
+ * One operation of a graph: the name of its result, what is called, the line it comes from (without its text).
+ */
+export interface Op {
+  name: string;
+  target: string;
+  location: Location | null;
+  output: TensorMeta | null;
+}
+/**
+ * Shape (a dimension that is not fixed is its symbol), dtype and device of a tensor, as PyTorch prints them.
+ */
+export interface TensorMeta {
+  shape: (number | string)[];
+  dtype: string;
+  device: string | null;
+}
+/**
+ * An input of a graph; of a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol.
+ */
+export interface Tensor {
+  name: string;
+  shape: (number | string)[] | null;
+  dtype: string;
+  device: string | null;
+}
+/**
+ * How many operations of a graph a source line led to, itself or through the calls it makes.
+ */
+export interface GraphLine {
+  source: string;
+  line: number;
+  ops: number;
+}
+/**
+ * One place in the source that broke a graph, for one reason, however often it was met.
+ */
+export interface Break {
+  id: string;
+  gb_id: string | null;
+  gb_type: string;
+  location: Location | null;
+  outcome: 'error' | 'resumed' | 'skipped';
+  url: string | null;
+  explanation: string | null;
+  hints: string[];
+  context: string | null;
+  consequence: Reason | null;
+  stack: Location[];
+  occurrences: Occurrence[];
+  resumes: string[];
+  skipped: string[];
+  scope: string | null;
+  advice: Advice[];
+  setting: Setting | null;
+  also_reported_as: string[];
+}
+/**
+ * A reason by the names PyTorch gives it: its GB id in the registry of graph breaks, and its type.
+ */
+export interface Reason {
+  gb_id: string | null;
+  gb_type: string;
+}
+/**
+ * One event of the trace: the break as one frame met it in one attempt.
+ */
+export interface Occurrence {
+  frame: string | null;
+  attempt: number;
+  stack: Location[];
+  outcome: 'error' | 'resumed' | 'skipped';
+  consequence: Reason | null;
+  setting: Setting | null;
+}
+/**
+ * Whether a break was an error, and who said so.
+ */
+export interface Setting {
+  value: boolean;
+  rules: ('default' | 'fullgraph' | 'inherited' | 'inner over outer' | 'own')[];
+  scope: string | null;
+  chain: string[];
+}
+/**
+ * One thing to do about a break; ``origin`` says whether PyTorch's hint or ours.
+ */
+export interface Advice {
+  text: string;
+  origin: 'graphbreak' | 'pytorch';
+}
+/**
+ * A function that Dynamo made to go on after a break.
+ */
+export interface Resume {
+  id: string;
+  name: string;
+  function: string;
+  location: Location | null;
+  break: string | null;
+  frames: string[];
+  graphs: string[];
+  no_frame: ('compiled before' | 'eager' | 'not reached') | null;
+}
+/**
+ * A function that runs eagerly because of a break or an error.
+ */
+export interface Skipped {
+  id: string;
+  frame: string | null;
+  function: string;
+  location: Location | null;
+  reason: string;
+  break: string | null;
+  kind:
+    | 'context manager'
+    | 'dispatch mode'
+    | 'error'
+    | 'generator'
+    | 'loop'
+    | 'marked'
+    | 'other'
+    | 'recompile limit'
+    | 'shared wrapper'
+    | 'skip_frame'
+    | 'try';
+  callees: string[];
+  way_out: string | null;
+  setting: Setting | null;
+}
+/**
+ * A region of the source in which a setting says whether a break is an error.
+ */
+export interface Scope {
+  id: string;
+  setting: 'error_on_graph_break' | 'fullgraph';
+  value: boolean;
+  form: 'call' | 'decorator' | 'with';
+  location: Location | null;
+  parent: string | null;
+  breaks: string[];
+  note: string | null;
+}
+/**
+ * A further compilation of a function, or the refusal of one because the limit was reached.
+ */
+export interface Recompile {
+  frame: string;
+  of: string | null;
+  function: string;
+  location: Location | null;
+  reasons: GuardFailure[];
+  limit_hit: boolean;
+}
+/**
+ * The guard that did not hold any more, and the source line that had put it there, where PyTorch tells.
+ */
+export interface GuardFailure {
+  guard: string;
+  location: Location | null;
+}
+/**
+ * What a stricter setting would have made of this run, worked out from what it did.
+ */
+export interface WhatIf {
+  error_on_graph_break: string[];
+  fullgraph: string | null;
+}
+/**
+ * Something about the run or about this report that the reader should know.
+ */
+export interface Diagnostic {
+  level: 'error' | 'info' | 'warning';
+  message: string;
+}
+/**
+ * What changed from one run to a later one: the figures of both, and the breaks.
+ */
+export interface Changes {
+  before: RunFigures;
+  after: RunFigures;
+  breaks: Change[];
+  same: string[];
+}
+/**
+ * One run of two that are compared; ``name`` is that of its cell, if it was one.
+ */
+export interface RunFigures {
+  name: string | null;
+  status: 'error' | 'interrupted' | 'ok';
+  summary: Summary1;
+  timing: Timing1;
+}
+/**
+ * How many of each; equal to what the lists of the report hold.
+ */
+export interface Summary1 {
+  frames: number;
+  graphs: number;
+  ops: number;
+  breaks: number;
+  events: number;
+  resumes: number;
+  skipped: number;
+  recompiles: number;
+  errors: number;
+}
+/**
+ * Seconds: the whole run, the part that was compilation, and the part that our own code took.
+ */
+export interface Timing1 {
+  wall_s: number | null;
+  compile_s: number | null;
+  capture_s: number | null;
+}
+/**
+ * A break that only one of two runs met, or that stands at another line now.
+ */
+export interface Change {
+  change: 'gone' | 'moved' | 'new';
+  gb_id: string | null;
+  gb_type: string;
+  function: string | null;
+  code: string | null;
+  before: Place | null;
+  after: Place | null;
+  break: string | null;
+}
+/**
+ * A line, by the name of its source; ``name`` is ``None`` for the cell that ran itself.
+ */
+export interface Place {
+  name: string | null;
+  line: number;
+}

@@ -1,0 +1,77 @@
+/** Elements: how to make one, and what an element of a report's markup refers to, shows and says. */
+
+/** Make an element with a class. */
+export function makeElement<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  name = ''
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  element.className = name;
+  return element;
+}
+
+/** Make the picture of a key. */
+export function makeKey(key: string): HTMLElement {
+  const element = makeElement('kbd');
+  element.textContent = key;
+  return element;
+}
+
+/** The references of what lights up with an element. */
+export function referencesIn(element: HTMLElement): string[] {
+  return (element.dataset.in ?? '')
+    .split(' ')
+    .filter(reference => reference !== '');
+}
+
+/** Unfold everything around an element. */
+export function openFolds(element: Element): void {
+  for (
+    let outer = element.parentElement;
+    outer !== null;
+    outer = outer.parentElement
+  ) {
+    if (outer.matches('.gb-fold, .gb-source, .gb-item > details')) {
+      outer.toggleAttribute('open', true);
+    }
+  }
+}
+
+/** Scroll the box that an element is in, never the page around it. */
+export function scrollTo(element: HTMLElement): void {
+  const box = element.closest<HTMLElement>('.gb-sources, .gb-panel');
+  if (box === null) {
+    return;
+  }
+  const inner = element.getBoundingClientRect();
+  const outer = box.getBoundingClientRect();
+  const above = inner.top - outer.top;
+  if (above < 0 || inner.bottom > outer.bottom) {
+    box.scrollTop += above - Math.max(8, (outer.height - inner.height) / 3);
+  }
+}
+
+/** The part of an element that takes the focus. */
+export function focusable(element: HTMLElement): HTMLElement | null {
+  return element.matches('.gb-line')
+    ? element.closest<HTMLElement>('.gb-code')
+    : element.querySelector<HTMLElement>('summary, a');
+}
+
+/** What a screen reader says of an element. */
+export function announcementOf(element: HTMLElement): string {
+  const parts = element.matches('.gb-line')
+    ? [element]
+    : Array.from((element.querySelector('summary') ?? element).children);
+  return parts
+    .map(part => part.textContent ?? '')
+    .join(' ')
+    .replace(/\s+/g, ' ')
+    .trim()
+    .slice(0, 160);
+}
+
+/** Why something failed, in words. */
+export function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,207 @@
+/** A list of which only the top is in the page. */
+import { reasonOf } from './elements';
+
+/** What the markup of a report leaves out: markup of further items, by the name of the list that they continue. */
+export type Rest = Readonly<Record<string, readonly string[]>>;
+
+/** How many more items one press of a "show more" button brings. */
+const PAGE = 50;
+
+interface IItem {
+  element: Element | null;
+  html: string;
+  /** The text that a filter searches, in lower case; made when it is first needed. */
+  text: string | null;
+}
+
+/**
+ * The items of a list, in the page or not.
+ *
+ * Items that nobody has asked for stay strings, so a list of thousands costs only what it shows.
+ */
+export class List {
+  /**
+   * @param box - The element that holds the items.
+   * @param options - Where the rest comes from, and what to do with an item that comes into the page.
+   */
+  constructor(box: HTMLElement, options: List.IOptions) {
+    this._box = box;
+    this._options = options;
+    this._items = Array.from(box.children, element => ({
+      element,
+      html: '',
+      text: null
+    }));
+    this._limit = this._items.length;
+    this._left = Number(options.more?.dataset.left ?? 0);
+    this._words = (options.more?.textContent ?? '').replace(/^and /, '');
+    this._showMore();
+  }
+
+  /** How many items there are, in the page or not. */
+  get length(): number {
+    return this._items.length + this._left;
+  }
+
+  /** Fetch the items that are not here yet. */
+  async load(): Promise<void> {
+    if (this._left === 0) {
+      return;
+    }
+    const rest = (await this._options.rest())[this._options.name] ?? [];
+    if (this._left > 0) {
+      this._left = 0;
+      this._items.push(
+        ...rest.map(html => ({ element: null, html, text: null }))
+      );
+      this._showMore();
+    }
+  }
+
+  /**
+   * Show the first of the items that contain a text.
+   *
+   * @returns How many items contain it.
+   */
+  filter(query: string): number {
+    this._query = query.trim().toLowerCase();
+    this._limit = this._options.page ?? PAGE;
+    return this._render();
+  }
+
+  /** Bring an item into the page, whatever the filter; null where there is no such item. */
+  async reveal(index: number): Promise<Element | null> {
+    if (index >= this._items.length) {
+      await this.load();
+    }
+    const item = this._items[index];
+    if (item === undefined) {
+      return null;
+    }
+    if (item.element === null || !item.element.isConnected) {
+      this._query = '';
+      this._limit = Math.max(this._limit, index + 1);
+      this._render();
+    }
+    return item.element;
+  }
+
+  /** Make the texts that a filter searches, so that the first key pressed in it does not have to. */
+  prepare(): void {
+    this._items.forEach((_, index) => this.text(index));
+  }
+
+  /** The text of one item that a filter searches. */
+  text(index: number): string {
+    const item = this._items[index];
+    if (item === undefined) {
+      return '';
+    }
+    item.text ??= (
+      (item.element?.textContent ?? plainText(item.html)) +
+      plainText(this._options.further?.(index) ?? '')
+    ).toLowerCase();
+    return item.text;
+  }
+
+  private _render(): number {
+    const matching = this._items.filter(
+      (_, index) => this._query === '' || this.text(index).includes(this._query)
+    );
+    const visible = matching.slice(0, this._limit);
+    this._box.replaceChildren(...visible.map(item => this._element(item)));
+    this._showMore(matching.length - visible.length);
+    return matching.length;
+  }
+
+  private _element(item: IItem): Element {
+    if (item.element === null) {
+      const template = document.createElement('template');
+      // Markup of ours: written and escaped by the template that wrote the page.
+      template.innerHTML = item.html;
+      item.element = template.content.firstElementChild!;
+      item.html = '';
+      this._options.created?.(item.element);
+    }
+    return item.element;
+  }
+
+  private _showMore(hidden = 0): void {
+    const more = this._options.more;
+    if (!more) {
+      return;
+    }
+    const left = hidden + this._left;
+    more.hidden = left === 0;
+    if (left === 0) {
+      return;
+    }
+    const button = document.createElement('button');
+    button.type = 'button';
+    const page = this._options.page ?? PAGE;
+    button.textContent =
+      left > page
+        ? `Show ${page} of ${left} more`
+        : `Show ${this._left > 0 ? this._words : `${left} more`}`;
+    button.addEventListener('click', () => void this._next(button));
+    more.replaceChildren(button);
+  }
+
+  private async _next(button: HTMLButtonElement): Promise<void> {
+    button.disabled = true;
+    button.textContent = 'Loading…';
+    const first = this._box.childElementCount;
+    try {
+      await this.load();
+    } catch (error) {
+      button.textContent = reasonOf(error);
+      return;
+    }
+    this._limit += this._options.page ?? PAGE;
+    this._render();
+    focusInto(this._box.children[first]);
+  }
+
+  private readonly _box: HTMLElement;
+  private readonly _options: List.IOptions;
+  private readonly _items: IItem[];
+  private _left: number;
+  private readonly _words: string;
+  private _limit: number;
+  private _query = '';
+}
+
+export namespace List {
+  export interface IOptions {
+    /** The name under which {@link Rest} has its items. */
+    name: string;
+    /** The element that says how many more there are. */
+    more: HTMLElement | null;
+    rest(): Promise<Rest>;
+    /** Called with every item that is made from markup. */
+    created?(element: Element): void;
+    /** Text that belongs to an item and is not in its own markup. */
+    further?(index: number): string;
+    /** How many more items at once. */
+    page?: number;
+  }
+}
+
+/** The text in markup of ours, in which every "<" begins an element. */
+export function plainText(html: string): string {
+  return html
+    .replace(/<[^>]*>/g, ' ')
+    .replace(/&(lt|gt|amp|#34|#39);/g, (_, name: string) => ENTITIES[name]!);
+}
+
+const ENTITIES: Record<string, string> = {
+  lt: '<',
+  gt: '>',
+  amp: '&',
+  '#34': '"',
+  '#39': "'"
+};
+
+function focusInto(element: Element | undefined): void {
+  element?.querySelector<HTMLElement>('summary, a, button')?.focus();
+}

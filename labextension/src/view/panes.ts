@@ -1,0 +1,224 @@
+/** The panes of a report: one is visible at a time, every pane holds lists, and one filter searches them. */
+import { makeElement } from './elements';
+import { List, type Rest } from './list';
+
+/** How many operations or chunks of source lines one press of a button brings. */
+const MANY = 500;
+
+/** Turns the foldable panes of the markup into tabs, and its lists into {@link List}s. */
+export class Panes {
+  /**
+   * @param root - The element of the report.
+   * @param options - Where the rest comes from, and what to call with the filter's result.
+   */
+  constructor(root: HTMLElement, options: Panes.IOptions) {
+    this._options = options;
+    this._panes = Array.from(
+      root.querySelectorAll<HTMLDetailsElement>('.gb-pane')
+    );
+    this._addLists(root);
+    const prefix = root.dataset.prefix ?? '';
+    this._tabs = this._panes.map((pane, index) =>
+      this._makeTab(pane, `${prefix}tab${index}`, () => this._show(index))
+    );
+    root.querySelector('.gb-side')!.prepend(this._makeBar());
+    this._show(0);
+  }
+
+  /** A list by its name. */
+  list(name: string): List | undefined {
+    return this._lists.get(name);
+  }
+
+  /** Show the pane that an element is in, if it is in one. */
+  showAround(element: Element): void {
+    const index = this._panes.findIndex(pane => pane.contains(element));
+    if (index >= 0) {
+      this._show(index);
+    }
+  }
+
+  /** Show a pane by its name, and put the focus on its tab. */
+  focus(name: string): void {
+    this._focusTab(this._panes.findIndex(pane => pane.dataset.pane === name));
+  }
+
+  /** Go from a tab to the one beside it; false where the element is no tab. */
+  step(tab: Element, by: 1 | -1): boolean {
+    const current = this._tabs.indexOf(tab as HTMLButtonElement);
+    if (current < 0) {
+      return false;
+    }
+    this._focusTab((current + by + this._tabs.length) % this._tabs.length);
+    return true;
+  }
+
+  /** Put the focus into the filter. */
+  focusFilter(): void {
+    this._filter.focus();
+  }
+
+  /** Empty the filter; false where it is empty. */
+  clearFilter(): boolean {
+    if (this._filter.value === '') {
+      return false;
+    }
+    this._filter.value = '';
+    this._applyFilter();
+    return true;
+  }
+
+  private _addLists(within: Element): void {
+    for (const box of within.querySelectorAll<HTMLElement>('[data-list]')) {
+      const name = box.dataset.list!;
+      const list = new List(box, {
+        name,
+        more: within.querySelector<HTMLElement>(`[data-more="${name}"]`),
+        rest: () => this._rest(),
+        created: element => this._addLists(element),
+        further:
+          name === 'graphs'
+            ? index => (this._loaded?.[`ops-${index}`] ?? []).join(' ')
+            : undefined,
+        page: /^(ops-|l)\d/.test(name) ? MANY : undefined
+      });
+      this._lists.set(name, list);
+      if (this._filter.value !== '') {
+        filterOps(name, list, this._filter.value);
+      }
+    }
+  }
+
+  private _rest(): Promise<Rest> {
+    this._request ??= this._options.rest().then(
+      rest => (this._loaded = rest),
+      (error: unknown) => {
+        // It may be there when it is asked for again.
+        this._request = null;
+        throw error;
+      }
+    );
+    return this._request;
+  }
+
+  private _makeTab(
+    pane: HTMLDetailsElement,
+    id: string,
+    show: () => void
+  ): HTMLButtonElement {
+    const summary = pane.querySelector(':scope > summary')!;
+    const panel = makeElement('div', 'gb-panel');
+    panel.append(
+      ...Array.from(pane.childNodes).filter(node => node !== summary)
+    );
+    pane.append(panel);
+    pane.open = true;
+    panel.id = `${id}-panel`;
+    panel.tabIndex = 0;
+    panel.setAttribute('role', 'tabpanel');
+    panel.setAttribute('aria-labelledby', id);
+    const tab = makeElement('button', 'gb-tab');
+    tab.type = 'button';
+    tab.id = id;
+    tab.setAttribute('role', 'tab');
+    tab.setAttribute('aria-controls', panel.id);
+    tab.append(...Array.from(summary.childNodes, node => node.cloneNode(true)));
+    tab.addEventListener('click', show);
+    return tab;
+  }
+
+  private _makeBar(): HTMLElement {
+    const bar = makeElement('div', 'gb-tabs');
+    const list = makeElement('div', 'gb-tablist');
+    list.setAttribute('role', 'tablist');
+    list.setAttribute('aria-label', 'What happened');
+    list.append(...this._tabs);
+    this._filter.type = 'search';
+    this._filter.placeholder = 'filter';
+    this._filter.setAttribute('aria-label', 'Filter the pane');
+    this._filter.addEventListener('focus', () => void this._loadAll());
+    this._filter.addEventListener('input', () => this._applyFilter());
+    bar.append(list, this._filter);
+    return bar;
+  }
+
+  private _show(index: number): void {
+    if (index === this._shown) {
+      return;
+    }
+    this._shown = index;
+    this._panes.forEach((pane, position) => {
+      pane.hidden = position !== index;
+    });
+    this._tabs.forEach((tab, position) => {
+      tab.setAttribute('aria-selected', String(position === index));
+      tab.tabIndex = position === index ? 0 : -1;
+    });
+    if (this._filter.value !== '') {
+      this._applyFilter();
+    }
+  }
+
+  private _focusTab(index: number): void {
+    const tab = this._tabs[index];
+    if (tab !== undefined) {
+      this._show(index);
+      tab.focus();
+    }
+  }
+
+  /** A filter searches everything, so everything is fetched when the reader turns to it. */
+  private async _loadAll(): Promise<void> {
+    try {
+      await Promise.all(Array.from(this._lists.values(), list => list.load()));
+    } catch (error) {
+      this._options.onError(error);
+      return;
+    }
+    this._lists.forEach(list => list.prepare());
+    if (this._filter.value !== '') {
+      this._applyFilter();
+    }
+  }
+
+  private _applyFilter(): void {
+    const pane = this._panes[this._shown]!;
+    const query = this._filter.value;
+    let matches = 0;
+    for (const box of pane.querySelectorAll<HTMLElement>('[data-list]')) {
+      const name = box.dataset.list!;
+      const list = this._lists.get(name)!;
+      if (name === pane.dataset.pane) {
+        matches += list.filter(query);
+      } else {
+        filterOps(name, list, query);
+      }
+    }
+    this._options.onFilter(query === '' ? null : matches);
+  }
+
+  private readonly _options: Panes.IOptions;
+  private readonly _panes: HTMLDetailsElement[];
+  private readonly _tabs: HTMLButtonElement[];
+  private readonly _lists = new Map<string, List>();
+  private readonly _filter = makeElement('input', 'gb-filter');
+  private _shown = -1;
+  private _request: Promise<Rest> | null = null;
+  private _loaded: Rest | null = null;
+}
+
+export namespace Panes {
+  export interface IOptions {
+    rest(): Promise<Rest>;
+    /** Called with the number of items that match the filter; null when the filter is empty again. */
+    onFilter(matches: number | null): void;
+    onError(error: unknown): void;
+  }
+}
+
+/** Filter the operations of a graph, unless it is the graph's own name that matches. */
+function filterOps(name: string, list: List, query: string): void {
+  if (name.startsWith('ops-') && list.filter(query) === 0) {
+    list.filter('');
+  }
+}

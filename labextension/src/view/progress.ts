@@ -1,0 +1,97 @@
+/** The line of progress that stands in an output while a run goes on. */
+
+/** How far a run is, as the kernel reports it. */
+export interface IProgress {
+  phase: string;
+  function: string | null;
+  frames: number;
+  graphs: number;
+  breaks: number;
+  elapsed_s: number;
+}
+
+/** Milliseconds between two changes of the line: five in a second. */
+const TICK_MS = 200;
+
+const STYLE = `
+.gb-run { display: flex; gap: 9px; align-items: center; margin: 0; padding: 4px 0;
+  color: var(--jp-ui-font-color1, var(--vscode-editor-foreground, inherit)); font: 13px/1.5 var(--jp-ui-font-family, system-ui, sans-serif); }
+.gb-run::before { content: ""; width: 9px; height: 9px; border: 2px solid var(--jp-brand-color1, #1f6feb); border-top-color: transparent;
+  border-radius: 50%; animation: gb-turn 0.9s linear infinite; }
+.gb-run b { font-weight: 600; }
+@keyframes gb-turn { to { transform: rotate(360deg); } }
+@media (prefers-reduced-motion: reduce) { .gb-run::before { animation: none; } }`;
+
+/** The line on the page; its clock goes on between two messages of the kernel. */
+export class ProgressLine {
+  constructor() {
+    this.element = document.createElement('div');
+    const style = document.createElement('style');
+    style.textContent = STYLE;
+    this._line.className = 'gb-run';
+    // A timer is not read out at each change.
+    this._line.setAttribute('role', 'timer');
+    this._words.append(this._what, this._counts);
+    this._line.append(this._words);
+    this.element.append(style, this._line);
+    this._timer = setInterval(() => this._draw(), TICK_MS);
+    this._draw();
+  }
+
+  readonly element: HTMLElement;
+
+  show(progress: IProgress): void {
+    this._progress = progress;
+    this._started = performance.now() - progress.elapsed_s * 1000;
+  }
+
+  dispose(): void {
+    clearInterval(this._timer);
+    this.element.remove();
+  }
+
+  private _draw(): void {
+    const elapsed = (performance.now() - this._started) / 1000;
+    this._what.textContent = activityOf(this._progress);
+    this._counts.textContent = ` | ${countsOf(this._progress, elapsed)}`;
+  }
+
+  private readonly _line = document.createElement('p');
+  private readonly _words = document.createElement('span');
+  private readonly _what = document.createElement('b');
+  private readonly _counts = document.createElement('span');
+  private readonly _timer: ReturnType<typeof setInterval>;
+  private _progress: IProgress | null = null;
+  private _started = performance.now();
+}
+
+/** What the kernel is doing, in words. */
+export function activityOf(progress: IProgress | null): string {
+  if (progress === null) {
+    return 'starting';
+  }
+  return progress.function
+    ? `${progress.phase} ${progress.function}`
+    : progress.phase;
+}
+
+/** How much there is so far, in words. */
+export function countsOf(progress: IProgress | null, elapsed: number): string {
+  const time =
+    elapsed < 60
+      ? `${elapsed.toFixed(1)} s`
+      : `${Math.floor(elapsed / 60)} min ${Math.floor(elapsed % 60)} s`;
+  if (progress === null) {
+    return time;
+  }
+  const counts = [
+    count(progress.frames, 'frame'),
+    count(progress.graphs, 'graph'),
+    count(progress.breaks, 'break')
+  ];
+  return `${counts.join(', ')} so far | ${time}`;
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`;
+}

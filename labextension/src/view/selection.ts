@@ -1,0 +1,180 @@
+/**
+ * The part of a report that the reader looks at, highlighted in every pane together with what belongs to it.
+ *
+ * The markup names what belongs together (`references.py`): an element's id is the report's prefix and a reference,
+ * links lead to ids, and the `data-in` of an element lists the references of what lights up with it.
+ */
+import { focusable, openFolds, referencesIn, scrollTo } from './elements';
+import type { Panes } from './panes';
+
+/** Lists by the first letter of the references of their items, and the number of the first. */
+const LISTS: Record<string, [name: string, first: number]> = {
+  b: ['breaks', 1],
+  g: ['graphs', 0],
+  f: ['frames', 0],
+  r: ['resumes', 0],
+  k: ['skipped', 0],
+  y: ['recompiles', 0],
+  c: ['scopes', 0]
+};
+
+export class Selection {
+  /**
+   * @param root - The element of the report.
+   * @param panes - Its panes, which show what is selected.
+   */
+  constructor(root: HTMLElement, panes: Panes) {
+    this._root = root;
+    this._panes = panes;
+    this._prefix = root.dataset.prefix ?? '';
+  }
+
+  /** The reference of what is selected, or the empty string. */
+  get reference(): string {
+    return this._reference;
+  }
+
+  /** The element that is selected. */
+  get element(): HTMLElement | null {
+    return this._reference ? this._find(this._reference) : null;
+  }
+
+  /** The reference that an element has, or that a link leads to. */
+  referenceOf(element: Element): string {
+    const id = element.getAttribute('href')?.slice(1) ?? element.id;
+    return id.startsWith(this._prefix) ? id.slice(this._prefix.length) : '';
+  }
+
+  /**
+   * Highlight an element and what belongs to it, and show all of it.
+   *
+   * @returns The element; null where there is none, or where the reader has selected something else meanwhile.
+   */
+  async select(reference: string, focus = false): Promise<HTMLElement | null> {
+    this._request = reference;
+    const target = await this._reveal(reference);
+    const ownLine =
+      target && referencesIn(target).find(other => /^l\d/.test(other));
+    if (ownLine) {
+      await this._reveal(ownLine);
+    }
+    if (this._request !== reference) {
+      return null;
+    }
+    this.clear();
+    if (target === null) {
+      return null;
+    }
+    this._reference = reference;
+    const around = this._around(target, reference);
+    around.forEach(element => element.classList.add('gb-with'));
+    for (const element of [target, ...this._boxesOf(reference)]) {
+      element.classList.remove('gb-with');
+      element.classList.add('gb-selected');
+    }
+    target.setAttribute('aria-current', 'true');
+    this._show(target);
+    this._showOther(target, around);
+    if (focus) {
+      focusable(target)?.focus({ preventScroll: true });
+    }
+    return target;
+  }
+
+  /** Remove all highlights. */
+  clear(): void {
+    const highlights = this._root.querySelectorAll('.gb-selected, .gb-with');
+    for (const element of highlights) {
+      element.classList.remove('gb-selected', 'gb-with');
+      element.removeAttribute('aria-current');
+    }
+    this._reference = '';
+  }
+
+  /** Bring the element of a reference into the page. */
+  private async _reveal(reference: string): Promise<HTMLElement | null> {
+    const element = this._find(reference);
+    if (element !== null) {
+      return element;
+    }
+    const kind = LISTS[reference[0] ?? ''];
+    if (kind !== undefined) {
+      const [name, first] = kind;
+      await this._panes.list(name)?.reveal(Number(reference.slice(1)) - first);
+    } else {
+      // A line beyond those that the markup shows.
+      const lines = this._panes.list(reference.split('-')[0] ?? '');
+      await lines?.load();
+      await lines?.reveal(lines.length - 1);
+    }
+    return this._find(reference);
+  }
+
+  private _find(reference: string): HTMLElement | null {
+    // Not in the whole document: the same report may be in it twice.
+    return this._root.querySelector<HTMLElement>(
+      `#${CSS.escape(this._prefix + reference)}`
+    );
+  }
+
+  private _around(target: HTMLElement, reference: string): HTMLElement[] {
+    const elements = new Set(
+      this._root.querySelectorAll<HTMLElement>(
+        `[data-in~="${CSS.escape(reference)}"]`
+      )
+    );
+    for (const other of referencesIn(target)) {
+      const element = this._find(other);
+      if (element !== null) {
+        elements.add(element);
+        this._boxesOf(other).forEach(box => elements.add(box));
+      }
+    }
+    elements.delete(target);
+    return Array.from(elements);
+  }
+
+  /** The boxes of a reference in the strip of the run. */
+  private _boxesOf(reference: string): HTMLElement[] {
+    const href = CSS.escape(`#${this._prefix}${reference}`);
+    return Array.from(
+      this._root.querySelectorAll<HTMLElement>(`.gb-strip a[href="${href}"]`)
+    );
+  }
+
+  /** Open the pane and the folded parts around an element, and the element itself where it is one. */
+  private _show(element: HTMLElement): void {
+    this._panes.showAround(element);
+    openFolds(element);
+    element
+      .querySelector<HTMLDetailsElement>(':scope > details')
+      ?.toggleAttribute('open', true);
+    scrollTo(element);
+  }
+
+  /** Show, on the other side, the line of an item or the first item of a line. */
+  private _showOther(target: HTMLElement, around: HTMLElement[]): void {
+    if (target.matches('.gb-line')) {
+      const item = around.find(element =>
+        element.matches('.gb-side tr, .gb-item')
+      );
+      if (item !== undefined) {
+        this._show(item);
+      }
+      return;
+    }
+    const lines = around.filter(element => element.matches('.gb-line[id]'));
+    const line =
+      lines.find(element => element.matches('.gb-broken')) ?? lines[0];
+    if (line !== undefined) {
+      openFolds(line);
+      scrollTo(line);
+    }
+  }
+
+  private readonly _root: HTMLElement;
+  private readonly _panes: Panes;
+  private readonly _prefix: string;
+  private _reference = '';
+  private _request = '';
+}

@@ -1,0 +1,117 @@
+/** The tools at the foot of a report: the status line, the buttons, the list of keys, copying. */
+import { makeElement, makeKey, reasonOf } from './elements';
+
+const KEYS: [key: string, meaning: string][] = [
+  ['n / p', 'next, previous break'],
+  ['b / g', 'breaks, graphs'],
+  ['← / →', 'panes, on their names'],
+  ['↑ / ↓', 'lines on which something happened, in the source'],
+  ['o', 'open or close what is selected'],
+  ['/', 'filter the pane'],
+  ['c / C', 'copy as text, as JSON'],
+  ['Esc', 'clear the filter, the selection; then leave'],
+  ['?', 'these keys']
+];
+
+/** A form of the report that can be copied. */
+export type CopyFormat = 'text' | 'json';
+
+export interface IToolbarOptions {
+  /** Go to the next break. */
+  nextBreak(): Promise<void>;
+  /** The report in a form to copy. */
+  load(format: CopyFormat): Promise<string>;
+}
+
+/** The toolbar of one report. */
+export class Toolbar {
+  constructor(options: IToolbarOptions) {
+    this._options = options;
+    this._status.setAttribute('role', 'status');
+    const summary = makeElement('summary');
+    summary.append('Keys ', makeKey('?'));
+    this._keys.append(summary, makeKeyTable());
+    this.element.append(
+      this._status,
+      makeButton('Next break', 'n', () => options.nextBreak()),
+      makeButton('Copy text', 'c', () => this.copy('text')),
+      makeButton('Copy JSON', 'C', () => this.copy('json')),
+      this._keys
+    );
+  }
+
+  readonly element = makeElement('div', 'gb-tools');
+
+  /** Show a message, which screen readers speak too. */
+  announce(message: string): void {
+    this._status.textContent = message;
+  }
+
+  /** Copy the report to the clipboard. */
+  async copy(format: CopyFormat): Promise<void> {
+    try {
+      await writeClipboard(await this._options.load(format));
+      this.announce(format === 'text' ? 'Copied as text' : 'Copied as JSON');
+    } catch (error) {
+      this.announce(`Not copied: ${reasonOf(error)}`);
+    }
+  }
+
+  /** Open or close the list of keys. */
+  toggleKeys(): void {
+    this._keys.open = !this._keys.open;
+    this._keys.querySelector('summary')!.focus();
+  }
+
+  /** Close the list of keys; false where it is closed. */
+  closeKeys(): boolean {
+    const { open } = this._keys;
+    this._keys.open = false;
+    return open;
+  }
+
+  private readonly _options: IToolbarOptions;
+  private readonly _status = makeElement('span', 'gb-said');
+  private readonly _keys = makeElement('details', 'gb-keys');
+}
+
+function makeKeyTable(): HTMLElement {
+  const table = makeElement('dl');
+  for (const [key, meaning] of KEYS) {
+    const term = makeElement('dt');
+    term.append(makeKey(key));
+    const description = makeElement('dd');
+    description.textContent = meaning;
+    table.append(term, description);
+  }
+  return table;
+}
+
+function makeButton(
+  label: string,
+  key: string,
+  act: () => Promise<void>
+): HTMLElement {
+  const button = makeElement('button');
+  button.type = 'button';
+  button.append(`${label} `, makeKey(key));
+  button.addEventListener('click', () => void act());
+  return button;
+}
+
+async function writeClipboard(text: string): Promise<void> {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  // Pages from a host without https have no clipboard object.
+  const area = makeElement('textarea');
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const isCopied = document.execCommand('copy');
+  area.remove();
+  if (!isCopied) {
+    throw new Error('the browser gives no access to the clipboard');
+  }
+}

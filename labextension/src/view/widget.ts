@@ -1,0 +1,84 @@
+/** The anywidget module: a line of progress while the run goes on, then the report. */
+import type { RenderProps } from '@anywidget/types';
+
+import type { Rest } from './list';
+import { type IProgress, ProgressLine } from './progress';
+import { addBehaviour, type IHost } from './view';
+
+interface IModel {
+  _html: string;
+  _progress: Partial<IProgress>;
+}
+
+type Model = RenderProps<IModel>['model'];
+
+/** How long a question waits for its answer: the kernel answers only when it has finished what it is doing. */
+const PATIENCE_MS = 20_000;
+
+function render({ model, el }: RenderProps<IModel>): () => void {
+  let line: ProgressLine | null = null;
+  let detach = (): void => undefined;
+
+  const showProgress = (): void => {
+    const progress = model.get('_progress');
+    if (line !== null && progress.elapsed_s !== undefined) {
+      line.show(progress as IProgress);
+    }
+  };
+  const show = (): void => {
+    detach();
+    line?.dispose();
+    line = null;
+    const html = model.get('_html');
+    if (html === '') {
+      line = new ProgressLine();
+      el.replaceChildren(line.element);
+      showProgress();
+      return;
+    }
+    // The Python package wrote and escaped it, in the kernel that this page is connected to.
+    el.innerHTML = html;
+    const root = el.querySelector<HTMLElement>('.graphbreak');
+    detach =
+      root === null ? () => undefined : addBehaviour(root, hostOf(model));
+  };
+
+  model.on('change:_html', show);
+  model.on('change:_progress', showProgress);
+  show();
+  return () => {
+    model.off('change:_html', show);
+    model.off('change:_progress', showProgress);
+    line?.dispose();
+    detach();
+  };
+}
+
+function hostOf(model: Model): IHost {
+  const ask = <T>(what: string): Promise<T> =>
+    new Promise((resolve, reject) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        model.off('msg:custom', hear);
+      };
+      const hear = (message: { asked?: string; answer?: T }): void => {
+        if (message.asked === what) {
+          end();
+          resolve(message.answer as T);
+        }
+      };
+      const timer = setTimeout(() => {
+        end();
+        reject(new Error('the kernel is busy or gone'));
+      }, PATIENCE_MS);
+      model.on('msg:custom', hear);
+      model.send({ ask: what });
+    });
+  return {
+    rest: () => ask<Rest>('rest'),
+    text: () => ask<string>('text'),
+    json: () => ask<string>('json')
+  };
+}
+
+export default { render };

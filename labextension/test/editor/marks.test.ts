@@ -1,0 +1,183 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { EditorView } from '@codemirror/view';
+import { nullTranslator } from '@jupyterlab/translation';
+
+import {
+  markExtension,
+  showMarks,
+  showSelection
+} from '../../src/editor/markextension';
+import { currentLine } from '../../src/editor/markstate';
+import type { IReportedText } from '../../src/editor/positions';
+import type { ISelection } from '../../src/notebook/runs';
+import { reportLines } from '../../src/report/lines';
+import { saved } from '../saved';
+
+const REPORT = await saved('two_breaks');
+const HOSTILE = await saved('hostile');
+const RUN = { cellId: 'one', output: 0 };
+const BREAK: ISelection = { ...RUN, kind: 'break', id: 'b1' };
+const OPTIONS = {
+  trans: nullTranslator.load('jupyter_graphbreak'),
+  select: (): void => undefined
+};
+
+function textOf(report = REPORT, stale = false): IReportedText {
+  const [source] = report.sources;
+  return {
+    text: source!.segments[0]!.text.split('\n'),
+    lines: reportLines(report, source!),
+    run: RUN,
+    runName: 'Cell In[7]',
+    stale
+  };
+}
+
+function editor(
+  reported = textOf(),
+  doc = reported.text.join('\n')
+): EditorView {
+  const view = new EditorView({
+    doc,
+    extensions: markExtension(),
+    parent: document.body
+  });
+  showMarks(view, [reported], null, OPTIONS);
+  return view;
+}
+
+/** The numbers of the lines that have a class. */
+function lines(view: EditorView, name: string): number[] {
+  return Array.from(view.contentDOM.querySelectorAll('.cm-line'))
+    .map((line, at) => (line.classList.contains(name) ? at + 1 : 0))
+    .filter(number => number > 0);
+}
+
+function brokenExpressions(view: EditorView): string[] {
+  return Array.from(
+    view.contentDOM.querySelectorAll('.jp-GraphBreakMark-cut'),
+    element => element.textContent ?? ''
+  );
+}
+
+function insert(view: EditorView, at: number, text: string, to = at): void {
+  view.dispatch({ changes: { from: at, to, insert: text } });
+}
+
+test('marks are where the report has them', () => {
+  const view = editor();
+  assert.deepEqual(lines(view, 'jp-mod-broken'), [5, 14]);
+  assert.deepEqual(brokenExpressions(view), ['log_stats(x)', 'score > 3']);
+  assert.deepEqual(lines(view, 'jp-mod-graph'), [4, 6, 11, 12, 15]);
+  assert.deepEqual(lines(view, 'jp-mod-eager'), [18, 19, 20]);
+  assert.deepEqual(lines(view, 'jp-mod-stale'), []);
+  const notes = Array.from(
+    view.contentDOM.querySelectorAll('.jp-GraphBreakMark-note > *'),
+    note => note.textContent
+  );
+  assert.ok(notes.includes('✂1 Data-dependent branching'));
+  assert.ok(notes.includes('→ ✂2'));
+  assert.ok(notes.includes('runs eagerly'));
+  assert.ok(notes.includes('breaks are errors'));
+  assert.equal(view.state.doc.toString(), textOf().text.join('\n'));
+});
+
+test('an editor without marks has no gutter', () => {
+  const view = new EditorView({ doc: 'x', extensions: markExtension() });
+  assert.equal(view.dom.querySelector('.cm-gutters'), null);
+  const marked = editor();
+  assert.ok(marked.dom.querySelector('.jp-GraphBreakMark-gutter'));
+  showMarks(marked, [], null, OPTIONS);
+  assert.equal(marked.dom.querySelector('.cm-gutters'), null);
+  assert.deepEqual(lines(marked, 'jp-GraphBreakMark'), []);
+});
+
+test('marks follow what is written above and below them', () => {
+  const view = editor();
+  insert(view, 0, 'first\nsecond\n');
+  insert(view, view.state.doc.length, '\nlast');
+  assert.deepEqual(lines(view, 'jp-mod-broken'), [7, 16]);
+  assert.deepEqual(brokenExpressions(view), ['log_stats(x)', 'score > 3']);
+  assert.deepEqual(lines(view, 'jp-mod-stale'), []);
+  assert.equal(currentLine(view.state, 14), 16);
+});
+
+test('a mark goes stale with its line, and is fresh when that is taken back', () => {
+  const view = editor();
+  const { from } = view.state.doc.line(14);
+  insert(view, from, '#');
+  assert.deepEqual(lines(view, 'jp-mod-stale'), [14]);
+  assert.deepEqual(brokenExpressions(view), ['log_stats(x)']);
+  insert(view, from, '', from + 1);
+  assert.deepEqual(lines(view, 'jp-mod-stale'), []);
+  assert.deepEqual(brokenExpressions(view), ['log_stats(x)', 'score > 3']);
+});
+
+test('a deleted line takes its mark with it, and brings it back', () => {
+  const view = editor();
+  const { from, to, text } = view.state.doc.line(14);
+  insert(view, from, '', to + 1);
+  assert.deepEqual(lines(view, 'jp-mod-broken'), [5]);
+  assert.deepEqual(lines(view, 'jp-mod-stale'), []);
+  insert(view, from, `${text}\n`);
+  assert.deepEqual(lines(view, 'jp-mod-broken'), [5, 14]);
+});
+
+test('a text that was replaced whole keeps the marks of what stayed', () => {
+  const view = editor();
+  const text = view.state.doc.toString();
+  insert(view, 0, `# formatted\n${text}`, text.length);
+  assert.deepEqual(lines(view, 'jp-mod-broken'), [6, 15]);
+  assert.deepEqual(lines(view, 'jp-mod-stale'), []);
+});
+
+test('marks are where the lines are, though the text was edited before', () => {
+  const doc = textOf().text.join('\n').replace('    y = x @ w\n', '');
+  const view = editor(textOf(), doc);
+  assert.deepEqual(lines(view, 'jp-mod-broken'), [5, 13]);
+  assert.deepEqual(lines(view, 'jp-mod-stale'), []);
+});
+
+test('of a cell that was run again all marks are stale, and say so', () => {
+  const view = editor(textOf(REPORT, true));
+  assert.deepEqual(
+    lines(view, 'jp-mod-stale'),
+    lines(view, 'jp-GraphBreakMark')
+  );
+  const [sign] = view.dom.querySelectorAll<HTMLElement>(
+    '.jp-GraphBreakMark-sign'
+  );
+  assert.match(sign!.title, /run again since, not explained/);
+});
+
+test('what is selected is shown', () => {
+  const view = editor();
+  showSelection(view, BREAK);
+  assert.deepEqual(lines(view, 'jp-mod-selected'), [14]);
+  insert(view, 0, '\n');
+  assert.deepEqual(lines(view, 'jp-mod-selected'), [15]);
+  showSelection(view, { ...BREAK, cellId: 'other' });
+  assert.deepEqual(lines(view, 'jp-mod-selected'), []);
+});
+
+test('of two reports about one line the later one counts', () => {
+  const view = editor();
+  const later = { ...textOf(), runName: 'Cell In[8]' };
+  showMarks(view, [textOf(), later], null, OPTIONS);
+  const signs = view.dom.querySelectorAll<HTMLElement>(
+    '.jp-GraphBreakMark-sign'
+  );
+  assert.ok(signs.length > 0);
+  assert.ok(Array.from(signs).every(({ title }) => title.endsWith('In[8]')));
+});
+
+test('the text of a report stays text', () => {
+  const view = editor(textOf(HOSTILE));
+  assert.equal(
+    view.dom.querySelectorAll('img:not(.cm-widgetBuffer), script').length,
+    0
+  );
+  assert.match(view.contentDOM.textContent!, /✂1 <\/script>/);
+});

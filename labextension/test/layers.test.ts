@@ -1,0 +1,197 @@
+/** The rooms of the front end, and that imports between modules go one way. */
+import assert from 'node:assert/strict';
+import { readdir, readFile } from 'node:fs/promises';
+import { join, posix } from 'node:path';
+import { test } from 'node:test';
+
+import ts from 'typescript';
+
+/** The rooms and what each is for; a room may import itself and the rooms above it in this list. */
+const ROOMS: ReadonlyMap<string, string> = new Map([
+  ['report', 'Reads reports and answers questions about one report alone.'],
+  ['view', 'Makes the markup of a report react, in a widget and on a page.'],
+  ['notebook', 'Reads reports from outputs, shows them, and explains cells.'],
+  ['editor', 'Shows in editors what reports say about their lines.'],
+  ['panel', 'Lists all reports of a notebook and leads to their places.'],
+  ['.', 'Wires the plugins of JupyterLab together; nobody imports it.']
+]);
+
+/** A folder with more modules than this is two folders. */
+const MOST_MODULES = 12;
+
+/** Packages of which a room may import types only, because a page has none of them. */
+const WITHOUT_PACKAGES = ['report', 'view'];
+
+/** Modules by their path within the sources, without the ending, and their text. */
+type Modules = ReadonlyMap<string, string>;
+
+interface IImport {
+  readonly from: string;
+  readonly to: string;
+  readonly isTypeOnly: boolean;
+}
+
+/** All imports of a module: statements, exports from others, import() of modules and of types. */
+function importsOf(path: string, text: string): IImport[] {
+  const imports: IImport[] = [];
+  const add = (target: ts.Node | undefined, isTypeOnly: boolean): void => {
+    if (target !== undefined && ts.isStringLiteralLike(target)) {
+      const to = target.text.startsWith('.')
+        ? posix.join(posix.dirname(path), target.text)
+        : target.text;
+      imports.push({ from: path, to, isTypeOnly });
+    }
+  };
+  const visit = (node: ts.Node): void => {
+    if (ts.isImportDeclaration(node)) {
+      add(node.moduleSpecifier, node.importClause?.isTypeOnly ?? false);
+    } else if (ts.isExportDeclaration(node)) {
+      add(node.moduleSpecifier, node.isTypeOnly);
+    } else if (ts.isImportTypeNode(node)) {
+      add(ts.isLiteralTypeNode(node.argument) ? node.argument.literal : undefined, true); // prettier-ignore
+    } else if (
+      ts.isCallExpression(node) &&
+      node.expression.kind === ts.SyntaxKind.ImportKeyword
+    ) {
+      add(node.arguments[0], false);
+    }
+    ts.forEachChild(node, visit);
+  };
+  const kind = ts.ScriptKind.TSX;
+  visit(ts.createSourceFile(path, text, ts.ScriptTarget.Latest, false, kind));
+  return imports;
+}
+
+function allImports(modules: Modules): IImport[] {
+  return [...modules].flatMap(([path, text]) => importsOf(path, text));
+}
+
+/** The first circle of imports, as the paths on it; null where there is none. */
+function circleIn(modules: Modules): string[] | null {
+  const targets = new Map<string, string[]>();
+  for (const { from, to } of allImports(modules)) {
+    targets.set(from, [...(targets.get(from) ?? []), to]);
+  }
+  const finished = new Set<string>();
+  const follow = (path: string, trail: readonly string[]): string[] | null => {
+    if (trail.includes(path)) {
+      return [...trail.slice(trail.indexOf(path)), path];
+    }
+    if (finished.has(path)) {
+      return null;
+    }
+    for (const target of targets.get(path) ?? []) {
+      const circle = follow(target, [...trail, path]);
+      if (circle !== null) {
+        return circle;
+      }
+    }
+    finished.add(path);
+    return null;
+  };
+  for (const path of modules.keys()) {
+    const circle = follow(path, []);
+    if (circle !== null) {
+      return circle;
+    }
+  }
+  return null;
+}
+
+/** The imports that lead from a room to one below it in the list. */
+function climbs(modules: Modules): string[] {
+  const order = [...ROOMS.keys()];
+  const rank = (path: string): number => order.indexOf(posix.dirname(path));
+  return allImports(modules)
+    .filter(({ from, to }) => modules.has(to) && rank(to) > rank(from))
+    .map(({ from, to }) => `${from} imports ${to}`);
+}
+
+async function sources(): Promise<Modules> {
+  const names = await readdir('src', { recursive: true });
+  const paths = names.filter(name => /\.tsx?$/.test(name)).sort();
+  return new Map(
+    await Promise.all(
+      paths.map(async (path): Promise<[string, string]> => [
+        path.replace(/\.tsx?$/, ''),
+        await readFile(join('src', path), 'utf-8')
+      ])
+    )
+  );
+}
+
+const SOURCES = await sources();
+
+test('every module is in a room, and no room is crowded', () => {
+  const counts = new Map<string, number>();
+  for (const path of SOURCES.keys()) {
+    const room = posix.dirname(path);
+    counts.set(room, (counts.get(room) ?? 0) + 1);
+  }
+  assert.deepEqual([...counts.keys()].sort(), [...ROOMS.keys()].sort());
+  for (const [room, count] of counts) {
+    assert(count <= MOST_MODULES, `${room} has ${count} modules`);
+  }
+  assert.equal(counts.get('.'), 1);
+});
+
+test('no two modules have one name', () => {
+  const names = [...SOURCES.keys()].map(path => posix.basename(path));
+  const twice = names.filter((name, index) => names.indexOf(name) !== index);
+  assert.deepEqual(twice, []);
+});
+
+test('every relative import leads to a module, or to the schema', () => {
+  const lost = allImports(SOURCES).filter(
+    ({ to }) =>
+      ROOMS.has(to.split('/')[0]!) &&
+      !SOURCES.has(to) &&
+      to !== 'report/schema.json'
+  );
+  assert.deepEqual(lost, []);
+});
+
+test('no import climbs', () => {
+  assert.deepEqual(climbs(SOURCES), []);
+});
+
+test('imports form no circle, those of types included', () => {
+  assert.equal(circleIn(SOURCES)?.join(' > ') ?? '', '');
+});
+
+test('what a page runs needs no package', () => {
+  const packages = allImports(SOURCES).filter(
+    ({ from, to, isTypeOnly }) =>
+      WITHOUT_PACKAGES.includes(posix.dirname(from)) &&
+      !isTypeOnly &&
+      !SOURCES.has(to) &&
+      to !== 'report/schema.json'
+  );
+  assert.deepEqual(packages, []);
+});
+
+test('climbs and circles of every form are noticed', () => {
+  const forms = [
+    `import type { A } from '../panel/a';`,
+    `import { type A, b } from '../panel/a';`,
+    `import '../panel/a';`,
+    `export * from '../panel/a';`,
+    `export type { A } from '../panel/a';`,
+    `let a: import('../panel/a').A;`,
+    `const a = async () => import('../panel/a');`
+  ];
+  for (const form of forms) {
+    const modules = new Map([
+      ['view/b', form],
+      ['view/c', `import './b';`],
+      ['panel/a', `import type { C } from '../view/c';`]
+    ]);
+    assert.deepEqual(climbs(modules), ['view/b imports panel/a'], form);
+    assert.deepEqual(
+      circleIn(modules),
+      ['view/b', 'panel/a', 'view/c', 'view/b'],
+      form
+    );
+  }
+  assert.equal(circleIn(new Map([['a/b', `import './c'; import './d';`], ['a/c', `import './d';`], ['a/d', '']])), null); // prettier-ignore
+});

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { findCell, type ICell } from '../../src/notebook/cells';
+import type { Report } from '../../src/report/types';
+import { saved } from '../saved';
+
+function cell(text: string, executionCount: number | null = null): ICell {
+  return { executionCount, sharedModel: { getSource: () => text } };
+}
+
+const REPORT = await saved('two_breaks');
+const OWN = REPORT.sources[0]!.segments[0]!.text;
+const DEFS = 'def helper(): ...';
+
+/** The report of a run that went through another cell as well, and a library. */
+function withHelper(): Report {
+  const segment = { first_line: 1, text: DEFS };
+  return {
+    ...REPORT,
+    sources: [
+      ...REPORT.sources,
+      { id: 's2', name: 'Cell In[3]', kind: 'cell', path: null, segments: [segment] },
+      { id: 's3', name: 'nn.py', kind: 'library', path: '/nn.py', segments: [segment] }
+    ]
+  }; // prettier-ignore
+}
+
+test('a source is the cell that has its text, wherever that is', () => {
+  const carrier = cell(`${OWN}\n`, 7);
+  const helper = cell(DEFS, 12);
+  const cells = [cell('other', 3), carrier, helper];
+  const report = withHelper();
+  assert.deepEqual(findCell(report, 's1', carrier, cells), { cell: carrier, stale: false }); // prettier-ignore
+  assert.deepEqual(findCell(report, 's2', carrier, cells), { cell: helper, stale: false }); // prettier-ignore
+});
+
+test('of two cells with one text it is the one with the right count, else the first', () => {
+  const carrier = cell(OWN, 7);
+  const first = cell(DEFS, 1);
+  const second = cell(DEFS, 3);
+  const report = withHelper();
+  assert.equal(
+    findCell(report, 's2', carrier, [first, carrier, second])?.cell,
+    second
+  );
+  assert.equal(findCell(report, 's2', carrier, [first, cell(DEFS)])?.cell, first); // prettier-ignore
+});
+
+test('the carrier comes before another cell with its text', () => {
+  const carrier = cell(OWN, 9);
+  const copy = cell(OWN, 7);
+  assert.equal(findCell(REPORT, 's1', carrier, [copy, carrier])?.cell, carrier);
+});
+
+test('a cell that was edited is found by its count, and is stale', () => {
+  const carrier = cell(`${OWN} # edited`, 7);
+  const helper = cell('def helper(): pass', 3);
+  const report = withHelper();
+  const cells = [helper, carrier];
+  assert.deepEqual(findCell(report, 's1', carrier, cells), { cell: carrier, stale: true }); // prettier-ignore
+  assert.deepEqual(findCell(report, 's2', carrier, cells), { cell: helper, stale: true }); // prettier-ignore
+});
+
+test('the only cell of a report is its carrier, counts or not', () => {
+  const carrier = cell('edited');
+  assert.deepEqual(findCell(REPORT, 's1', carrier, [carrier]), { cell: carrier, stale: true }); // prettier-ignore
+});
+
+test('what is no cell, or whose cell is gone, is nowhere', () => {
+  const carrier = cell(OWN, 7);
+  const report = withHelper();
+  for (const source of ['s2', 's3', 'unheard of']) {
+    assert.equal(findCell(report, source, carrier, [carrier]), null);
+  }
+});

@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import type { INotebookTracker } from '@jupyterlab/notebook';
+import { nullTranslator } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
+
+import { NotebookReports } from '../../src/notebook/notebookreports';
+import { MIME_TYPE } from '../../src/report/mimetype';
+import { saved } from '../saved';
+
+const REPORT = await saved('two_breaks');
+const TEXT = REPORT.sources[0]!.segments[0]!.text;
+
+/** A cell as the model reads it; how often its outputs were read is counted. */
+class Cell {
+  constructor(
+    readonly id: string,
+    public text = TEXT,
+    data: object[] = [{ [MIME_TYPE]: REPORT }]
+  ) {
+    this.data = data;
+  }
+  readonly type = 'code';
+  executionCount: number | null = 7;
+  data: object[];
+  reads = 0;
+  readonly sharedModel = { getSource: (): string => this.text };
+  get outputs(): object {
+    this.reads += 1;
+    return {
+      length: this.data.length,
+      get: (at: number) => ({ toJSON: () => ({ data: this.data[at] }) })
+    };
+  }
+}
+
+class Notebook {
+  constructor(...cells: Cell[]) {
+    this.model.cells = cells;
+  }
+  readonly model = {
+    cells: [] as object[],
+    contentChanged: new Signal<object, void>({})
+  };
+  readonly content = {
+    model: this.model,
+    modelChanged: new Signal<object, void>({})
+  };
+  readonly disposed = new Signal<object, void>({});
+  async change(): Promise<void> {
+    this.model.contentChanged.emit();
+    await new Promise(resolve => requestAnimationFrame(resolve));
+  }
+}
+
+class Tracker {
+  constructor(public currentWidget: Notebook | null = null) {}
+  readonly currentChanged = new Signal<object, Notebook | null>({});
+  open(notebook: Notebook | null): void {
+    this.currentWidget = notebook;
+    this.currentChanged.emit(notebook);
+  }
+}
+
+function reportsOf(tracker: Tracker): {
+  reports: NotebookReports;
+  emissions: () => number;
+} {
+  const reports = new NotebookReports(
+    tracker as unknown as INotebookTracker,
+    nullTranslator.load('')
+  );
+  let emissions = 0;
+  reports.changed.connect(() => (emissions += 1));
+  return { reports, emissions: () => emissions };
+}
+
+test('runs are those of the current notebook, in the order of its cells', () => {
+  const tracker = new Tracker(
+    new Notebook(
+      new Cell('a', 'x', []),
+      new Cell('b'),
+      new Cell('c', TEXT, [
+        { [MIME_TYPE]: REPORT },
+        { 'text/plain': 'x' },
+        { [MIME_TYPE]: 'broken' }
+      ])
+    )
+  );
+  const { reports } = reportsOf(tracker);
+  reports.watch();
+  assert.deepEqual(
+    reports.runs.map(run => [run.cellId, run.index, run.output]),
+    [
+      ['b', 1, 0],
+      ['c', 2, 0],
+      ['c', 2, 2]
+    ]
+  );
+  assert.equal(reports.runs[0]!.report?.summary.breaks, 2);
+  assert.match(reports.runs[2]!.problem!, /not a JSON object/);
+  tracker.open(new Notebook(new Cell('d')));
+  assert.deepEqual(
+    reports.runs.map(run => run.cellId),
+    ['d']
+  );
+  tracker.open(null);
+  assert.deepEqual(reports.runs, []);
+});
+
+test('many changes at a time are one, and those that change no run are none', async () => {
+  const cell = new Cell('a');
+  const notebook = new Notebook(cell);
+  const { reports, emissions } = reportsOf(new Tracker(notebook));
+  reports.watch();
+  assert.equal(emissions(), 1);
+  for (let key = 0; key < 10; key += 1) {
+    cell.text += 'x';
+    notebook.model.contentChanged.emit();
+  }
+  await notebook.change();
+  assert.equal(emissions(), 2);
+  assert(reports.runs[0]!.edited);
+  cell.text += 'y';
+  await notebook.change();
+  assert.equal(emissions(), 2);
+  cell.data = [];
+  notebook.model.contentChanged.emit();
+  assert.deepEqual(reports.runs, [], 'what is asked for is never late');
+  await notebook.change();
+  assert.equal(emissions(), 3);
+});
+
+test('a report is read once, not at each change', async () => {
+  const cell = new Cell('a');
+  const notebook = new Notebook(cell);
+  const { reports } = reportsOf(new Tracker(notebook));
+  reports.watch();
+  const { report } = reports.runs[0]!;
+  cell.executionCount = 8;
+  await notebook.change();
+  assert.equal(reports.runs[0]!.executionCount, 8);
+  assert.equal(reports.runs[0]!.report, report);
+});
+
+test('while nobody watches nothing is read, and what is asked for is right', async () => {
+  const cell = new Cell('a');
+  const notebook = new Notebook(cell);
+  const tracker = new Tracker(notebook);
+  const { reports, emissions } = reportsOf(tracker);
+  const first = reports.watch();
+  const second = reports.watch();
+  first.dispose();
+  assert(reports.isWatched);
+  second.dispose();
+  second.dispose();
+  assert(!reports.isWatched);
+  const before = [cell.reads, emissions()];
+  await notebook.change();
+  tracker.open(new Notebook(new Cell('b')));
+  assert.deepEqual([cell.reads, emissions()], before);
+  assert.equal(reports.runs[0]!.cellId, 'b');
+});
+
+test('a selection is emitted once, and is gone in another notebook but not in another view', () => {
+  const notebook = new Notebook(new Cell('a'));
+  const tracker = new Tracker(notebook);
+  const { reports } = reportsOf(tracker);
+  reports.watch();
+  const ids: (string | null)[] = [];
+  reports.selectionChanged.connect((_, selection) =>
+    ids.push(selection?.id ?? null)
+  );
+  const selection = {
+    cellId: 'a',
+    output: 0,
+    kind: 'break',
+    id: 'b1'
+  } as const;
+  reports.selection = selection;
+  reports.selection = { ...selection };
+  assert.equal(reports.runOf(selection)?.cellId, 'a');
+  const view = new Notebook();
+  Object.assign(view.content, { model: notebook.model });
+  tracker.open(view);
+  assert.deepEqual(ids, ['b1']);
+  tracker.open(new Notebook());
+  assert.deepEqual(ids, ['b1', null]);
+  assert.equal(reports.runOf(selection), undefined);
+});

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { List, plainText } from '../../src/view/list';
+
+interface IListFixture {
+  box: HTMLElement;
+  list: List;
+  more: HTMLElement;
+  requests: () => number;
+}
+
+/** A list of 100 of which two are in the page. */
+function makeList(fail = false): IListFixture {
+  let requests = 0;
+  const box = document.createElement('ol');
+  box.innerHTML = '<li>item 0 &lt;b&gt;</li><li>item 1</li>';
+  const more = document.createElement('p');
+  more.dataset.left = '98';
+  more.textContent = 'and 98 more items';
+  const rest = Array.from(
+    { length: 98 },
+    (_, index) =>
+      `<li id="i${index + 2}"><a href="#">item ${index + 2}</a></li>`
+  );
+  const list = new List(box, {
+    name: 'items',
+    more,
+    rest: () => {
+      requests += 1;
+      return fail
+        ? Promise.reject(new Error('the kernel is gone'))
+        : Promise.resolve({ items: rest });
+    }
+  });
+  document.body.replaceChildren(box, more);
+  return { box, list, more, requests: () => requests };
+}
+
+test('the rest is fetched when more is asked for, and shown a page at a time', async () => {
+  const { box, list, more, requests } = makeList();
+  assert.equal(list.length, 100);
+  assert.equal(requests(), 0);
+  assert.equal(more.textContent, 'Show 50 of 98 more');
+  more.querySelector('button')!.click();
+  await new Promise(resolve => setTimeout(resolve));
+  assert.equal(requests(), 1);
+  assert.equal(box.childElementCount, 52);
+  assert.equal(more.textContent, 'Show 48 more');
+  more.querySelector('button')!.click();
+  await new Promise(resolve => setTimeout(resolve));
+  assert.equal(box.childElementCount, 100);
+  assert(more.hidden);
+});
+
+test('where the rest cannot be had, the button says why', async () => {
+  const { box, more } = makeList(true);
+  more.querySelector('button')!.click();
+  await new Promise(resolve => setTimeout(resolve));
+  assert.equal(more.textContent, 'the kernel is gone');
+  assert.equal(box.childElementCount, 2);
+});
+
+test('a filter looks through all items and shows the first that match', async () => {
+  const { box, list } = makeList();
+  await list.load();
+  assert.equal(list.filter(' ITEM 9'), 11);
+  assert.equal(box.childElementCount, 11);
+  assert.equal(list.filter('<b>'), 1);
+  assert.equal(list.filter('href'), 0);
+  assert.equal(list.filter(''), 100);
+  assert.equal(box.childElementCount, 50);
+});
+
+test('an item far down gets into the page, filter or not', async () => {
+  const { box, list } = makeList();
+  await list.load();
+  list.filter('item 1');
+  const element = await list.reveal(77);
+  assert.equal(element?.id, 'i77');
+  assert(box.contains(element));
+  assert.equal(await list.reveal(100), null);
+});
+
+test('an element stays the same over filters, with what was opened in it', async () => {
+  const { box, list } = makeList();
+  const first = box.firstElementChild;
+  list.filter('nothing');
+  assert.equal(box.childElementCount, 0);
+  list.filter('');
+  assert.equal(box.firstElementChild, first);
+});
+
+test('markup becomes the text that it shows', () => {
+  assert.equal(
+    plainText('<a href="#x">a &lt;&#34;&amp;lt;</a>').trim(),
+    'a <"&lt;'
+  );
+});

@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { activityOf, countsOf, ProgressLine } from '../../src/view/progress';
+
+const PROGRESS = {
+  phase: 'compiling',
+  function: '<b>step</b>',
+  frames: 3,
+  graphs: 1,
+  breaks: 0,
+  elapsed_s: 12
+};
+
+test('the line says what is compiled, how much there is and how long it took', () => {
+  assert.equal(activityOf(null), 'starting');
+  assert.equal(
+    activityOf({ ...PROGRESS, function: null, phase: 'running' }),
+    'running'
+  );
+  assert.equal(
+    countsOf(PROGRESS, 12.34),
+    '3 frames, 1 graph, 0 breaks so far | 12.3 s'
+  );
+  assert.equal(countsOf(null, 125), '2 min 5 s');
+});
+
+test('the clock goes on between two messages, five times a second at most', t => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const line = new ProgressLine();
+  line.show(PROGRESS);
+  const texts = new Set<string>();
+  for (let step = 0; step < 200; step += 1) {
+    now += 10;
+    t.mock.timers.tick(10);
+    texts.add(line.element.textContent ?? '');
+  }
+  assert(texts.size >= 9 && texts.size <= 11, String(texts.size));
+  assert([...texts].at(-1)!.includes('compiling <b>step</b> | 3 frames'));
+  line.dispose();
+});

@@ -84,7 +84,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     listed_scopes = scopes.scopes()
     recompiles = list_recompiles(ledger, sources)
     error = _error(ledger, sources, listed_breaks)
-    things: list[Break | Frame | Skipped | Scope] = [*listed_breaks, *frames, *skipped, *listed_scopes]
+    others: list[Frame | Skipped | Scope] = [*frames, *skipped, *listed_scopes]
     run = ledger.run
     return Report(
         status=ledger.error.status if ledger.error is not None else "ok",
@@ -105,7 +105,10 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
             recompiles=len(recompiles),
             errors=sum(frame.outcome == "error" for frame in frames),
         ),
-        sources=sources.sources(thing.location for thing in things),
+        sources=sources.sources(
+            (listed.location for listed in listed_breaks),
+            (other.location for other in others),
+        ),
         frames=frames,
         graphs=listed_graphs,
         breaks=listed_breaks,

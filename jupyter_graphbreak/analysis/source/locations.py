@@ -28,8 +28,8 @@ Kind = Literal["cell", "file", "library", "machinery"]
 _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 
 _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
-#: Lines of a library shown before and after a place where something happened.
-_LIBRARY_CONTEXT = 10
+#: Lines of a library shown before and after a break, and before and after another place of the report.
+_NEAR_BREAK, _NEAR_OTHERS = 10, 3
 
 
 class SourceText(msgspec.Struct, frozen=True):
@@ -173,23 +173,24 @@ class Sources:
         """Return the place of an entry of a stack."""
         return self.location(entry.filename, entry.line, entry.function, entry.columns)
 
-    def sources(self, places: Iterable[Location | None]) -> list[Source]:
+    def sources(self, breaks: Iterable[Location | None], others: Iterable[Location | None]) -> list[Source]:
         """Return the sources that were mentioned, with their texts.
 
         Parameters
         ----------
-        places : iterable of Location or None
+        breaks, others : iterable of Location or None
             Where something happened: of a library only the lines around are kept, its functions can be long.
         """
-        lines: dict[str, set[int]] = {}
-        for place in places:
-            if place is not None:
-                lines.setdefault(place.source, set()).add(place.line)
+        near: dict[str, set[int]] = {}
+        for places, distance in ((breaks, _NEAR_BREAK), (others, _NEAR_OTHERS)):
+            for place in places:
+                if place is not None:
+                    near.setdefault(place.source, set()).update(range(place.line - distance, place.line + distance + 1))
         shown = []
         for source in map(self.source, list(self._ids)):
             segments = source.segments
             if source.kind == "library":
-                segments = [part for segment in segments for part in _around(segment, lines.get(source.id, set()))]
+                segments = [part for segment in segments for part in _parts(segment, near.get(source.id, set()))]
             shown.append(msgspec.structs.replace(source, segments=segments))
         return shown
 
@@ -245,14 +246,10 @@ def _trees(text: SourceText) -> Iterator[ast.Module]:
             yield ast.increment_lineno(tree, segment.first_line - 1)
 
 
-def _around(segment: Segment, lines: set[int]) -> Iterator[Segment]:
-    """Yield the parts of a segment that are close to some lines."""
+def _parts(segment: Segment, lines: set[int]) -> Iterator[Segment]:
+    """Yield the parts of a segment that consist of some lines."""
     text = segment.text.split("\n")
-    kept = [
-        index
-        for index in range(len(text))
-        if any(abs(segment.first_line + index - line) <= _LIBRARY_CONTEXT for line in lines)
-    ]
+    kept = [index for index in range(len(text)) if segment.first_line + index in lines]
     for position, index in enumerate(kept):
         if position and kept[position - 1] == index - 1:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
@@ -67,7 +68,8 @@ class View:
     @cached_property
     def prefix(self) -> str:
         """What ids start with, so that several reports can stand on one page."""
-        return f"gb{hashlib.sha256(self.report.to_json()).hexdigest()[:7]}-"
+        digest = hashlib.sha256(self.report.to_json()).digest()
+        return f"g{base64.b32encode(digest)[:5].decode().lower()}-"
 
     @property
     def css(self) -> Markup:

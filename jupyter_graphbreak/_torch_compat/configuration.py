@@ -76,26 +76,43 @@ def as_uncompiled() -> Iterator[None]:
     Asserts raise AssertionError, numpy draws from its own generator, and what torch warns of while it compiles is not
     printed: the report has it.
     """
-    config = importlib.import_module("torch._dynamo.config")
     settings = {"rewrite_assert_with_torch_assert": False, "use_numpy_random_stream": True}
     # No catch_warnings: it would take back what the cell itself sets.
     warnings.filterwarnings("ignore", module=r"torch\._(dynamo|functorch|inductor|subclasses)\b")
     filters = cast("list[Any]", warnings.filters)
     ours = filters[0]
     try:
-        with quiet(), config.patch({name: value for name, value in settings.items() if hasattr(config, name)}):
+        with quiet(), configured(settings):
             yield
     finally:
         if ours in filters:
             filters.remove(ours)
 
 
-def errors_suppressed() -> contextlib.AbstractContextManager[Any]:
+def errors_suppressed() -> contextlib.AbstractContextManager[None]:
     """Have Dynamo run eagerly what it fails to compile while the context is open."""
-    patch: contextlib.AbstractContextManager[Any] = importlib.import_module("torch._dynamo.config").patch(
-        suppress_errors=True
-    )
-    return patch
+    return configured({"suppress_errors": True})
+
+
+@contextlib.contextmanager
+def configured(settings: dict[str, Any]) -> Iterator[None]:
+    """Give settings of Dynamo other values while the context is open; what the code itself sets meanwhile stays.
+
+    Parameters
+    ----------
+    settings : dict
+        Those that this torch does not have are left out.
+    """
+    config = importlib.import_module("torch._dynamo.config")
+    before = {name: getattr(config, name) for name in settings if hasattr(config, name)}
+    try:
+        for name in before:
+            setattr(config, name, settings[name])
+        yield
+    finally:
+        for name, value in before.items():
+            if getattr(config, name) == settings[name]:
+                setattr(config, name, value)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The magic on a cell: begin to observe it, run it as a function where it compiles nothing itself, end with a report."""
+"""The magic on a cell: begin to observe it, compile it where it compiles nothing itself, end with a report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.ipython import calls
-from jupyter_graphbreak.ipython.cell.function import as_module_code, declare, withdraw
+from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
 from jupyter_graphbreak.ipython.cell.requests import asked_by
 from jupyter_graphbreak.ipython.namespace import named_by, named_in
@@ -125,11 +125,13 @@ class CellRuns:
             comparison = calls.FrontendComparison(self._shell, self._cells, options)
             observation.compare = lambda: comparison.of_cell(tree)
         self._observation = observation
-        _describe(observation, plan, reason)
+        if plan != "compiled":  # else it is decided when the names at its top are there
+            _describe(observation, plan, reason)
 
-    def run_function(self, name: str, assigned: str) -> None:
+    def run_function(self, name: str) -> None:
         """Compile and run the function that the cell was made into; :meth:`take_value` has its value."""
         from jupyter_graphbreak.recording.compilation import run_compiled
+        from jupyter_graphbreak.recording.hazards import hazard
         from jupyter_graphbreak.recording.targets import leads_to_compiled
 
         namespace = self._shell.user_ns
@@ -139,17 +141,17 @@ class CellRuns:
             self._value = function()
             return
         function.__code__ = as_module_code(function.__code__)
-        if leads_to_compiled(named_by(function.__code__.co_names, namespace).values()):
-            observation.ignore_compile_options(
-                "the cell uses a compiled function that it imports, and runs as it stands"
-            )
-            self._value = function()
-            return
-        declare(namespace, assigned)
-        try:
+        used = named_by(function.__code__.co_names, namespace)
+        if leads_to_compiled(used.values()):
+            because = "the cell uses a compiled function that it imports, and runs as it stands"
+            observation.ignore_compile_options(because)
+        elif reason := hazard(used):
+            _describe(observation, "not compilable", reason)
+        else:
+            _describe(observation, "compiled", "")
             self._value = run_compiled(function, observation.options.for_compile())
-        finally:
-            withdraw(namespace, assigned)
+            return
+        self._value = function()
 
     def take_value(self) -> Any:
         """Hand out the value of the cell that ran as a function, once."""

@@ -16,7 +16,6 @@ from jupyter_graphbreak.ipython.cell.tracebacks import trim
 from jupyter_graphbreak.ipython.cell_run import CellRuns
 from jupyter_graphbreak.ipython.line_run import explain_line
 from jupyter_graphbreak.ipython.options import read_options
-from jupyter_graphbreak.recording.records import plain_function
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -57,16 +56,16 @@ def begin(line: str, plan: Plan, reason: str) -> None:
     face.runs.begin(read_options(face.parser, line), plan, reason, filename)
 
 
-def run_function(name: str, assigned: str) -> None:
+def run_function(name: str) -> None:
     """Compile and run the function that the observed cell was made into; :func:`value` has its value."""
-    _face().runs.run_function(name, assigned)
+    _face().runs.run_function(name)
 
 
 def trim_traceback() -> None:
     """Make the error in flight look like that of an ordinary cell."""
     error = sys.exc_info()[1]
     if error is not None:
-        trim(error, lambda name: plain_function(name) == "cell")
+        trim(error)
 
 
 def value() -> Any:

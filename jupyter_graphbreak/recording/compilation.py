@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from jupyter_graphbreak._torch_compat.compiled_apart import compiled_apart
 from jupyter_graphbreak._torch_compat.configuration import as_uncompiled, errors_suppressed
+from jupyter_graphbreak._torch_compat.new_globals import new_globals_readable
 from jupyter_graphbreak.recording.targets import is_compiled
 
 if TYPE_CHECKING:
@@ -54,5 +56,5 @@ def run_compiled(function: Callable[[], Any], options: Options) -> Any:
     with ``fullgraph`` the error is what was asked for.
     """
     forgiving = contextlib.nullcontext() if options.fullgraph else errors_suppressed()
-    with forgiving, as_uncompiled():
+    with forgiving, as_uncompiled(), compiled_apart(), new_globals_readable():
         return ensure_compiled(function, options)()

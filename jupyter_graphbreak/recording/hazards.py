@@ -1,0 +1,43 @@
+"""What code would notice that it is compiled, though nobody asked to compile it."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.recording.library import library_roots
+from jupyter_graphbreak.recording.targets import own_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Names by which code looks at its own scope, its own frame, or at the state of the compiler.
+_NOTICING = frozenset(
+    {"globals", "locals", "vars", "dir", "exec", "eval", "NameError", "UnboundLocalError", "_getframe", "currentframe",
+     "user_ns", "get_ipython", "format_exc", "print_exc", "print_stack", "format_stack", "extract_stack", "exc_info",
+     "set_stance", "set_logs", "settrace", "setprofile"}
+)  # fmt: skip
+
+
+def hazard(values: Mapping[str, Any]) -> str:
+    """Return why code that names some objects is not to be compiled, as the end of a sentence; empty where it may be.
+
+    Parameters
+    ----------
+    values : mapping
+        The objects that the code names, by name. What they lead to counts, too, as far as it is the reader's own.
+    """
+    numpy = next((name for name, value in values.items() if _is_numpy(value)), None)
+    if numpy is not None:
+        return f"it uses numpy ({numpy}), whose numbers Dynamo turns into arrays"
+    roots = tuple(library_roots())
+    for code in own_codes(*values.values()):
+        noticing = _NOTICING.intersection(code.co_names)
+        if noticing and not code.co_filename.startswith(roots):
+            return f"{code.co_qualname} uses {min(noticing)}, which would notice that it is compiled"
+    return ""
+
+
+def _is_numpy(value: Any) -> bool:
+    home = value.__name__ if isinstance(value, types.ModuleType) else type(value).__module__
+    return isinstance(home, str) and home.partition(".")[0] == "numpy"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import sys
 import warnings
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import patched
 
@@ -76,17 +77,46 @@ def as_uncompiled() -> Iterator[None]:
     Asserts raise AssertionError, numpy draws from its own generator, and what torch warns of while it compiles is not
     printed: the report has it.
     """
-    settings = {"rewrite_assert_with_torch_assert": False, "use_numpy_random_stream": True}
-    # No catch_warnings: it would take back what the cell itself sets.
-    warnings.filterwarnings("ignore", module=r"torch\._(dynamo|functorch|inductor|subclasses)\b")
-    filters = cast("list[Any]", warnings.filters)
-    ours = filters[0]
+    with (
+        quiet(),
+        _warnings_of_compiling_unseen(),
+        configured({"rewrite_assert_with_torch_assert": False, "use_numpy_random_stream": True}),
+    ):
+        yield
+
+
+_COMPILING = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._subclasses")
+
+
+@contextlib.contextmanager
+def _warnings_of_compiling_unseen() -> Iterator[None]:
+    """Show nothing that torch warns of while it compiles, and let it warn again the next time.
+
+    The list of filters stays alone: code may read it, and each change of it makes Python forget what it has shown.
+    """
+    show = warnings._showwarnmsg  # type: ignore[attr-defined]
+    folders = tuple(f"/{name.replace('.', '/')}/" for name in _COMPILING)
+    registries = {
+        name: dict(getattr(module, "__warningregistry__", {}))
+        for name, module in list(sys.modules.items())
+        if name.startswith(_COMPILING)
+    }
+
+    def show_others(message: Any) -> None:
+        if not any(folder in message.filename.replace("\\", "/") for folder in folders):
+            show(message)
+
+    warnings._showwarnmsg = show_others  # type: ignore[attr-defined]
     try:
-        with quiet(), configured(settings):
-            yield
+        yield
     finally:
-        if ours in filters:
-            filters.remove(ours)
+        if warnings._showwarnmsg is show_others:  # type: ignore[attr-defined]
+            warnings._showwarnmsg = show  # type: ignore[attr-defined]
+        for name, registry in registries.items():
+            now = getattr(sys.modules.get(name), "__warningregistry__", None)
+            if now is not None:
+                now.clear()
+                now.update(registry)
 
 
 def errors_suppressed() -> contextlib.AbstractContextManager[None]:

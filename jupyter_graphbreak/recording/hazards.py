@@ -5,8 +5,9 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.compiled import is_forbidden
 from jupyter_graphbreak.recording.library import library_roots
-from jupyter_graphbreak.recording.targets import own_codes
+from jupyter_graphbreak.recording.targets import own_codes, reached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,14 +31,27 @@ def hazard(values: Mapping[str, Any]) -> str:
     numpy = next((name for name, value in values.items() if _is_numpy(value)), None)
     if numpy is not None:
         return f"it uses numpy ({numpy}), whose numbers Dynamo turns into arrays"
+    optimizer = next((name for name, value in values.items() if _is_optimizer(value)), None)
+    if optimizer is not None:
+        return f"it uses an optimizer ({optimizer}), which computes in another way when it is compiled"
+    if any(is_forbidden(value) for value in reached(*values.values())):
+        return "it leads to a function that sets the stance of the compiler"
     roots = tuple(library_roots())
     for code in own_codes(*values.values()):
+        if code.co_filename.startswith(roots):
+            continue
         noticing = _NOTICING.intersection(code.co_names)
-        if noticing and not code.co_filename.startswith(roots):
+        if noticing:
             return f"{code.co_qualname} uses {min(noticing)}, which would notice that it is compiled"
+        if code.co_name == "__del__":
+            return f"{code.co_qualname} would be called for objects that Dynamo makes while it traces"
     return ""
+
+
+def _is_optimizer(value: Any) -> bool:
+    return any(kind.__module__.startswith("torch.optim") for kind in type(value).__mro__ if kind is not object)
 
 
 def _is_numpy(value: Any) -> bool:
     home = value.__name__ if isinstance(value, types.ModuleType) else type(value).__module__
-    return isinstance(home, str) and home.partition(".")[0] == "numpy"
+    return str(home).partition(".")[0] == "numpy"

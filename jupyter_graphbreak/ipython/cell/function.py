@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import types
+import warnings
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.ipython.cell.bindings import bound_names
@@ -80,7 +81,7 @@ def as_function(
     arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     function = ast.FunctionDef(FUNCTION, arguments, body, [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
-        function.type_params = []
+        setattr(function, "type_params", [])  # noqa: B010 - unknown to the types of Python 3.11
     # The error of the cell is shown as that of any cell: without the frames in between.
     caught = ast.copy_location(ast.Name("BaseException", ast.Load()), at)
     again = ast.copy_location(ast.Raise(), at)
@@ -88,6 +89,23 @@ def as_function(
     run = call("run_function", [ast.Constant(FUNCTION)], at)
     attempt = ast.Try([run], [handler], [], [])
     return [ast.copy_location(made, at) for made in (function, attempt, call("value", [], at))]
+
+
+def why_not_valid(statements: list[ast.stmt]) -> str:
+    """Return why some statements cannot be compiled, each by itself; empty where they can.
+
+    What the compiler warns of is not shown: it will warn again when the statements are compiled to run.
+    """
+    shown = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - what the compiler calls
+    warnings._showwarnmsg = lambda _: None  # type: ignore[attr-defined]  # noqa: SLF001
+    try:
+        for statement in statements:
+            compile(ast.Module([statement], []), "<statement>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return f"it has a statement that Python refuses ({type(error).__name__})"
+    finally:
+        warnings._showwarnmsg = shown  # type: ignore[attr-defined]  # noqa: SLF001
+    return ""
 
 
 def as_module_code(code: types.CodeType) -> types.CodeType:

@@ -34,7 +34,29 @@ def obstacle_to_compiling(body: list[ast.stmt], code_magic: Callable[[str], bool
     code_magic : callable
         Whether a line magic runs code of its own.
     """
-    return next((reason for node in own_nodes(body) if (reason := _obstacle(node, code_magic))), "")
+    if any(_is_text(statement) for statement in body[:-1]):
+        return "it has a string by itself, which a module takes for its documentation"
+    for node in own_nodes(body):
+        reason = _obstacle(node, code_magic)
+        if reason:
+            return reason
+    return next((reason for statement in body for node in ast.walk(statement) if (reason := _notices(node))), "")
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _notices(node: ast.AST) -> str:
+    """Return what code at any depth would notice of the compiler."""
+    match node:
+        case ast.Attribute(ast.Attribute(_, package) | ast.Name(package), "config" | "reset") if package in _CONFIGURED:
+            return f"it uses the state of torch.{package}, which compiling changes, too"
+        case ast.Attribute(_, "optim"):
+            return "it makes an optimizer, which computes in another way when it is compiled"
+        case ast.Attribute(_, name) if name in _OF_THE_COMPILER:
+            return f"it uses {name}, which would notice that it is compiled"
+    return ""
 
 
 def _obstacle(node: ast.AST, code_magic: Callable[[str], bool]) -> str:  # noqa: C901, PLR0911 - a table
@@ -45,10 +67,6 @@ def _obstacle(node: ast.AST, code_magic: Callable[[str], bool]) -> str:  # noqa:
             return f"it uses %{name}, which runs code of its own"
         case ast.Name(id="get_ipython"):
             return "it asks for IPython's own state"
-        case ast.Attribute(ast.Attribute(_, package), "config") if package in _CONFIGURED:
-            return f"it uses the settings of torch.{package}, which compiling changes, too"
-        case ast.Attribute(_, name) if name in _OF_THE_COMPILER:
-            return f"it uses {name}, which would notice that it is compiled"
         case ast.Await() | ast.AsyncFor() | ast.AsyncWith() | ast.comprehension(is_async=1):
             return "it awaits at its top level"
         case ast.ImportFrom(names=[ast.alias("*"), *_]):

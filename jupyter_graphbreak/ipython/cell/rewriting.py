@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from IPython.core.inputtransformer2 import cell_magic
 
 from jupyter_graphbreak.ipython.cell.bindings import own_nodes
-from jupyter_graphbreak.ipython.cell.function import as_function, leading_statements, split
+from jupyter_graphbreak.ipython.cell.function import as_function, leading_statements, split, why_not_valid
 from jupyter_graphbreak.ipython.cell.obstacles import obstacle_to_compiling
 from jupyter_graphbreak.ipython.cell.requests import Asked
 
@@ -77,6 +77,8 @@ class BeginObservation(ast.NodeTransformer):
         Whether a line magic runs code of its own.
     take_asked : callable
         What the front end asks for of the cell that is about to run, once.
+    on_fault : callable
+        Told what of ours failed, and how.
     """
 
     def __init__(
@@ -84,7 +86,9 @@ class BeginObservation(ast.NodeTransformer):
         uses_compile: Callable[[ast.Module], bool],
         code_magic: Callable[[str], bool] = lambda _: False,
         take_asked: Callable[[], Asked | None] = lambda: None,
+        on_fault: Callable[[str, Exception], None] = lambda _, __: None,
     ) -> None:
+        self._on_fault = on_fault
         self._uses_compile = uses_compile
         self._code_magic = code_magic
         self._take_asked = take_asked
@@ -93,6 +97,13 @@ class BeginObservation(ast.NodeTransformer):
         """Rewrite a cell that starts with the string or that is asked for; leave any other alone."""
         if not isinstance(node, ast.Module):
             return node
+        try:
+            return self._visited(node)
+        except Exception as fault:  # noqa: BLE001 - whatever a cell can hold, it runs
+            self._on_fault("reading the cell", fault)
+            return node
+
+    def _visited(self, node: ast.Module) -> ast.Module:
         asked = self._take_asked()
         options = _marked(node)
         if options is not None:
@@ -126,7 +137,11 @@ class BeginObservation(ast.NodeTransformer):
         reason = obstacle_to_compiling(rest, self._code_magic)
         if reason:
             return "not compilable", reason, body[:first], body[first:]
-        return "compiled", "", body[:first], [*lead[first:], *as_function(rest, at, _call)]
+        made = as_function(rest, at, _call)
+        reason = why_not_valid([*rest, made[0]])
+        if reason:  # IPython compiles statement by statement, so that those above the wrong one still run
+            return "not compilable", reason, body[:first], body[first:]
+        return "compiled", "", body[:first], [*lead[first:], *made]
 
 
 def _marked(node: ast.Module) -> str | None:

@@ -127,7 +127,8 @@ def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.Tra
             exec(code, frame.f_globals, scope)  # noqa: S102 - the statement above
         else:
             parameters = function.co_varnames[: function.co_argcount]
-            code = compile(ast.Module([_function(statement, parameters)], []), filename, "exec")
+            definition = _function(statement, parameters, function.co_firstlineno)
+            code = compile(ast.Module([definition], []), filename, "exec")
             scope = {**frame.f_globals, **scope}
             exec(code, scope)  # noqa: S102 - as above
             made = scope["stand_in"]
@@ -159,15 +160,16 @@ def _raising(entry: types.TracebackType) -> ast.stmt:
 
     It is the same kind of expression as in the source, so that tools that mark the failing part of a line know it.
     """
-    position = next(itertools.islice(entry.tb_frame.f_code.co_positions(), entry.tb_lasti // 2, None), (None,) * 4)
-    line, end_line, column, end_column = position
-    if line != entry.tb_lineno or line is None or end_line is None or column is None or end_column is None:
-        raising: ast.stmt = ast.Raise(ast.Name("StopIteration", ast.Load()), None)
+    positions = entry.tb_frame.f_code.co_positions()
+    position = next(itertools.islice(positions, entry.tb_lasti // 2, None), (None, None, None, None))
+    line, end_line, column, end_column = (number if number is not None else -1 for number in position)
+    raising: ast.stmt = ast.Raise(ast.Name("StopIteration", ast.Load()), None)
+    if line != entry.tb_lineno or min(end_line, column, end_column) < 0:
         line = end_line = entry.tb_lineno
         column = end_column = 0
     else:
         node = _node_at(entry.tb_frame.f_code.co_filename, (line, column, end_line, end_column))
-        raising = ast.Expr(node) if node is not None else ast.Raise(ast.Name("StopIteration", ast.Load()), None)
+        raising = ast.Expr(node) if node is not None else raising
     for part in ast.walk(raising):
         if isinstance(part, ast.stmt | ast.expr):
             part.lineno, part.end_lineno, part.col_offset, part.end_col_offset = line, end_line, column, end_column
@@ -201,9 +203,10 @@ def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None
     return None
 
 
-def _function(statement: ast.stmt, parameters: Iterable[str]) -> ast.FunctionDef:
-    names = [ast.copy_location(ast.arg(parameter), statement) for parameter in parameters]
+def _function(statement: ast.stmt, parameters: Iterable[str], first_line: int) -> ast.FunctionDef:
+    at = ast.Pass(lineno=first_line, end_lineno=first_line, col_offset=0, end_col_offset=0)
+    names = [ast.copy_location(ast.arg(parameter), at) for parameter in parameters]
     definition = ast.FunctionDef("stand_in", ast.arguments([], names, None, [], [], None, []), [statement], [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
-        definition.type_params = []
-    return ast.copy_location(definition, statement)
+        setattr(definition, "type_params", [])  # noqa: B010 - unknown to the types of Python 3.11
+    return ast.copy_location(definition, at)

@@ -129,7 +129,8 @@ class CompileExplain(Magics):
         self._ip.events.register("post_run_cell", self.runs.end)
 
     def disconnect(self) -> None:
-        """Take everything back that :meth:`connect` registered."""
+        """Take everything back that :meth:`connect` registered, and end what is observed."""
+        self.runs.end(None)
         self._ip.input_transformers_cleanup.remove(_replace_magic_line)
         self._ip.ast_transformers.remove(self._ast_transformer)
         self._ip.events.unregister("pre_run_cell", self.runs.enter)

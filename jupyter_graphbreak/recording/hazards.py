@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _NOTICING = frozenset(
     {"globals", "locals", "vars", "dir", "exec", "eval", "NameError", "UnboundLocalError", "_getframe", "currentframe",
      "user_ns", "get_ipython", "format_exc", "print_exc", "print_stack", "format_stack", "extract_stack", "exc_info",
-     "set_stance", "set_logs", "settrace", "setprofile"}
+     "set_stance", "set_logs", "settrace", "setprofile", "is_compiling", "is_dynamo_compiling", "suppress"}
 )  # fmt: skip
 
 
@@ -36,16 +37,26 @@ def hazard(values: Mapping[str, Any]) -> str:
         return f"it uses an optimizer ({optimizer}), which computes in another way when it is compiled"
     if any(is_forbidden(value) for value in reached(*values.values())):
         return "it leads to a function that sets the stance of the compiler"
+    if _logs_function_names():
+        return "a log names the function that runs (funcName), and after a break that is one of Dynamo's"
     roots = tuple(library_roots())
     for code in own_codes(*values.values()):
         if code.co_filename.startswith(roots):
             continue
         noticing = _NOTICING.intersection(code.co_names)
+        if {"_dynamo", "config"}.issubset(code.co_names):
+            return f"{code.co_qualname} uses the settings of torch._dynamo, which compiling changes, too"
         if noticing:
             return f"{code.co_qualname} uses {min(noticing)}, which would notice that it is compiled"
         if code.co_name == "__del__":
             return f"{code.co_qualname} would be called for objects that Dynamo makes while it traces"
     return ""
+
+
+def _logs_function_names() -> bool:
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    handlers = [handler for logger in loggers for handler in getattr(logger, "handlers", ())]
+    return any("funcName" in str(getattr(handler.formatter, "_fmt", "")) for handler in handlers)
 
 
 def _is_optimizer(value: Any) -> bool:

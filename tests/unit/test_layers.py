@@ -55,7 +55,7 @@ LAYERS = {
     "ipython": Layer(
         {
             "report", "_torch_compat", "recording", "recording.records", "analysis.source", "trial", "frontends",
-            "views.html", "views.html.widget", "results", "api", "ipython.cell",
+            "views.text", "views.html", "views.html.widget", "results", "api", "ipython.cell",
         },
         IPYTHON,
     ),

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 #: Names that mean another scope inside a function, or that read what only a module has.
 _OF_THE_MODULE = frozenset(
-    {"exec", "eval", "locals", "vars", "dir", "globals", "NameError", "__annotations__", "__name__", "__doc__"}
+    {"exec", "eval", "locals", "vars", "dir", "globals", "iter", "NameError", "__annotations__", "__name__", "__doc__"}
 )
 #: Attributes that set or read what compiling sets, too, or that ask for the code that is running.
 _OF_THE_COMPILER = frozenset(
     {"set_stance", "set_logs", "_getframe", "currentframe", "user_ns", "format_exc", "print_exc", "print_stack",
-     "format_stack", "extract_stack", "exc_info", "exception", "settrace", "setprofile"}
+     "format_stack", "extract_stack", "exc_info", "exception", "settrace", "setprofile", "stack", "suppress",
+     "is_compiling", "is_dynamo_compiling"}
 )  # fmt: skip
 _CONFIGURED = frozenset({"_dynamo", "_inductor", "_functorch"})
 
@@ -52,6 +53,8 @@ def _notices(node: ast.AST) -> str:
     match node:
         case ast.Attribute(ast.Attribute(_, package) | ast.Name(package), "config" | "reset") if package in _CONFIGURED:
             return f"it uses the state of torch.{package}, which compiling changes, too"
+        case ast.Constant(str(text)) if "funcName" in text:
+            return "a log of it names the function that runs (funcName)"
         case ast.Attribute(_, "optim"):
             return "it makes an optimizer, which computes in another way when it is compiled"
         case ast.Attribute(_, name) if name in _OF_THE_COMPILER:
@@ -62,7 +65,7 @@ def _notices(node: ast.AST) -> str:
 def _obstacle(node: ast.AST, code_magic: Callable[[str], bool]) -> str:  # noqa: C901, PLR0911 - a table
     match node:
         case ast.Name(id=name) if name in _OF_THE_MODULE:
-            return f"it uses {name}, which means something else inside a function"
+            return f"it uses {name}, which gives something else in a compiled function"
         case ast.Call(ast.Attribute(_, "run_line_magic"), [ast.Constant(str(name)), *_]) if code_magic(name):
             return f"it uses %{name}, which runs code of its own"
         case ast.Name(id="get_ipython"):
@@ -83,6 +86,4 @@ def _obstacle(node: ast.AST, code_magic: Callable[[str], bool]) -> str:  # noqa:
             return "it defines a class after its first other statement"
         case ast.Try() | ast.TryStar():
             return "it handles exceptions, which Dynamo does in ways of its own"
-        case ast.Delete(targets=targets) if any(isinstance(target, ast.Name) for target in targets):
-            return "it deletes a variable, which Dynamo does not"
     return ""

@@ -173,7 +173,12 @@ def _raising(entry: types.TracebackType) -> ast.stmt:
     for part in ast.walk(raising):
         if isinstance(part, ast.stmt | ast.expr):
             part.lineno, part.end_lineno, part.col_offset, part.end_col_offset = line, end_line, column, end_column
-    return raising
+    came_to = entry.tb_frame.f_lineno
+    if came_to is None or came_to == line:
+        return raising
+    # The frame went on to another line, to leave a with block for one: IPython shows that line.
+    last = ast.Pass(lineno=came_to, end_lineno=came_to, col_offset=0, end_col_offset=0)
+    return ast.copy_location(ast.Try([raising], [], [], [last]), raising)
 
 
 def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None:

@@ -80,8 +80,16 @@ class CellRuns:
             error = result.error_in_exec or result.error_before_exec
         try:
             observation.close(error, self._compared)
+        except KeyboardInterrupt as interrupt:  # it waited for the report, and still ends the cell and those after it
+            self._interrupted(interrupt, result)
         except Exception as fault:  # noqa: BLE001 - as above
             complain("the report", fault)
+
+    def _interrupted(self, interrupt: KeyboardInterrupt, result: ExecutionResult | None) -> None:
+        """Show an interrupt that came while the report was made as that of the cell."""
+        if result is not None and result.success:
+            result.error_in_exec = interrupt.with_traceback(None)
+            self._shell.showtraceback((KeyboardInterrupt, interrupt, None))
 
     # What is asked about a cell before it runs.
 

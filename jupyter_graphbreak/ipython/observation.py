@@ -68,8 +68,8 @@ class Observation:
         try:
             with deferred_interrupts():
                 self._open(cells, choice)
-        except BaseException:
-            self._abandon()
+        except BaseException as error:
+            self._abandon(error)
             raise
 
     def _open(self, cells: CellTexts, choice: Choice | None) -> None:
@@ -149,15 +149,14 @@ class Observation:
             report = self._report(error, finish)
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report
+            if self._output is not None:
+                self._output.close(report, self._faults)
+            elif self.options.output is None:
+                for fault in self._faults:
+                    if fault.level == "error":
+                        print(f"compile_explain: {fault.message}", file=sys.stderr)  # noqa: T201
         if self.compare is not None:
             self._show_comparison(report)
-        if self._output is not None:
-            with deferred_interrupts():
-                self._output.close(report, self._faults)
-        elif self._faults and self.options.output is None:
-            for fault in self._faults:
-                if fault.level == "error":
-                    print(f"compile_explain: {fault.message}", file=sys.stderr)  # noqa: T201
 
     def _stop(self, error: BaseException | None) -> None:
         try:
@@ -181,9 +180,7 @@ class Observation:
             except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
                 self.note_fault("making the report", fault)
         if report is None:
-            status: Literal["ok", "error", "interrupted"] = "ok" if error is None else "error"
-            status = "interrupted" if isinstance(error, KeyboardInterrupt) else status
-            report = Report(status, Device(self.options.device, "unknown"))
+            report = self._empty_report(error)
         report = replace(report, diagnostics=[*report.diagnostics, *self._faults])
         try:
             return finish(report)
@@ -191,12 +188,18 @@ class Observation:
             self.note_fault("comparing with the run before", fault)
             return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]])
 
-    def _abandon(self) -> None:
-        """Undo everything, and take back what was shown: the run never began."""
+    def _abandon(self, error: BaseException) -> None:
+        """Undo everything, and say in place of what was shown that the run was ended before it began."""
         with deferred_interrupts():
             self._opened.close()
             if self._output is not None:
-                self._output.abandon()
+                self._output.close(self._empty_report(error), self._faults)
+
+    def _empty_report(self, error: BaseException | None) -> Report:
+        """Return a report that holds nothing but how the run ended and what of ours failed."""
+        status: Literal["ok", "error", "interrupted"] = "ok" if error is None else "error"
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else status
+        return Report(status, Device(self.options.device, "unknown"))
 
     def _show_comparison(self, report: Report) -> None:
         """Compare the front ends, where the run went well, and show the table above the report."""

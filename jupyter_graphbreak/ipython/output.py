@@ -97,11 +97,6 @@ class Output:
             bundle = _plain_bundle(report, [*(noted.message for noted in faults), f"{type(fault).__name__}: {fault}"])
         self._show_last(bundle)
 
-    def abandon(self) -> None:
-        """Say in place of the report that the run did not begin."""
-        if self._shown:
-            self._show_last({"text/plain": "compile_explain: the run was not watched"})
-
     def _show_last(self, bundle: dict[str, Any]) -> None:
         try:
             _show(update_display if self._shown else display, bundle, self._id)

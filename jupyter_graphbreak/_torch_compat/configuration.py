@@ -14,19 +14,55 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def dynamo_config() -> dict[str, Any]:
-    """Return the settings of ``torch._dynamo.config`` that differ from their default, and two that always matter."""
+#: Settings that matter to every report.
+_ALWAYS_SAID = ("nested_graph_breaks", "recompile_limit")
+#: Settings that this module has set for a while: to what, and what they were before.
+_set_by_us: dict[str, tuple[Any, Any]] = {}
+
+
+def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
+    """Return settings of ``torch._dynamo.config``, as they are now for the code that runs.
+
+    What this module has set for a while counts as it was before: it is no choice of the user's.
+
+    Returns
+    -------
+    dict
+        The settings whose value is not the default, and two that always matter.
+    list of str
+        The names among them whose value is the default.
+    """
     config = importlib.import_module("torch._dynamo.config")
+    entries = getattr(config, "_config", {})
     values: dict[str, Any] = {}
-    is_default = getattr(config, "_is_default", None)
-    for name, value in getattr(config, "get_config_copy", dict)().items():
-        if name.startswith("_") or is_default is None:
+    defaults: list[str] = []
+    for name, now in getattr(config, "get_config_copy", dict)().items():
+        ours, before = _set_by_us.get(name, (None, None))
+        value = before if name in _set_by_us and now == ours else now
+        if name.startswith("_") or not isinstance(value, bool | int | float | str | type(None)):
             continue
-        if not is_default(name) and isinstance(value, bool | int | float | str | type(None)):
+        # Not config._is_default: a setting that was set, and set back, is none that anybody changed.
+        is_default = name not in entries or value == entries[name].default
+        if not is_default:
             values[name] = value
-    for name in ("nested_graph_breaks", "recompile_limit"):
-        values[name] = getattr(config, name, None)
-    return values
+        elif name in _ALWAYS_SAID:
+            defaults.append(name)
+    return {**values, **{name: getattr(config, name, None) for name in _ALWAYS_SAID}}, defaults
+
+
+@contextlib.contextmanager
+def _patched_settings(**settings: Any) -> Iterator[None]:
+    """Set settings of Dynamo that this release has, while the context is open."""
+    config = importlib.import_module("torch._dynamo.config")
+    known = {name: value for name, value in settings.items() if hasattr(config, name)}
+    ours = {name: (value, getattr(config, name)) for name, value in known.items() if name not in _set_by_us}
+    with config.patch(known):
+        _set_by_us.update(ours)
+        try:
+            yield
+        finally:
+            for name in ours:
+                del _set_by_us[name]
 
 
 def backends() -> list[str]:
@@ -76,14 +112,12 @@ def as_uncompiled() -> Iterator[None]:
     Asserts raise AssertionError, numpy draws from its own generator, and what torch warns of while it compiles is not
     printed: the report has it.
     """
-    config = importlib.import_module("torch._dynamo.config")
-    settings = {"rewrite_assert_with_torch_assert": False, "use_numpy_random_stream": True}
     # No catch_warnings: it would take back what the cell itself sets.
     warnings.filterwarnings("ignore", module=r"torch\._(dynamo|functorch|inductor|subclasses)\b")
     filters = cast("list[Any]", warnings.filters)
     ours = filters[0]
     try:
-        with quiet(), config.patch({name: value for name, value in settings.items() if hasattr(config, name)}):
+        with quiet(), _patched_settings(rewrite_assert_with_torch_assert=False, use_numpy_random_stream=True):
             yield
     finally:
         if ours in filters:
@@ -92,10 +126,7 @@ def as_uncompiled() -> Iterator[None]:
 
 def errors_suppressed() -> contextlib.AbstractContextManager[Any]:
     """Have Dynamo run eagerly what it fails to compile while the context is open."""
-    patch: contextlib.AbstractContextManager[Any] = importlib.import_module("torch._dynamo.config").patch(
-        suppress_errors=True
-    )
-    return patch
+    return _patched_settings(suppress_errors=True)
 
 
 @contextlib.contextmanager

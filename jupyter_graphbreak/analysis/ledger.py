@@ -109,6 +109,8 @@ class Ledger:
         Whether this torch says of every frame that Dynamo did not begin why.
     refusals : list of (FrameRefused, int)
         Each with the number of its record.
+    settings : list of (str, SettingsInForce)
+        Each with the id of the frame from which on they were in force.
     """
 
     frames: list[FrameLedger] = field(default_factory=list)
@@ -121,6 +123,7 @@ class Ledger:
     device: additions.DeviceUsed = field(default_factory=additions.DeviceUsed)
     texts: list[additions.SourceRecorded] = field(default_factory=list)
     scopes: list[additions.ScopeOpened] = field(default_factory=list)
+    settings: list[tuple[str, additions.SettingsInForce]] = field(default_factory=list)
     records: int = 0
 
     @property
@@ -184,19 +187,17 @@ class _Reader:
                 ledger.error = addition
             case additions.DeviceUsed():
                 ledger.device = addition
-            case additions.Note():
-                ledger.notes.append(Diagnostic(addition.level, addition.message))
-            case additions.WatchFailed():
-                ledger.notes.append(Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}."))
-            case additions.Blind():
-                ledger.sees_skips = False
-                ledger.notes.append(Diagnostic("info", f"Not seen with this torch: {addition.what}."))
+            case additions.Note() | additions.WatchFailed() | additions.Blind():
+                ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.Blind)
+                ledger.notes.append(_diagnostic(addition))
             case additions.SourceRecorded():
                 ledger.texts.append(addition)
             case additions.FrameSkipped():
                 ledger.skips.append(addition)
             case additions.ScopeOpened():
                 ledger.scopes.append(addition)
+            case additions.SettingsInForce():
+                ledger.settings.append((str(record.compile_key), addition))
             case additions.FrameRefused():
                 key = record.compile_key
                 if addition.reason == "recompile limit" and key is not None:
@@ -280,6 +281,16 @@ class _Reader:
         self._current[key] = made
         self.ledger.frames.append(made)
         return made
+
+
+def _diagnostic(addition: additions.Note | additions.WatchFailed | additions.Blind) -> Diagnostic:
+    match addition:
+        case additions.WatchFailed():
+            return Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}.")
+        case additions.Blind():
+            return Diagnostic("info", f"Not seen with this torch: {addition.what}.")
+        case _:
+            return Diagnostic(addition.level, addition.message)
 
 
 def _add_break(frame: FrameLedger, record: Record, order: int) -> None:

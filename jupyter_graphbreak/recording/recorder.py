@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak._torch_compat.configuration import dynamo_config
+from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
 from jupyter_graphbreak._torch_compat.version import require_torch
@@ -130,7 +130,7 @@ class Recording:
             additions.RunSummary(
                 torch=require_torch(),
                 python=platform.python_version(),
-                config=dynamo_config(),
+                config=dynamo_settings()[0],
                 library_roots=library_roots(),
                 **_folders(),
                 wall_s=wall_s,

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code
+from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.fullgraph_sites import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.scope_hooks import SCOPES
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
@@ -24,7 +25,14 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     with_positions,
 )
 from jupyter_graphbreak._torch_compat.patching import patched
-from jupyter_graphbreak.recording.additions import BreakSeen, FrameFailed, FrameStarted, GraphStacks, ResumeMade
+from jupyter_graphbreak.recording.additions import (
+    BreakSeen,
+    FrameFailed,
+    FrameStarted,
+    GraphStacks,
+    ResumeMade,
+    SettingsInForce,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,10 +45,19 @@ _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
 
 @contextlib.contextmanager
 def watch_starts(observer: Observer) -> Iterator[None]:
-    """Tell who calls a frame, and which resume function it is."""
+    """Tell who calls a frame, which resume function it is, and which settings it is compiled with."""
     module = importlib.import_module(_CONVERT_FRAME)
     original = module.log_dynamo_start
     takes_skip = "skip" in inspect.signature(original).parameters
+    settings: list[SettingsInForce] = []
+
+    def look_at_settings() -> SettingsInForce | None:
+        values, defaults = dynamo_settings()
+        now = SettingsInForce(values=values, defaults=defaults)
+        if settings[-1:] == [now]:
+            return None
+        settings.append(now)
+        return now
 
     @functools.wraps(original)
     def log_dynamo_start(code: Any, *args: Any, **kwargs: Any) -> Any:
@@ -51,6 +68,7 @@ def watch_starts(observer: Observer) -> Iterator[None]:
             site = fullgraph_site(observer) if observer.local(caller, "one_graph") else None
             return FrameStarted(**identity(code), stack=stack_above(), fullgraph_site=site)
 
+        observer.observe("log_dynamo_start", look_at_settings)
         observer.observe("log_dynamo_start", look)
         if takes_skip:  # one more frame to leave out of the stack that the original takes
             if args:
@@ -187,8 +205,7 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache
     original = inspect.getattr_static(cache, "lookup")
     function = original.__func__
-    parameters = list(inspect.signature(cache.generate).parameters)
-    at = parameters.index("resume_offset") if "resume_offset" in parameters else None
+    parameters = list(inspect.signature(cache.generate).parameters)[1:]  # those after the code object
 
     def lookup(cls: Any, code: Any, *args: Any, **kwargs: Any) -> Any:
         earlier: list[Any] = []
@@ -197,13 +214,15 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
 
         def look() -> ResumeMade:
             resume = made if hasattr(made, "co_name") else made[0]  # some releases pair it with its name
-            offset = kwargs.get("resume_offset", args[at - 1] if at is not None and len(args) >= at else None)
+            given = {**dict(zip(parameters, args, strict=False)), **kwargs}
+            inner = given.get("nested_code_objs")
             return ResumeMade(
                 **identity(resume),
                 of=code_object(code),
-                line=line_at(code, offset),
+                line=line_at(code, given.get("resume_offset")),
                 new=not any(known is made for known in earlier),
                 compiled=has_cached_code(resume),
+                enters=id(inner[-1]) if inner else None,
             )
 
         observer.observe("lookup", look)

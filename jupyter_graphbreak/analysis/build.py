@@ -62,7 +62,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     scopes = ScopeTable(sources)
     breaks = BreakTable(sources, scopes, ledger.notes)
     graphs = GraphTable(sources, ledger.notes)
-    skips = SkipTable(sources, breaks)
+    skips = SkipTable(sources, breaks, ledger.resumed_lines())
     for scope in ledger.scopes:
         scopes.open(scope)
     for frame in ledger.started:

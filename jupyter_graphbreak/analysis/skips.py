@@ -14,7 +14,7 @@ from jupyter_graphbreak.analysis.reasons.running_eagerly import (
     of_limit,
     of_refusal,
 )
-from jupyter_graphbreak.recording.records import plain_function
+from jupyter_graphbreak.recording.records import is_resume, plain_function
 from jupyter_graphbreak.report.schema import Skipped
 
 if TYPE_CHECKING:
@@ -36,11 +36,14 @@ class SkipTable:
         Places and texts.
     breaks : BreakTable
         Where the events are folded.
+    resumed_lines : dict
+        The line at which each resume function goes on, by the id of its code object.
     """
 
-    def __init__(self, sources: Sources, breaks: BreakTable) -> None:
+    def __init__(self, sources: Sources, breaks: BreakTable, resumed_lines: dict[int, int]) -> None:
         self._sources = sources
         self._breaks = breaks
+        self._resumed_lines = resumed_lines
         self._skipped: list[Skipped] = []
 
     def skipped(self, frames: list[Frame]) -> list[Skipped]:
@@ -63,7 +66,7 @@ class SkipTable:
         folded = self._breaks.of_event(event)
         occurrence = next((o for o in folded.occurrences if o.frame == frame.ident), None)
         reason = of_break(event.message.cause, event.message.consequence, self._block(frame, event))
-        location = self._sources.location(filename, line, name)
+        location = self._lines(filename, line, name, frame.start.id if frame.start is not None else None)
         self._add(frame.ident, name, location, reason, folded, occurrence.setting if occurrence else None)
 
     def add_refused(self, refusal: additions.FrameRefused, folded: FoldedBreak, setting: Setting | None) -> None:
@@ -78,7 +81,7 @@ class SkipTable:
         self, refusal: additions.FrameRefused, reason: SkipReason, folded: FoldedBreak, setting: Setting | None
     ) -> None:
         name, filename, line = refusal.code or ("?", "?", None)
-        location = self._sources.location(filename, line, name)
+        location = self._lines(filename, line, name, refusal.id)
         known = {(skipped.location, skipped.break_) for skipped in self._skipped}
         if (location, folded.ident) not in known:
             self._add(None, name, location, reason, folded, setting)
@@ -87,7 +90,8 @@ class SkipTable:
         """Add a function that a limit forbade to compile once more; ``code`` is its name, file and first line."""
         # Where the wrapper that torch shares reached the limit, what is lost is the decorated function.
         name, filename, line = refusal.wrapped.place if refusal.wrapped is not None else code
-        location = self._sources.location(filename, line, name) if line else None
+        code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
+        location = self._lines(filename, line, name, code_id) if line else None
         reason = of_limit(refusal.limit, refusal.limit_value, shared=refusal.wrapped is not None)
         known = {(skipped.location, skipped.kind) for skipped in self._skipped}
         if (location, reason.kind) not in known:
@@ -98,8 +102,14 @@ class SkipTable:
         reason = of_refusal(skip.reason)
         own = self._sources.kind(skip.filename, skip.name) in {"cell", "file"}
         if reason is not None and (own or reason.kind == "dispatch mode"):
-            location = self._sources.location(skip.filename, skip.firstlineno, skip.name)
+            location = self._lines(skip.filename, skip.firstlineno, skip.name, skip.id)
             self._add(None, skip.name, location, reason)
+
+    def _lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
+        """Return the lines that run eagerly: the whole function, of a resume function those where it goes on."""
+        if code_id is not None and is_resume(name):
+            line = self._resumed_lines.get(code_id, line)
+        return self._sources.rest_of_function(filename, line, name)
 
     def _add(
         self,

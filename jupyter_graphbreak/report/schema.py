@@ -273,6 +273,9 @@ class Skipped(msgspec.Struct, frozen=True):
     ----------
     frame : str or None
         Its compile id; ``None`` if Dynamo never began it.
+    location : Location or None
+        All lines that run eagerly: from the function's first line, decorators included, or the line at which a resume
+        function goes on, to its last; one line where the text is not known.
     reason : str
         Why, in a sentence.
     callees : list of str

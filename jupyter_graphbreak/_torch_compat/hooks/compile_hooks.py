@@ -125,7 +125,7 @@ def _function_beside_tracer(original: Callable[..., Any], observer: Observer) ->
 
         def look() -> BreakSeen:
             user_stack = _argument(original, args, kwargs, "user_stack")
-            tracer = next((f.f_locals["self"] for f in outward(caller, 3) if "self" in f.f_locals), None)
+            tracer = observer.local(next((f for f in outward(caller, 3) if "self" in f.f_locals), caller), "self")
             return BreakSeen(
                 error_on_graph_break=getattr(tracer, "error_on_graph_break", None),
                 fullgraph=getattr(tracer, "one_graph", None),

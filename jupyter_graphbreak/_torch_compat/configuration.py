@@ -77,7 +77,7 @@ def modes() -> list[str]:
     return listed
 
 
-#: Loggers on which torch tells of its compiling.
+#: Loggers on which torch writes about its compiling.
 _TELLS = ("torch._dynamo", "torch._export", "torch._functorch", "torch._inductor", "torch._logging",
           "torch._subclasses", "torch.export", "torch.fx")  # fmt: skip
 
@@ -150,7 +150,7 @@ def forced_backend(backend: str | None) -> Iterator[None]:
             compiler._clone_with_backend(frames.get_compiler_fn(frames._stance.backend)), callback.hooks
         )
 
-    # Left to itself the stance makes a callback that knows nothing of fullgraph=True.
+    # By itself the stance makes a callback that knows nothing of fullgraph=True.
     with (
         patched(frames, "_callback_from_stance", with_backend),
         torch.compiler.set_stance("default", force_backend=backend),

@@ -1,6 +1,6 @@
-"""Fold break events into breaks: one place in the source and one reason is one break, however often it was met.
+"""Fold break events into breaks: one place in the source and one reason is one break, however often it occurs.
 
-The words of a message are no key: they differ between the frames that meet one break. See :class:`BreakTable`.
+The words of a message are no key: they differ between the frames in which one break occurs. See :class:`BreakTable`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class BreakTable:
     """Folds the events of a run into its breaks.
 
     Two events are occurrences of one break when they have the source line, the GB id (or else the type) and, where
-    both tell it, part of the column range in common.
+    both have it, part of the column range in common.
 
     Parameters
     ----------
     sources : Sources
         Places and texts.
     scopes : ScopeTable
-        Told which scope governs which break.
+        Notes which scope governs which break.
     notes : list of Diagnostic
         Where to put what run and source disagree on.
     """
@@ -175,7 +175,7 @@ class BreakTable:
         return self._of_event[id(event)]
 
     def of_frame(self, frame: str) -> list[str]:
-        """Return the ids of the breaks that a frame met."""
+        """Return the ids of the breaks in a frame."""
         return self._of_frame.get(frame, [])
 
     def ending(self, frame: FrameLedger) -> FoldedBreak | None:

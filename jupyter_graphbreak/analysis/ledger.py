@@ -22,7 +22,7 @@ _LIMIT = "Dynamo recompile limit exceeded"
 
 @dataclass
 class Event:
-    """One break as one frame met it.
+    """One break as it happened in one frame.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def _add_break(frame: FrameLedger, record: Record, order: int) -> None:
     seen, frame.pending_break = frame.pending_break, None
     text = record.payload or ""
     if text.startswith("Graph break: ") and frame.pending_failure is not None:
-        return  # said once more when the frame is given up, if the user's logs show graph breaks
+        return  # logged once more when the frame is given up, if the user's logs show graph breaks
     message = messages.parse_break(text, seen.type if seen is not None else None)
     frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), order))
 

@@ -23,7 +23,7 @@ class Addition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeObject(Addition, frozen=True, kw_only=True):
-    """What tells one code object from another; ``id`` is its address in the process that recorded it."""
+    """What identifies a code object; ``id`` is its address in the process that recorded it."""
 
     name: str
     filename: str
@@ -284,7 +284,7 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
     Parameters
     ----------
     kind_of_source : {"cell", "file", "library"} or None
-        ``None``: to be told by the file's name. In the trace it is called ``kind``.
+        ``None``: it follows from the file's name. In the trace it is called ``kind``.
     lines : dict
         Single lines that are mentioned, by their number.
     line_offset, indent : int

@@ -61,7 +61,7 @@ class Recording:
     find_cell : callable
         Given the file name of a code object, the cell it comes from; ``None`` for anything that is not a cell.
     on_record : callable or None
-        Told of each record as it comes, for live progress; called from the thread that compiles.
+        Given each record as it comes, for live progress; called from the thread that compiles.
     """
 
     def __init__(

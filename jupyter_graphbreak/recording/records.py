@@ -70,7 +70,7 @@ class StackEntry(msgspec.Struct, frozen=True, array_like=True):
     first_line : int or None
         The first line of the code object.
     column, end_column, end_line : int or None
-        The range of the expression, columns in UTF-8 bytes, where Python tells it.
+        The range of the expression, columns in UTF-8 bytes, where Python has it.
     """
 
     filename: str

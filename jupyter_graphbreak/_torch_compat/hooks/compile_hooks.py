@@ -45,7 +45,7 @@ _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
 
 @contextlib.contextmanager
 def watch_starts(observer: Observer) -> Iterator[None]:
-    """Tell who calls a frame, which resume function it is, and which settings it is compiled with."""
+    """Record who calls a frame, which resume function it is, and which settings it is compiled with."""
     module = importlib.import_module(_CONVERT_FRAME)
     original = module.log_dynamo_start
     takes_skip = "skip" in inspect.signature(original).parameters
@@ -83,7 +83,7 @@ def watch_starts(observer: Observer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watch_breaks(observer: Observer) -> Iterator[None]:
-    """Tell the exact expression of a break, and the settings in force at it."""
+    """Record the exact expression of a break, and the settings in force at it."""
     module = importlib.import_module(_SYMBOLIC_CONVERT)
     tracers = module.InstructionTranslatorBase
     if hasattr(tracers, "log_graph_break"):
@@ -147,7 +147,7 @@ def _argument(function: Callable[..., Any], args: Any, kwargs: dict[str, Any], n
 
 @contextlib.contextmanager
 def watch_failures(observer: Observer) -> Iterator[None]:
-    """Tell the place of an error that no break event tells of, and whether it went up to the user."""
+    """Record the place of an error that no break event names, and whether it went up to the user."""
     module = importlib.import_module(_CONVERT_FRAME)
     original = module.exception_handler
 
@@ -201,7 +201,7 @@ def _error_on_graph_break() -> bool | None:
 
 @contextlib.contextmanager
 def watch_resumes(observer: Observer) -> Iterator[None]:
-    """Tell which break made a resume function, the line at which it goes on, and whether it is from before."""
+    """Record which break made a resume function, the line at which it goes on, and whether it is from before."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache
     original = inspect.getattr_static(cache, "lookup")
     function = original.__func__
@@ -234,7 +234,7 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watch_graphs(observer: Observer) -> Iterator[None]:
-    """Tell the call stack of each operation of a graph."""
+    """Record the call stack of each operation of a graph."""
     graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
     original = graphs.call_user_compiler
 

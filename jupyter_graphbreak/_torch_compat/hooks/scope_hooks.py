@@ -92,7 +92,7 @@ SCOPES = Scopes()
 
 @contextlib.contextmanager
 def watch_scopes(observer: Observer) -> Iterator[None]:
-    """Tell which error_on_graph_break scope is in force."""
+    """Record which error_on_graph_break scope is in force."""
     SCOPES.forget()
     with _watch_entered(observer), _watch_traced(observer):
         yield
@@ -140,7 +140,7 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
         return leave(self, *args, **kwargs)
 
     # Traced code may reach them, too, as through contextlib.ExitStack: then Dynamo must find what it would find
-    # without us, functions of torch that it does not trace. It tells by the file.
+    # without us, functions of torch that it does not trace. It goes by the file.
     ours: list[tuple[Any, Any]] = [(made, make), (entered, enter), (left, leave)]
     for function, original in ours:
         function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)

@@ -73,7 +73,7 @@ _BY_BLOCK: dict[SkipKind | None, SkipReason] = {"try": _TRY, "context manager": 
 
 
 def of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) -> SkipReason:
-    """Return why a frame that met a break was given up.
+    """Return why a frame was given up at a break.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
 
 
 def of_refusal(reason: str) -> SkipReason | None:
-    """Return why Dynamo did not begin a frame, ``None`` where that is nothing to tell."""
+    """Return why Dynamo did not begin a frame, ``None`` where that is no news."""
     if "torch dispatch mode" in reason:
         return _MODE
     if "skipfiles" in reason:

@@ -41,7 +41,7 @@ def find_expression(tree: ast.AST, line: int, column: int, end_column: int, end_
     }
     if not ranges:
         return None
-    smallest = min(ranges, key=lambda found: found.end_line)
+    smallest = min(ranges, key=lambda place: place.end_line)
     return _test_of(ranges[smallest]) or smallest
 
 

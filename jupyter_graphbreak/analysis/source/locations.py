@@ -257,9 +257,9 @@ class Sources:
         column, end_column = column + text.indent, end_column + text.indent
         end_line = last + text.line_offset if last is not None else None
         for tree in self._trees_of(text):
-            found = find_expression(tree, line, column, end_column, end_line)
-            if found is not None:
-                return found
+            expression = find_expression(tree, line, column, end_column, end_line)
+            if expression is not None:
+                return expression
         if end_line is None or self._line(text, end_line) is None:
             return None
         exact = Range(line, column, end_line, end_column)

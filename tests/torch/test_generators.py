@@ -23,6 +23,8 @@ from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.results import Report
 
 ONES = torch.ones(3)
+#: Earlier releases give some functions up without a word, or for other reasons.
+IS_RECENT = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
 log = logging.getLogger("a logger of the test")
 log.addHandler(logging.NullHandler())
 
@@ -113,8 +115,8 @@ def refused(report: Report) -> list[str]:
 @pytest.mark.parametrize(
     ("function", "breaks", "generators"),
     [
-        (saves, 1, 2), (dumps, 1, 1), (dumps_over_lines, 1, 1), (dumps_to_a_file, 2, 1), (lists_files, 1, 2),
-        (logs, 1, 0), (pickles, 1, 0), (matches, 0, 0), (makes_a_folder, 2, 0),
+        (saves, 1, 2), (dumps, 1, 1), (dumps_over_lines, 1, 1), (dumps_to_a_file, 2, 1), (logs, 1, 0),
+        (pickles, 1, 0), (makes_a_folder, 2, 0), *([(lists_files, 1, 2), (matches, 0, 0)] if IS_RECENT else []),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )  # fmt: skip
@@ -170,6 +172,7 @@ def used_up_before_the_break(x: torch.Tensor) -> torch.Tensor:
     return items[0] + items[1]
 
 
+@pytest.mark.skipif(not IS_RECENT, reason="that release of torch keeps the graph")
 def test_a_generator_in_use_across_a_break_is_not_called_uncompilable() -> None:
     report = jupyter_graphbreak.explain(in_use_across_a_break, ONES)
     assert "Generator reconstruction with mutations" in [found.gb_type for found in report.breaks]

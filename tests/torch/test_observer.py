@@ -22,7 +22,10 @@ def emitted() -> list[Addition]:
 
 @pytest.fixture
 def observer(emitted: list[Addition]) -> Observer:
-    return Observer(emitted.append, lambda _: None)
+    def emit(addition: Addition) -> None:
+        emitted.append(addition)
+
+    return Observer(emit, lambda _: None)
 
 
 def notes(emitted: list[Addition]) -> list[str]:
@@ -78,7 +81,7 @@ def test_a_failure_goes_up_all_the_same(observer: Observer, emitted: list[Additi
 
 def test_what_a_refusal_reads_is_said(observer: Observer, emitted: list[Addition]) -> None:
     def refuses() -> None:
-        convert_frame.is_generator((lambda: (yield)).__code__)
+        vars(convert_frame)["is_generator"]((lambda: (yield)).__code__)
 
     with watch_generators(observer), watch_limits(observer):
         refuses()

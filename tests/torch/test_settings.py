@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -33,11 +34,11 @@ def second(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def compiled(*calls: tuple[object, dict[str, object]]) -> Report:
+def compiled(*calls: tuple[Callable[[torch.Tensor], torch.Tensor], dict[str, Any]]) -> Report:
     """Record calls of functions, each compiled with settings that are taken back."""
     with recorder.record() as recording:
         for function, settings in calls:
-            with config.patch(**settings):
+            with config.patch(settings):
                 torch.compile(function, backend="eager")(ONES)
     return build_report(recording.records)
 

@@ -179,7 +179,8 @@ def two_breaks() -> Report:
                 Resume("r3", "torch_dynamo_resume_in_step_at_16", "step", at(16, "step", "return norm(y)", 4), "b2",
                        ["5/0"]),
             ],
-            skipped=[Skipped("k1", "3/0", "log_stats", at(18, "log_stats", "def log_stats(x):", 0, 20),
+            skipped=[Skipped("k1", "3/0", "log_stats",
+                             Location("s1", 18, 20, None, None, "log_stats", "def log_stats(x):"),
                              "graph break in a loop", "b2", "loop", ["4/0"],
                              "Move the loop into a function of its own.", own)],
             scopes=[

@@ -61,16 +61,16 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         Code that may run and that Dynamo, if it holds nothing of it, must not have given up on.
     """
     seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
-    before = {id(code): (code, {id(each.guard_manager) for each in _entries(code)}) for code in _living(seen)}
+    before = {id(code): (code, {id(entry.guard_manager) for entry in _entries(code)}) for code in _living(seen)}
     most = 0
     for code in codes:
-        for each in (code, *resume_codes(code)):
-            count = len(_entries(each))
+        for known in (code, *resume_codes(code)):
+            count = len(_entries(known))
             most = max(most, count)
             if count:
-                _resume_compiling(each)
+                _resume_compiling(known)
             else:
-                _reset(each)
+                _reset(known)
     with _higher_limits(most), _kept_counters(), _fresh_profile(), _no_reset(), _kept_hooks(), _own_wrappers():
         try:
             yield

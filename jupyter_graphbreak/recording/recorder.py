@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak._torch_compat.configuration import dynamo_config
+from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
 from jupyter_graphbreak._torch_compat.version import require_torch
@@ -61,7 +61,7 @@ class Recording:
     find_cell : callable
         Given the file name of a code object, the cell it comes from; ``None`` for anything that is not a cell.
     on_record : callable or None
-        Told of each record as it comes, for live progress; called from the thread that compiles.
+        Given each record as it comes, for live progress; called from the thread that compiles.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Recording:
             additions.RunSummary(
                 torch=require_torch(),
                 python=platform.python_version(),
-                config=dynamo_config(),
+                config=dynamo_settings()[0],
                 library_roots=library_roots(),
                 **_folders(),
                 wall_s=wall_s,

@@ -230,7 +230,7 @@ class Break(msgspec.Struct, frozen=True):
     also_reported_as: list[str] = []
 
 
-NoFrame = Literal["eager", "compiled before", "not reached"]
+NoFrame = Literal["eager", "compiled before", "inlined", "not reached"]
 
 
 class Resume(msgspec.Struct, frozen=True):
@@ -242,9 +242,12 @@ class Resume(msgspec.Struct, frozen=True):
         The line at which it goes on.
     frames : list of str
         Its compilations in this run.
-    no_frame : {"eager", "compiled before", "not reached"} or None
-        Why it has none: it ran and was left to Python; it was compiled before this run, and may have run as it was; it
-        did not run, such as the branch not taken. Absent where it has frames, and where it is not known if it ran.
+    graphs : list of str
+        The graphs of these frames, or of the frames that it is inlined in.
+    no_frame : {"eager", "compiled before", "inlined", "not reached"} or None
+        Why it has none: it ran eagerly; it was compiled before this run, and may have run as it was; it was compiled as
+        a part of its caller's resume function, as with ``nested_graph_breaks``; it did not run, such as the branch not
+        taken. Absent where it has frames, and where it is not known if it ran.
     """
 
     id: str
@@ -270,6 +273,9 @@ class Skipped(msgspec.Struct, frozen=True):
     ----------
     frame : str or None
         Its compile id; ``None`` if Dynamo never began it.
+    location : Location or None
+        All lines that run eagerly: from the function's first line, decorators included, or the line at which a resume
+        function goes on, to its last; one line where the text is not known.
     reason : str
         Why, in a sentence.
     callees : list of str

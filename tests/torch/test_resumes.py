@@ -18,7 +18,7 @@ from jupyter_graphbreak.results import Report
 #: Earlier releases do not say which frames Dynamo did not begin.
 TELLS_SKIPS = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
 ONES, DOUBLES = torch.ones(3), torch.ones(3, dtype=torch.float64)
-WORDS = "ran eagerly|compiled before this run|not reached|not known if it ran"
+WORDS = "ran eagerly|compiled before this run|compiled with its caller|not reached|not known if it ran"
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +104,99 @@ def test_what_is_compiled_afresh_owes_nothing_to_earlier_runs() -> None:
     assert told(jupyter_graphbreak.explain(branch, ONES)) == first
     other = told(jupyter_graphbreak.explain(branch, -ONES))
     assert (other.card, other.table) == (first.card, first.table)
+
+
+def leaf(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    torch._dynamo.graph_break()
+    y = y * 2
+    torch._dynamo.graph_break()
+    return y + 3
+
+
+def middle(x: torch.Tensor) -> torch.Tensor:
+    return leaf(x) + 1
+
+
+def root(x: torch.Tensor) -> torch.Tensor:
+    return middle(x) - 1
+
+
+def either(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() if x.sum() > 0 else x.cos()
+
+
+def choosing(x: torch.Tensor) -> torch.Tensor:
+    return either(x) * 3
+
+
+def again(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    if times == 0:
+        torch._dynamo.graph_break()
+        return x + 1
+    return again(x, times - 1) * 2
+
+
+def number_of(x: torch.Tensor) -> int:
+    x.sin()
+    torch._dynamo.graph_break()
+    return 5
+
+
+def number_from(x: torch.Tensor) -> int:
+    return number_of(x) + 1
+
+
+def nested(function: Callable[[torch.Tensor], object], *inputs: torch.Tensor) -> Report:
+    """Record calls of a function that is compiled with the flag on; it is off again at the end of the run."""
+
+    def run() -> None:
+        with torch._dynamo.config.patch(nested_graph_breaks=True):
+            compiled = torch.compile(function, backend="eager")
+            for given in inputs:
+                compiled(given)
+
+    return recorded(run)
+
+
+def fates(report: Report) -> list[tuple[str, list[str], str | None]]:
+    """Return of each resume function its function, its graphs, and why it has no frame."""
+    return [(resume.function, resume.graphs, resume.no_frame) for resume in report.resumes]
+
+
+def test_nested_ones_are_in_the_graph_of_their_callers_resume_function() -> None:
+    report = nested(root, ONES)
+    assert fates(report) == [
+        ("leaf", ["B"], "inlined"), ("middle", ["B"], "inlined"), ("root", ["B"], None),
+        ("leaf", ["C"], "inlined"), ("middle", ["C"], "inlined"), ("root", ["C"], None),
+    ]  # fmt: skip
+    assert report.config["nested_graph_breaks"] is True
+    assert "not reached" not in report.to_text()
+    assert "compiled with its caller" in report.to_html()
+
+
+def test_nested_ones_of_a_branch_not_taken_are_not_reached() -> None:
+    words = "not reached" if TELLS_SKIPS else None
+    assert fates(nested(choosing, ONES)) == [
+        ("either", ["B"], "inlined"), ("choosing", ["B"], None), ("either", [], words), ("choosing", [], words),
+    ]  # fmt: skip
+    torch._dynamo.reset()
+    both = fates(nested(choosing, ONES, -ONES))
+    assert both[2:] == [("either", ["C"], "inlined"), ("choosing", ["C"], None)]
+
+
+def test_nested_ones_of_a_function_that_calls_itself() -> None:
+    held, own = ("again", ["A"], "inlined"), ("again", ["A"], None)
+    assert fates(nested(again, ONES)) == [held, held, own]
+
+
+def test_nested_ones_that_get_no_graph_are_not_called_compiled() -> None:
+    report = nested(number_from, ONES)
+    assert [resume.function for resume in report.resumes] == ["number_of", "number_from"]
+    for resume in report.resumes:
+        assert resume.graphs == []
+        assert resume.frames or resume.no_frame == ("eager" if TELLS_SKIPS else None)
+
+
+def test_without_nesting_each_has_a_frame() -> None:
+    assert {fate for _, _, fate in fates(recorded(lambda: torch.compile(root, backend="eager")(ONES)))} == {None}

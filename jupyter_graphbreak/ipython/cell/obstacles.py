@@ -62,7 +62,7 @@ def _notices(node: ast.AST) -> str:
     return ""
 
 
-def _obstacle(node: ast.AST, code_magic: Callable[[str], bool]) -> str:  # noqa: C901, PLR0911 - a table
+def _obstacle(node: ast.AST, code_magic: Callable[[str], bool]) -> str:  # noqa: PLR0911 - a table
     match node:
         case ast.Name(id=name) if name in _OF_THE_MODULE:
             return f"it uses {name}, which gives something else in a compiled function"

@@ -230,7 +230,7 @@ export interface Resume {
   break: string | null;
   frames: string[];
   graphs: string[];
-  no_frame: ('compiled before' | 'eager' | 'not reached') | null;
+  no_frame: ('compiled before' | 'eager' | 'inlined' | 'not reached') | null;
 }
 /**
  * A function that runs eagerly because of a break or an error.

@@ -47,9 +47,16 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What changed from one run to a later one: the figures of both, and the breaks.
+    """What changed from one run to a later one.
 
-    ``same`` holds the ids, in the later run, of the breaks that both runs have at the same line.
+    Parameters
+    ----------
+    before, after : RunFigures
+        The figures of the earlier and of the later run.
+    breaks : list of Change
+        The breaks that are gone, new or moved.
+    same : list of str
+        The ids, in the later run, of the breaks that both runs have at the same line.
     """
 
     before: RunFigures

@@ -304,7 +304,7 @@ export interface Diagnostic {
   message: string;
 }
 /**
- * What changed from one run to a later one: the figures of both, and the breaks.
+ * What changed from one run to a later one.
  */
 export interface Changes {
   before: RunFigures;

@@ -62,6 +62,12 @@ html_copy_source = False
 copybutton_selector = "div.cell_input pre, div.highlight-sh pre, div.highlight-python pre"
 
 
+def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
+    """Add a link to a page with cells: to the page as a notebook, with its outputs."""
+    if source[0].startswith("---\n"):
+        source[0] += f"\n+++\n\n{{nb-download}}`Download this page as a notebook <{page}.ipynb>`\n"
+
+
 def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object) -> None:
     """Make room for reports on a page, and remove the state of the widgets, which would hold each report once more."""
     context["meta"] = {**(context.get("meta") or {}), "hide-toc": True}
@@ -83,4 +89,5 @@ class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
 def setup(app: Sphinx) -> None:
     """Connect what is our own; Sphinx calls this."""
     app.add_lexer("ipython3", _CellLexer)
+    app.connect("source-read", _offer_notebook)
     app.connect("html-page-context", _arrange, priority=400)

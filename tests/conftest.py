@@ -55,10 +55,10 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         return
     folder = site_folder(tmp_path_factory)
     folder.mkdir()
-    sphinx = [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-j", "auto", "-b", "html"]
-    # The tests have time limits, and the build has none.
-    shell = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
-    build = subprocess.Popen([*shell, *sphinx, ROOT / "notebooks", folder / "html"], cwd=ROOT)
+    # With nice: the tests have time limits, and the build has none.
+    command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
+    command += [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-j", "auto", "-b", "html"]
+    build = subprocess.Popen([*command, ROOT / "notebooks", folder / "html"], cwd=ROOT)
     yield
     build.wait()  # another worker may need it
 

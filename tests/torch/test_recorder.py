@@ -56,8 +56,8 @@ def program(tmp_path: Path) -> Iterator[ModuleType]:
 
 
 def kept(report: Report) -> list[tuple[int, str]]:
-    (source,) = [each for each in report.sources if each.name == "program.py"]
-    return [(each.first_line, each.text.split("\n")[0].strip()) for each in source.segments]
+    (source,) = [candidate for candidate in report.sources if candidate.name == "program.py"]
+    return [(segment.first_line, segment.text.split("\n")[0].strip()) for segment in source.segments]
 
 
 @pytest.mark.parametrize(

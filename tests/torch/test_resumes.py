@@ -1,4 +1,4 @@
-"""What the reader is told of a resume function that no frame of the run compiles: never more than is known."""
+"""What a report says of a resume function that no frame of the run compiles: never more than is known."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def recorded(run: Callable[[], object]) -> Report:
     return Report.of(build_report(recording.records))
 
 
-class Told(NamedTuple):
-    """What the reader finds: in the text, in the break's card and in the table of resume functions."""
+class Wording(NamedTuple):
+    """What a reader sees: in the text, in the break's card and in the table of resume functions."""
 
     text: str
     card: list[str]
     table: list[str]
 
 
-def told(report: Report) -> Told:
+def wording(report: Report) -> Wording:
     (text,) = [line for line in report.to_text().split("\n") if "resumes at" in line]
     html = Markup(report.to_html()).striptags()  # noqa: S704 - read, not shown
     card, _, table = html.partition("aftergoes on atframesgraphs")
-    return Told(text, re.findall(rf"goes on at line \d+ in \w+ \(({WORDS})\)", card), re.findall(WORDS, table))
+    return Wording(text, re.findall(rf"goes on at line \d+ in \w+ \(({WORDS})\)", card), re.findall(WORDS, table))
 
 
 @torch.compile(backend="eager")
@@ -73,36 +73,36 @@ def number_after(x: torch.Tensor) -> int:
 
 def test_one_compiled_by_an_earlier_run_may_have_run_as_it_was() -> None:
     same_after(ONES)
-    found = told(recorded(lambda: same_after(DOUBLES)))
-    assert found.text.endswith("in same_after (compiled before this run)")
-    assert found.card == found.table == ["compiled before this run"]
+    shown = wording(recorded(lambda: same_after(DOUBLES)))
+    assert shown.text.endswith("in same_after (compiled before this run)")
+    assert shown.card == shown.table == ["compiled before this run"]
 
 
 def test_one_without_tensors_runs_eagerly() -> None:
-    found = told(recorded(lambda: number_after(ONES)))
+    shown = wording(recorded(lambda: number_after(ONES)))
     words = "ran eagerly" if TELLS_SKIPS else "not known if it ran"
-    assert found.text.endswith(f"in number_after ({words})")
-    assert found.card == found.table == [words]
+    assert shown.text.endswith(f"in number_after ({words})")
+    assert shown.card == shown.table == [words]
 
 
 def test_a_branch_not_taken_is_not_reached() -> None:
-    found = told(recorded(lambda: branch(ONES)))
+    shown = wording(recorded(lambda: branch(ONES)))
     words = "not reached" if TELLS_SKIPS else "not known if it ran"
-    assert found.text.endswith("the other branch was not taken" if TELLS_SKIPS else "the other branch may have run")
-    assert found.card == found.table == [words]
+    assert shown.text.endswith("the other branch was not taken" if TELLS_SKIPS else "the other branch may have run")
+    assert shown.card == shown.table == [words]
 
 
-def test_nothing_is_claimed_of_one_that_an_earlier_run_may_have_left_to_python() -> None:
+def test_nothing_is_claimed_of_one_that_an_earlier_run_may_have_made_run_eagerly() -> None:
     branch(ONES)
-    found = told(recorded(lambda: branch(DOUBLES)))
-    assert found.text.endswith("the other branch may have run")
-    assert found.card == found.table == ["not known if it ran"]
+    shown = wording(recorded(lambda: branch(DOUBLES)))
+    assert shown.text.endswith("the other branch may have run")
+    assert shown.card == shown.table == ["not known if it ran"]
 
 
 def test_what_is_compiled_afresh_owes_nothing_to_earlier_runs() -> None:
-    first = told(jupyter_graphbreak.explain(branch, ONES))
-    assert told(jupyter_graphbreak.explain(branch, ONES)) == first
-    other = told(jupyter_graphbreak.explain(branch, -ONES))
+    first = wording(jupyter_graphbreak.explain(branch, ONES))
+    assert wording(jupyter_graphbreak.explain(branch, ONES)) == first
+    other = wording(jupyter_graphbreak.explain(branch, -ONES))
     assert (other.card, other.table) == (first.card, first.table)
 
 

@@ -49,6 +49,11 @@ def is_left_alone(value: Any) -> bool:
     return is_marked and not getattr(getattr(value, "__wrapped__", None), "_torchdynamo_disable", False)
 
 
+def is_forbidden(value: Any) -> bool:
+    """Whether a function raises when it is called in compiled code, as those under ``torch.compiler.set_stance``."""
+    return bool(getattr(value, "_dynamo_forbidden", False))
+
+
 def resume_codes(code: CodeType) -> list[CodeType]:
     """Return the resume functions that Dynamo has made for a code object, and those made for these."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import sys
 import warnings
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import patched
 
@@ -48,21 +49,6 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
         elif name in _ALWAYS_SAID:
             defaults.append(name)
     return {**values, **{name: getattr(config, name, None) for name in _ALWAYS_SAID}}, defaults
-
-
-@contextlib.contextmanager
-def _patched_settings(**settings: Any) -> Iterator[None]:
-    """Set settings of Dynamo that this release has, while the context is open."""
-    config = importlib.import_module("torch._dynamo.config")
-    known = {name: value for name, value in settings.items() if hasattr(config, name)}
-    ours = {name: (value, getattr(config, name)) for name, value in known.items() if name not in _set_by_us}
-    with config.patch(known):
-        _set_by_us.update(ours)
-        try:
-            yield
-        finally:
-            for name in ours:
-                del _set_by_us[name]
 
 
 def backends() -> list[str]:
@@ -112,21 +98,76 @@ def as_uncompiled() -> Iterator[None]:
     Asserts raise AssertionError, numpy draws from its own generator, and what torch warns of while it compiles is not
     printed: the report has it.
     """
-    # No catch_warnings: it would take back what the cell itself sets.
-    warnings.filterwarnings("ignore", module=r"torch\._(dynamo|functorch|inductor|subclasses)\b")
-    filters = cast("list[Any]", warnings.filters)
-    ours = filters[0]
+    with (
+        quiet(),
+        _warnings_of_compiling_unseen(),
+        configured({"rewrite_assert_with_torch_assert": False, "use_numpy_random_stream": True}),
+    ):
+        yield
+
+
+_COMPILING = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._subclasses")
+
+
+@contextlib.contextmanager
+def _warnings_of_compiling_unseen() -> Iterator[None]:
+    """Show nothing that torch warns of while it compiles, and let it warn again the next time.
+
+    The list of filters stays alone: code may read it, and each change of it makes Python forget what it has shown.
+    """
+    show = warnings._showwarnmsg  # type: ignore[attr-defined]
+    folders = tuple(f"/{name.replace('.', '/')}/" for name in _COMPILING)
+    registries = {
+        name: dict(getattr(module, "__warningregistry__", {}))
+        for name, module in list(sys.modules.items())
+        if name.startswith(_COMPILING)
+    }
+
+    def show_others(message: Any) -> None:
+        if not any(folder in message.filename.replace("\\", "/") for folder in folders):
+            show(message)
+
+    warnings._showwarnmsg = show_others  # type: ignore[attr-defined]
     try:
-        with quiet(), _patched_settings(rewrite_assert_with_torch_assert=False, use_numpy_random_stream=True):
-            yield
+        yield
     finally:
-        if ours in filters:
-            filters.remove(ours)
+        if warnings._showwarnmsg is show_others:  # type: ignore[attr-defined]
+            warnings._showwarnmsg = show  # type: ignore[attr-defined]
+        for name, registry in registries.items():
+            now = getattr(sys.modules.get(name), "__warningregistry__", None)
+            if now is not None:
+                now.clear()
+                now.update(registry)
 
 
-def errors_suppressed() -> contextlib.AbstractContextManager[Any]:
+def errors_suppressed() -> contextlib.AbstractContextManager[None]:
     """Have Dynamo run eagerly what it fails to compile while the context is open."""
-    return _patched_settings(suppress_errors=True)
+    return configured({"suppress_errors": True})
+
+
+@contextlib.contextmanager
+def configured(settings: dict[str, Any]) -> Iterator[None]:
+    """Give settings of Dynamo other values while the context is open; what the code itself sets meanwhile stays.
+
+    Parameters
+    ----------
+    settings : dict
+        Those that this torch does not have are left out.
+    """
+    config = importlib.import_module("torch._dynamo.config")
+    before = {name: getattr(config, name) for name in settings if hasattr(config, name)}
+    ours = {name: (settings[name], value) for name, value in before.items() if name not in _set_by_us}
+    try:
+        _set_by_us.update(ours)
+        for name in before:
+            setattr(config, name, settings[name])
+        yield
+    finally:
+        for name in ours:
+            del _set_by_us[name]
+        for name, value in before.items():
+            if getattr(config, name) == settings[name]:
+                setattr(config, name, value)
 
 
 @contextlib.contextmanager

@@ -129,6 +129,27 @@ class Record(msgspec.Struct, frozen=True):
         return int(self.envelope.get("attempt") or 0)
 
 
+def encodable(record: Record) -> Record:
+    """Return a record with lone surrogates, which no file can hold, as escapes."""
+    try:
+        msgspec.json.encode(record.envelope)
+        (record.payload or "").encode()
+    except UnicodeEncodeError:
+        return Record(_escaped(record.envelope), _escaped(record.payload))
+    return record
+
+
+def _escaped(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_escaped(key): _escaped(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_escaped(inner) for inner in value]
+    return value
+
+
 def read_stack(text: str) -> list[StackEntry]:
     """Read a traceback as Python formats it, outermost entry first."""
     return [StackEntry(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]

@@ -37,6 +37,11 @@ def forget(*values: Any) -> None:
     compiled.forget(own_codes(*values))
 
 
+def reached(*values: Any) -> Iterator[Any]:
+    """Yield the functions, modules and instances that some objects lead to."""
+    yield from _reach(values)
+
+
 def own_codes(*values: Any) -> Iterator[types.CodeType]:
     """Yield the code objects of the functions that some objects lead to, those of PyTorch and numpy aside."""
     yield from _codes(value for value in _reach(values) if not _foreign(value) and not compiled.is_left_alone(value))

@@ -178,7 +178,7 @@ class _Reader:
                 self._read_entry(record)
             elif not self._read_about_run(record, addition) and record.compile_key is not None:
                 self._read_about_frame(record, record.compile_key, addition)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except Exception as error:  # noqa: BLE001 - one record that cannot be read leaves the others
             message = f"A record {record.kind!r} could not be read ({type(error).__name__}: {error})."
             ledger.notes.append(Diagnostic("warning", message))
 

@@ -78,7 +78,12 @@ class Recording:
 
     def add(self, addition: Addition) -> None:
         """Append a record of our own, in the context of the compilation in progress on this thread."""
-        self.take(Record({addition.kind: msgspec.to_builtins(addition), **envelope()}))
+        context: dict[str, Any] = {}
+        try:
+            context = envelope()
+        except Exception as error:  # noqa: BLE001 - then it belongs to no compilation
+            self.note_lost("context", error)
+        self.take(Record({addition.kind: msgspec.to_builtins(addition), **context}))
 
     def take(self, record: Record) -> None:
         """Append a record; text that no file could hold is escaped."""

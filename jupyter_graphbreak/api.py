@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +15,7 @@ from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.compilation import Options, ensure_compiled
 from jupyter_graphbreak.recording.targets import forget
 from jupyter_graphbreak.report.schema import Device
-from jupyter_graphbreak.results import Frontends, Report
+from jupyter_graphbreak.results import Frontends, Job, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -185,3 +186,46 @@ def compare(
     from jupyter_graphbreak.frontends import comparison
 
     return Frontends.of(comparison.compare(fn, first, others, backend=backend, find_cell=find_cell))
+
+
+def read_trace(path: str | Path, *, progress: bool = False) -> Report | Job:
+    """Read the logs that a program wrote with ``TORCH_TRACE``, and explain what happened in it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A folder of such logs, or one of them; also compressed with gzip or zstd, and cut short.
+    progress : bool
+        Whether to show a progress bar, on ``stderr`` or in the notebook.
+
+    Returns
+    -------
+    Report or Job
+        A report if one process wrote the logs, a job with a report for each of them if there were several. What could
+        not be read is counted in their ``diagnostics``.
+
+    Raises
+    ------
+    UnreadableTrace
+        If there is no trace at that place.
+
+    Examples
+    --------
+    >>> print(jupyter_graphbreak.read_trace("traces"))  # doctest: +SKIP
+    """
+    from tqdm.auto import tqdm
+
+    from jupyter_graphbreak.analysis.jobs import build_job
+    from jupyter_graphbreak.report.job import Process
+    from jupyter_graphbreak.trace.processes import read_processes, trace_files
+
+    files = trace_files(Path(path))
+    size = sum(file.stat().st_size for file in files)
+    processes: list[Process] = []
+    with tqdm(total=size, unit="B", unit_scale=True, leave=False, delay=1, disable=not progress) as bar:
+        for trace in read_processes(files, bar.update):
+            report = build_report(trace.records)
+            processes.append(Process(f"p{len(processes) + 1}", trace.rank, trace.pid or None, None, report))
+    if len(processes) == 1:
+        return Report.of(processes[0].report)
+    return Job.of(build_job(processes))

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from jupyter_graphbreak.report import diff, frontends, schema
+from jupyter_graphbreak.report import diff, frontends, job, schema
 
 if TYPE_CHECKING:
     import msgspec
@@ -109,6 +109,36 @@ class Report(schema.Report, frozen=True):
             widget = ReportWidget()
             widget.finish(self)
         return mime_bundle(self, widget)
+
+
+class Job(job.Job, frozen=True):
+    """What ``torch.compile`` did in several processes; its fields are those of :class:`jupyter_graphbreak.report.job.Job`."""
+
+    @classmethod
+    def of(cls, made: job.Job) -> Self:
+        """Return a job that was just made, or read, as one that can show itself."""
+        return cls(**_fields(made))
+
+    def to_text(self) -> str:
+        """Return the job as text for a terminal 100 columns wide."""
+        from jupyter_graphbreak.views.text.job_text import render_job
+
+        return render_job(self)
+
+    def to_html(self) -> str:
+        """Return the job as a snippet of HTML with its own style sheet, for the output of a cell."""
+        from jupyter_graphbreak.views.html.job_html import render_job_html
+
+        return render_job_html(self)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return f"<Job of {len(self.processes)} processes, {len(self.breaks)} breaks>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"text/plain": self.to_text(), "text/html": self.to_html(), job.JOB_MIME_TYPE: self.to_dict()}
 
 
 class Frontends(frontends.Frontends, frozen=True):

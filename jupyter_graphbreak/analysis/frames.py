@@ -30,7 +30,7 @@ def list_frames(
                 id=frame.ident,
                 function=plain_function(name),
                 location=sources.location(filename, line, name),
-                role="resume" if is_resume(name) else _role(frame),
+                role="resume" if is_resume(name) else _role(frame, callers.get(frame.ident)),
                 outcome=_outcome(frame, captured),
                 attempts=frame.attempts,
                 resume=resumes.of_frame(frame.ident),
@@ -56,8 +56,11 @@ def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empt
     return "empty"
 
 
-def _role(frame: FrameLedger) -> Literal["entry", "call"]:
-    stack = frame.start.stack if frame.start is not None else frame.trace_stack[:-1]
+def _role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
+    if frame.start is None:  # of a log: its stack has the user's functions only, without those that run compiled
+        outside = not frame.trace_stack[:-1] or "/torch/_dynamo/" in frame.trace_stack[-2].filename
+        return "entry" if caller is None and outside else "call"
+    stack = frame.start.stack
     # torch/_dynamo/eval_frame.py holds the wrapper that torch.compile returns
     return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"
 
@@ -66,11 +69,31 @@ def _callers(started: list[FrameLedger]) -> dict[str, str]:
     """Return for each frame's id the innermost frame on its stack that was compiled before it, where there is one."""
     callers: dict[str, str] = {}
     earlier: dict[tuple[str, str, int | None], str] = {}
-    for frame in started:
-        stack = reversed(frame.start.stack) if frame.start is not None else []
+    for index, frame in enumerate(started):
+        if frame.start is None:
+            caller = _caller_in_log(frame, started[:index])
+            if caller is not None:
+                callers[frame.ident] = caller
+            continue
+        stack = reversed(frame.start.stack)
         codes = ((entry.function, entry.filename, entry.first_line) for entry in stack)
         caller = next((earlier[code] for code in codes if code in earlier), None)
         if caller is not None:
             callers[frame.ident] = caller
         earlier[frame.code] = frame.ident
     return callers
+
+
+def _caller_in_log(frame: FrameLedger, earlier: list[FrameLedger]) -> str | None:
+    """Return the last earlier frame that a frame of a log goes on from, or whose break lies in a call of it."""
+    name, filename, _ = frame.code
+    for other in reversed(earlier):
+        same = (plain_function(other.code[0]), other.code[1]) == (plain_function(name), filename)
+        if is_resume(name):
+            if same and other.events:
+                return other.ident
+        elif not same and any(
+            (entry.function, entry.filename) == (name, filename) for event in other.events for entry in event.message.stack
+        ):
+            return other.ident
+    return None

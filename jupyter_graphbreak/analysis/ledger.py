@@ -308,8 +308,13 @@ def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
         if message.consequence is not None and last.message.consequence is None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
+    if seen is None and last is not None and last.attempt == record.attempt:
+        last.failed = True  # a log: Dynamo logs the break at which it gives a frame up, and an error it does not
+        return
     conditions = seen or additions.Conditions()
-    frame.events.append(Event(message, record.attempt, conditions, order, failed=True, raised=raised))
+    frame.events.append(
+        Event(message, record.attempt, conditions, order, failed=True, raised=raised or seen is None)
+    )
 
 
 def _infer_giving_up(frame: FrameLedger) -> None:

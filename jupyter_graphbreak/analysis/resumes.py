@@ -72,11 +72,22 @@ class ResumeTable:
             if index is None:  # no record of its making: it is known by its name
                 index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
             if index is None:  # its name points at the line of the break in its own function
-                broken = self._breaks.passing(filename, line)
+                broken = self._of_same_function(frame, frames) or self._breaks.passing(filename, line)
                 index = self._add(additions.ResumeMade(name=name, filename=filename, firstlineno=line), broken)
             resume = self._resumes[index]
             self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident], no_frame=None)
             self._of_frame[frame.ident] = resume.id
+
+    def _of_same_function(self, resumed: FrameLedger, frames: list[FrameLedger]) -> FoldedBreak | None:
+        """Return the break that ended an earlier frame of the function that a frame resumes, at the line in its name."""
+        name, filename, line = resumed.code
+        for frame in reversed(frames[: frames.index(resumed)]):
+            if plain_function(frame.code[0]) == plain_function(name) and frame.code[1] == filename:
+                ending = self._breaks.ending(frame)
+                stack = ending.first.message.stack if ending is not None else []
+                if any((entry.filename, entry.line) == (filename, line) for entry in stack):
+                    return ending
+        return None
 
     def _add(self, made: additions.ResumeMade, folded: FoldedBreak | None) -> int:
         line = made.line or made.firstlineno

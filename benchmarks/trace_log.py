@@ -1,6 +1,8 @@
 """Read a log of 200 MB, in turn with tlparse: seconds, and the peak of memory.
 
-usage: python benchmarks/trace_log.py LOG [TLPARSE] [MEGABYTES]     LOG: a log or folder of TORCH_TRACE, repeated until it is large
+usage: python benchmarks/trace_log.py LOG [TLPARSE] [MEGABYTES]
+
+LOG is a log or a folder of TORCH_TRACE; it is repeated until it is large.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def repeated(source: Path, target: Path, size: int) -> None:
 def timed(command: list[str]) -> tuple[float, float, str]:
     """Run a command; return its seconds, its peak of memory in MB, and the end of what it prints."""
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: S603 - our own
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     output = process.stdout.read().decode() if process.stdout is not None else ""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

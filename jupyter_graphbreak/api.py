@@ -15,7 +15,7 @@ from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.compilation import Options, ensure_compiled
 from jupyter_graphbreak.recording.targets import forget
 from jupyter_graphbreak.report.schema import Device
-from jupyter_graphbreak.results import Frontends, Job, Report
+from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -215,7 +215,7 @@ def read_trace(path: str | Path, *, progress: bool = False) -> Report | Job:
     """
     from tqdm.auto import tqdm
 
-    from jupyter_graphbreak.analysis.jobs import build_job
+    from jupyter_graphbreak.analysis.reports.jobs import build_job
     from jupyter_graphbreak.report.job import Process
     from jupyter_graphbreak.trace.processes import read_processes, trace_files
 
@@ -229,3 +229,61 @@ def read_trace(path: str | Path, *, progress: bool = False) -> Report | Job:
     if len(processes) == 1:
         return Report.of(processes[0].report)
     return Job.of(build_job(processes))
+
+
+def read_notebook(path: str | Path) -> list[Report]:
+    """Return the reports in the outputs of a notebook, in the order of its cells.
+
+    Raises
+    ------
+    UnreadableNotebook
+        If the file is no notebook of format 4.
+    """
+    from jupyter_graphbreak.notebookfiles.reading import read_cells, reports_in
+
+    return [Report.of(report) for report in reports_in(read_cells(Path(path)))]
+
+
+def explain_notebook(
+    path: str | Path, *, output: str | Path | None = None, kernel: str | None = None, progress: bool = False
+) -> ExplainedNotebook:
+    """Run a notebook in a kernel of its own, with every cell explained, and leave the file as it is.
+
+    Lines count as the notebook's editor shows them. A cell that runs no tensor operation has no report.
+
+    Parameters
+    ----------
+    path : str or Path
+    output : str or Path or None
+        Where to write the executed copy, if anywhere.
+    kernel : str or None
+        The kernel's name, where it is to be another than the notebook's own.
+    progress : bool
+        Whether to show a progress bar, on ``stderr`` or in the notebook.
+
+    Returns
+    -------
+    ExplainedNotebook
+        The reports, the executed copy, and the exception that ended it, if a cell raised one.
+
+    Raises
+    ------
+    UnreadableNotebook
+        If the file is no notebook of format 4, or its kernel cannot explain cells.
+    """
+    from tqdm.auto import tqdm
+
+    from jupyter_graphbreak.notebookfiles.execution import execute
+    from jupyter_graphbreak.notebookfiles.reading import reports_in
+
+    with tqdm(unit="cell", leave=False, disable=not progress) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        notebook, error = execute(Path(path), kernel, show)
+    explained = ExplainedNotebook([Report.of(report) for report in reports_in(notebook)], notebook, error)
+    if output is not None:
+        explained.save(output)
+    return explained

@@ -7,6 +7,7 @@ May import ``views``, ``analysis`` and ``report``.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -73,6 +74,15 @@ class Report(schema.Report, frozen=True):
 
         return render_html(self)
 
+    def redacted(self) -> Report:
+        """Return the report without source text, messages, paths and names, to be shown to anybody.
+
+        Functions, files and cells are called ``f1``, ``file1``, ``cell1``; ids, causes, line numbers and counts stay.
+        """
+        from jupyter_graphbreak.analysis.reports.redaction import redact
+
+        return Report.of(redact(self))
+
     def save(self, path: str | Path) -> None:
         """Write the report to a file: one self-contained page for ``.html``, JSON for ``.json``.
 
@@ -112,7 +122,7 @@ class Report(schema.Report, frozen=True):
 
 
 class Job(job.Job, frozen=True):
-    """What ``torch.compile`` did in several processes; its fields are those of :class:`jupyter_graphbreak.report.job.Job`."""
+    """What ``torch.compile`` did in several processes; see :class:`jupyter_graphbreak.report.job.Job` for its fields."""
 
     @classmethod
     def of(cls, made: job.Job) -> Self:
@@ -130,6 +140,12 @@ class Job(job.Job, frozen=True):
         from jupyter_graphbreak.views.html.job_html import render_job_html
 
         return render_job_html(self)
+
+    def redacted(self) -> Job:
+        """Return the job without source text, messages, paths and names; see :meth:`Report.redacted`."""
+        from jupyter_graphbreak.analysis.reports.redaction import redact_job
+
+        return Job.of(redact_job(self))
 
     def __str__(self) -> str:
         return self.to_text()
@@ -169,6 +185,31 @@ class Frontends(frontends.Frontends, frozen=True):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/plain": self.to_text(), "text/html": self.to_html()}
+
+
+@dataclass(frozen=True)
+class ExplainedNotebook:
+    """A notebook that was run with every cell explained.
+
+    Parameters
+    ----------
+    reports : list of Report
+        In the order of the cells.
+    notebook : dict
+        The executed copy, as JSON has it.
+    error : str or None
+        The exception of the cell that ended it, in one line.
+    """
+
+    reports: list[Report]
+    notebook: dict[str, Any]
+    error: str | None = None
+
+    def save(self, path: str | Path) -> None:
+        """Write the executed copy."""
+        import nbformat
+
+        nbformat.write(nbformat.from_dict(self.notebook), Path(path))
 
 
 def _fields(data: msgspec.Struct) -> dict[str, Any]:

@@ -69,9 +69,10 @@ def _callers(started: list[FrameLedger]) -> dict[str, str]:
     """Return for each frame's id the innermost frame on its stack that was compiled before it, where there is one."""
     callers: dict[str, str] = {}
     earlier: dict[tuple[str, str, int | None], str] = {}
-    for index, frame in enumerate(started):
+    in_log = _LogCallers()
+    for frame in started:
         if frame.start is None:
-            caller = _caller_in_log(frame, started[:index])
+            caller = in_log.caller(frame)
             if caller is not None:
                 callers[frame.ident] = caller
             continue
@@ -84,16 +85,22 @@ def _callers(started: list[FrameLedger]) -> dict[str, str]:
     return callers
 
 
-def _caller_in_log(frame: FrameLedger, earlier: list[FrameLedger]) -> str | None:
-    """Return the last earlier frame that a frame of a log goes on from, or whose break lies in a call of it."""
-    name, filename, _ = frame.code
-    for other in reversed(earlier):
-        same = (plain_function(other.code[0]), other.code[1]) == (plain_function(name), filename)
-        if is_resume(name):
-            if same and other.events:
-                return other.ident
-        elif not same and any(
-            (entry.function, entry.filename) == (name, filename) for event in other.events for entry in event.message.stack
-        ):
-            return other.ident
-    return None
+class _LogCallers:
+    """Works out callers from the breaks of earlier frames; the stacks of a log lack functions that run compiled."""
+
+    def __init__(self) -> None:
+        self._broken: dict[tuple[str, str], str] = {}  # the last frame of a function that met a break
+        self._passed: dict[tuple[str, str], str] = {}  # the last frame whose break lay in a call of a function
+
+    def caller(self, frame: FrameLedger) -> str | None:
+        """Return the frame that a frame goes on from, or that called it at a break; and remember it for later ones."""
+        name, filename, _ = frame.code
+        own = (plain_function(name), filename)
+        caller = self._broken.get(own) if is_resume(name) else self._passed.get((name, filename))
+        if frame.events:
+            self._broken[own] = frame.ident
+        for event in frame.events:
+            for entry in event.message.stack:
+                if (plain_function(entry.function), entry.filename) != own:
+                    self._passed[entry.function, entry.filename] = frame.ident
+        return caller

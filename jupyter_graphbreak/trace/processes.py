@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.recording.records import KEPT, Record, without_spare_metrics
 from jupyter_graphbreak.trace.entries import Tally, begins_as_trace, entries
+from jupyter_graphbreak.trace.log_texts import source_records
 from jupyter_graphbreak.trace.opening import DAMAGE, opened
 from jupyter_graphbreak.trace.origin import Origin
-from jupyter_graphbreak.trace.texts import source_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

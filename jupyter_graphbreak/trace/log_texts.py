@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _STACK_ENTRY = re.compile(
-    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$(?:\n(?! *File ")(?P<code> +\S.*)$)?', re.MULTILINE
+    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$(?:\n(?! *File ")(?P<code> +\S.*)$)?',
+    re.MULTILINE,
 )
 _COMMENT = re.compile(r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<function>\S+?), code: (?P<code>.*)$", re.MULTILINE)
 _HEADER = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\s*\n")

@@ -78,7 +78,8 @@ def script_command(context: click.Context, /, **shared: Any) -> int:
         except KeyboardInterrupt:
             status = _INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the program's own
-            sys.excepthook(type(error), error, _own_traceback(error.__traceback__))
+            own = _own_traceback(error.__traceback__)
+            sys.excepthook(type(error), error.with_traceback(own), own)
             status = 1
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

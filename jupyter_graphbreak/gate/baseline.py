@@ -26,7 +26,7 @@ class MalformedBaseline(ValueError):  # noqa: N818 - reads as the sentence it re
     """A baseline that cannot be read; the message says in one line why."""
 
 
-class AllowedBreak(msgspec.Struct, frozen=True, order=True):
+class AllowedBreak(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """A break: ``path`` is empty for a notebook's cell, ``function`` for code outside functions."""
 
     path: str = ""
@@ -36,7 +36,7 @@ class AllowedBreak(msgspec.Struct, frozen=True, order=True):
     gb_id: str = ""
 
 
-class AllowedEager(msgspec.Struct, frozen=True, order=True):
+class AllowedEager(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """A function that runs eagerly for another reason than a break; ``reason`` is the kind of it."""
 
     path: str = ""
@@ -44,7 +44,7 @@ class AllowedEager(msgspec.Struct, frozen=True, order=True):
     reason: str = ""
 
 
-class AllowedRecompiles(msgspec.Struct, frozen=True, order=True):
+class AllowedRecompiles(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """How often a function may be compiled again."""
 
     path: str = ""
@@ -52,8 +52,11 @@ class AllowedRecompiles(msgspec.Struct, frozen=True, order=True):
     times: int = 0
 
 
-class Baseline(msgspec.Struct, frozen=True):
-    """What is allowed; an empty one allows nothing. ``torch`` is the release with which it was written."""
+class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is allowed; an empty one allows nothing. ``torch`` is the release with which it was written.
+
+    A misspelt part is an error, since it would allow less than its writer thought.
+    """
 
     version: int = _VERSION
     torch: str = ""
@@ -71,16 +74,12 @@ def read_baseline(text: str) -> Baseline:
         If it is no TOML, has fields of another form, or was written by a later release.
     """
     try:
-        baseline = msgspec.convert(tomllib.loads(text), _Strict)
+        baseline = msgspec.convert(tomllib.loads(text), Baseline)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise MalformedBaseline(" ".join(str(error).split())) from None
     if baseline.version != _VERSION:
         raise MalformedBaseline(f"it has version {baseline.version}, and this release reads version {_VERSION}")
     return baseline
-
-
-class _Strict(Baseline, frozen=True, forbid_unknown_fields=True):
-    """A baseline of which a misspelt part is an error, since it would allow less than its writer thought."""
 
 
 def write_baseline(baseline: Baseline) -> str:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PREFIX = re.compile(
-    rb"(?P<tag>\[[\w.-]{1,40}\]:\s?)?[VIWEC]\d{4} \d\d:\d\d:\d\d[.,]\d+ (?P<process>\d+) [^\n]{1,2000}?:\d+\]"
+    rb"[VIWEC]\d{4} \d\d:\d\d:\d\d[.,]\d+ (?P<process>\d+) [^\n]{1,2000}?:\d+\]"
     rb"(?: \[[^\]\n]{0,200}\])* "
 )
-_TAGGED = re.compile(rb"\[[\w.-]{1,40}\]:\s?")
+_TAGGED = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
 #: Longer lines and payloads are no part of what a report is made from.
 _LONGEST_LINE = 16 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections import defaultdict
 from pathlib import PurePath
@@ -58,6 +59,7 @@ def source_records(records: list[Record]) -> Texts:
             functions[filename].setdefault(line, function)
     made, changed = [], []
     for filename, lines in mentioned.items():
+        linecache.checkcache(filename)  # it may have changed since somebody read it last
         source = source_of_file(filename, lines, functions[filename])
         if source is not None and any(
             source.lines.get(line, "").strip() != code for line, code in codes[filename].items()

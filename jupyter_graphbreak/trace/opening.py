@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _BUFFER = 1 << 20
+_BLOCK = 1 << 17  # of zstd; what was read of one that is damaged is lost
 #: What a damaged compressed file raises while it is read.
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
@@ -41,15 +42,15 @@ def opened(path: Path, on_read: Callable[[int], None] = lambda _: None) -> Itera
         file.seek(0)
         counted = _buffered(_Counted(file, on_read))
         if first.startswith(_GZIP):
-            yield _buffered(gzip.GzipFile(fileobj=counted))
+            yield cast("BinaryIO", gzip.GzipFile(fileobj=counted))  # buffered itself; what precedes damage is not lost
         elif first == _ZSTD:
-            yield _buffered(zstandard.ZstdDecompressor().stream_reader(counted, read_across_frames=True))
+            yield _buffered(zstandard.ZstdDecompressor().stream_reader(counted, read_across_frames=True), _BLOCK)
         else:
             yield counted
 
 
-def _buffered(raw: object) -> BinaryIO:
-    return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", raw), _BUFFER))
+def _buffered(raw: object, size: int = _BUFFER) -> BinaryIO:
+    return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", raw), size))
 
 
 class _Counted(io.RawIOBase):

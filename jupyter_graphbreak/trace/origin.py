@@ -24,6 +24,12 @@ WHAT_NO_LOG_HAS = (
 )
 
 
+WHAT_OLD_LOGS_LACK = (
+    "Before torch 2.11 a log does not tell a function that was skipped at a break from one whose compilation was an "
+    "error: both are listed as errors."
+)
+
+
 class Origin:
     """Collects, record by record, what a process says of itself."""
 
@@ -35,6 +41,7 @@ class Origin:
         self._roots: dict[str, None] = {}
         self._home: str | None = None
         self._complete = False
+        self._failed = False
 
     def read(self, record: Record) -> None:
         """Read one record, before it is made lighter."""
@@ -43,6 +50,8 @@ class Origin:
                 self._complete = True
             case "artifact:torch_version":
                 self._torch = self._torch or _json(record.payload).get("pytorch_version")
+            case "artifact:dynamo_error":
+                self._failed = True
             case "compilation_metrics":
                 self._read_metrics(record.data)
             case "dynamo_output_graph":
@@ -63,6 +72,8 @@ class Origin:
         made: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
         if not self._complete:  # else the log is a recording of ours, and says all this itself
             made.append(additions.Note(level="info", message=WHAT_NO_LOG_HAS))
+            if self._torch is None and self._failed:  # the versions that logs name begin with 2.11
+                made.append(additions.Note(level="info", message=WHAT_OLD_LOGS_LACK))
             used = ", ".join(sorted(self._devices)) or "unknown"
             made.append(additions.DeviceUsed(requested=used, used=used))
             made.append(

@@ -24,7 +24,7 @@ _LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reach
 
 @dataclass
 class Event:
-    """One break as one frame met it.
+    """One break as it happened in one frame.
 
     Parameters
     ----------
@@ -111,6 +111,8 @@ class Ledger:
         Whether this torch says of every frame that Dynamo did not begin why.
     refusals : list of (FrameRefused, int)
         Each with the number of its record.
+    settings : list of (str, SettingsInForce)
+        Each with the id of the frame from which on they were in force.
     """
 
     frames: list[FrameLedger] = field(default_factory=list)
@@ -123,12 +125,18 @@ class Ledger:
     device: additions.DeviceUsed = field(default_factory=additions.DeviceUsed)
     texts: list[additions.SourceRecorded] = field(default_factory=list)
     scopes: list[additions.ScopeOpened] = field(default_factory=list)
+    settings: list[tuple[str, additions.SettingsInForce]] = field(default_factory=list)
     records: int = 0
 
     @property
     def started(self) -> list[FrameLedger]:
         """The frames that Dynamo began, in order."""
         return [frame for frame in self.frames if frame.started]
+
+    def resumed_lines(self) -> dict[int, int]:
+        """Return the line at which each resume function goes on, by the id of its code object."""
+        made = (made for frame in self.started for made in frame.resumes)
+        return {made.id: made.line for made in made if made.id is not None and made.line is not None}
 
     def first_id(self, frame: FrameLedger) -> str | None:
         """Return the id of the first compilation of a frame's code object, if it is another one."""
@@ -173,7 +181,7 @@ class _Reader:
                 self._read_entry(record)
             elif not self._read_about_run(record, addition) and record.compile_key is not None:
                 self._read_about_frame(record, record.compile_key, addition)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except Exception as error:  # noqa: BLE001 - one record that cannot be read leaves the others
             message = f"A record {record.kind!r} could not be read ({type(error).__name__}: {error})."
             ledger.notes.append(Diagnostic("warning", message))
 
@@ -187,19 +195,17 @@ class _Reader:
                 ledger.error = addition
             case additions.DeviceUsed():
                 ledger.device = addition
-            case additions.Note():
-                ledger.notes.append(Diagnostic(addition.level, addition.message))
-            case additions.WatchFailed():
-                ledger.notes.append(Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}."))
-            case additions.Blind():
-                ledger.sees_skips = False
-                ledger.notes.append(Diagnostic("info", f"Not seen with this torch: {addition.what}."))
+            case additions.Note() | additions.WatchFailed() | additions.Blind():
+                ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.Blind)
+                ledger.notes.append(_diagnostic(addition))
             case additions.SourceRecorded():
                 ledger.texts.append(addition)
             case additions.FrameSkipped():
                 ledger.skips.append(addition)
             case additions.ScopeOpened():
                 ledger.scopes.append(addition)
+            case additions.SettingsInForce():
+                ledger.settings.append((str(record.compile_key), addition))
             case additions.FrameRefused():
                 key = record.compile_key
                 if addition.reason == "recompile limit" and key is not None:
@@ -286,11 +292,21 @@ class _Reader:
         return made
 
 
+def _diagnostic(addition: additions.Note | additions.WatchFailed | additions.Blind) -> Diagnostic:
+    match addition:
+        case additions.WatchFailed():
+            return Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}.")
+        case additions.Blind():
+            return Diagnostic("info", f"Not seen with this torch: {addition.what}.")
+        case _:
+            return Diagnostic(addition.level, addition.message)
+
+
 def _add_break(frame: FrameLedger, record: Record, order: int) -> None:
     seen, frame.pending_break = frame.pending_break, None
     text = record.payload or ""
     if text.startswith("Graph break: ") and frame.pending_failure is not None:
-        return  # said once more when the frame is given up, if the user's logs show graph breaks
+        return  # logged once more when the frame is given up, if the user's logs show graph breaks
     message = messages.parse_break(text, seen.type if seen is not None else None)
     frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), order))
 

@@ -51,7 +51,13 @@ LAYERS = {
     "analysis.reports": Layer({"recording.records", "report"}),
     "analysis.source": Layer({"recording.records", "report"}),
     "analysis.torch_text": Layer({"recording.records"}),
-    "analysis": Layer({"recording.records", "recording.additions", "report", "analysis.source", "analysis.torch_text"}),
+    "analysis.reasons": Layer({"report", "analysis.source", "analysis.torch_text"}),
+    "analysis": Layer(
+        {
+            "recording.records", "recording.additions", "report", "analysis.source", "analysis.torch_text",
+            "analysis.reasons",
+        }
+    ),
     "trial": Layer({"report", "_torch_compat", "recording", "recording.library"}, TORCH),
     "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "views.words": Layer({"report"}),
@@ -77,11 +83,11 @@ LAYERS = {
     "cli": Layer({"commands", ""}),
     "pytest_plugin": Layer({"report", "results", "api"}, frozenset({"pytest", "torch"})),
     "mystnb": Layer({"report", "views.html"}, frozenset({"docutils", "myst_nb"})),
-    "ipython.cell": Layer({"recording.records", "recording", "recording.source_texts"}, IPYTHON),
+    "ipython.cell": Layer({"recording.records", "recording", "recording.source_texts", "analysis.source"}, IPYTHON),
     "ipython": Layer(
         {
             "report", "_torch_compat", "recording", "recording.records", "analysis.source", "trial", "frontends",
-            "views.html", "views.html.widget", "results", "api", "ipython.cell",
+            "views.text", "views.html", "views.html.widget", "results", "api", "ipython.cell",
         },
         IPYTHON,
     ),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 _WORDS: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",
     "compiled before": "compiled before this run",
+    "inlined": "compiled with its caller",
     "not reached": "not reached",
     None: "not known if it ran",
 }
@@ -17,7 +18,7 @@ _WORDS: dict[NoFrame | None, str] = {
 
 def surely_ran(resume: Resume) -> bool:
     """Whether a resume function was entered in the run."""
-    return bool(resume.frames) or resume.no_frame == "eager"
+    return bool(resume.frames) or resume.no_frame in {"eager", "inlined"}
 
 
 def without_frame(resume: Resume) -> str:

@@ -200,7 +200,7 @@ function errorPart(
 }
 
 function hasRun({ frames, no_frame: noFrame }: Resume): boolean {
-  return frames.length > 0 || noFrame === 'eager';
+  return frames.length > 0 || noFrame === 'eager' || noFrame === 'inlined';
 }
 
 /** How long every frame took to compile, by its id. */

@@ -122,7 +122,7 @@ class Report(schema.Report, frozen=True):
 
 
 class Job(job.Job, frozen=True):
-    """What ``torch.compile`` did in several processes; see :class:`jupyter_graphbreak.report.job.Job` for its fields."""
+    """What ``torch.compile`` did in several processes; see :class:`jupyter_graphbreak.report.job.Job`."""
 
     @classmethod
     def of(cls, made: job.Job) -> Self:

@@ -12,7 +12,7 @@ from jupyter_graphbreak.gate.gate_words import details, headline
 from jupyter_graphbreak.gate.verdict import Verdict, judge, new_breaks
 from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.location import Location, Segment, Source
-from jupyter_graphbreak.report.schema import Break, Device, Frame, Recompile, Report, Skipped
+from jupyter_graphbreak.report.schema import Break, Device, Frame, Recompile, Report, SkipKind, Skipped
 
 BRANCH = "Data-dependent branching"
 PRINT = "Failed to trace builtin operator"
@@ -23,7 +23,7 @@ def report_of(
     path: str = "model.py",
     torch: str = "2.13.0",
     frames: tuple[str, ...] = (),
-    eager: tuple[tuple[str, str], ...] = (),
+    eager: tuple[tuple[str, SkipKind], ...] = (),
     again: tuple[str, ...] = (),
 ) -> Report:
     """Return a report of some breaks, each given as function, line and cause, on lines of one file."""
@@ -41,7 +41,7 @@ def report_of(
         frames=[Frame(f"{n}/0", name, Location("s1", 90, 90, function=name), "entry", "compiled")
                 for n, name in enumerate(frames)],
         breaks=made,
-        skipped=[Skipped(f"k{n}", None, name, Location("s1", 80, 80, function=name), "why", kind=kind)  # type: ignore[arg-type]
+        skipped=[Skipped(f"k{n}", None, name, Location("s1", 80, 80, function=name), "why", kind=kind)
                  for n, (name, kind) in enumerate(eager)],
         recompiles=[Recompile(f"0/{n}", "0/0", name, Location("s1", 70, 70, function=name)) for n, name in enumerate(again)],
     )  # fmt: skip
@@ -64,7 +64,7 @@ def verdict_of(after: Report, before: Report = BEFORE) -> Verdict:
                    path="net.py"), 0, 0),  # file renamed
         (report_of(("f", "if x.sum() > 0:", BRANCH), frames=("f", "g")), 0, 1),  # one fixed
         (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), ("g", "print(y)", PRINT)), 1, 0),
-        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", BRANCH), frames=("f", "g")), 1, 1),  # other cause
+        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", BRANCH), frames=("f", "g")), 1, 1),  # cause
         (report_of(("f", "x", PRINT), ("h", "if x.sum() > 0:", BRANCH), frames=("f",)), 2, 2),  # moved while f is there
         (report_of(("f", "if x.sum() > 0:", "Other name"), ("g", "print(x)", PRINT), torch="2.15.0"), 0, 0),  # upgrade
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,12 @@ def test_every_resume_function_that_ran_has_its_break() -> None:
 def test_compression_is_told_by_the_first_bytes(tmp_path: Path, suffix: str) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_bytes()
     half = text.index(b"\nV", len(text) // 2) + 1
-    compress = {".gz": gzip.compress, ".zst": zstandard.compress, ".log": bytes}[suffix]
+    compressing: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": gzip.compress,
+        ".zst": zstandard.compress,
+        ".log": bytes,
+    }
+    compress = compressing[suffix]
     packed = tmp_path / f"trace{suffix}"
     packed.write_bytes(compress(text[:half]) + compress(text[half:]))
     assert report_of(packed) == report_of(LOGS / "2.13.0" / "branch.log")

@@ -21,13 +21,7 @@ RECORDINGS = sorted((HERE / "recordings").glob("*/*.log"))
 REPORTS = sorted((HERE / "reports").glob("*.json"))
 #: Words of Python, of PyTorch's reasons and of a report's own sentences, which say nothing of the code they stand in.
 OWN = set(
-    (
-        "and as backend branch break call class code compile compiled config contextlib def dtype eager else except "
-        "false for from graph graph_break if import in into is it line loop of ones or out print range recompile "
-        "recompile_limit return run self size sum tensor the times to torch true try was with within _dynamo "
-        "branching builtin operator context manager generator attempt trace value dynamic limit error function "
-        "functions item method test name first new again none not once per step fullgraph"
-    ).split()
+    ["and", "as", "backend", "branch", "break", "call", "class", "code", "compile", "compiled", "config", "contextlib", "def", "dtype", "eager", "else", "except", "false", "for", "from", "graph", "graph_break", "if", "import", "in", "into", "is", "it", "line", "loop", "of", "ones", "or", "out", "print", "range", "recompile", "recompile_limit", "return", "run", "self", "size", "sum", "tensor", "the", "times", "to", "torch", "true", "try", "was", "with", "within", "_dynamo", "branching", "builtin", "operator", "context", "manager", "generator", "attempt", "trace", "value", "dynamic", "limit", "error", "function", "functions", "item", "method", "test", "name", "first", "new", "again", "none", "not", "once", "per", "step", "fullgraph"]
 )
 
 

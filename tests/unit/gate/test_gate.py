@@ -43,7 +43,8 @@ def report_of(
         breaks=made,
         skipped=[Skipped(f"k{n}", None, name, Location("s1", 80, 80, function=name), "why", kind=kind)
                  for n, (name, kind) in enumerate(eager)],
-        recompiles=[Recompile(f"0/{n}", "0/0", name, Location("s1", 70, 70, function=name)) for n, name in enumerate(again)],
+        recompiles=[Recompile(f"0/{n}", "0/0", name, Location("s1", 70, 70, function=name))
+                    for n, name in enumerate(again)],
     )  # fmt: skip
 
 

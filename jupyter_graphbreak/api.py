@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ class Run:
 
     def __init__(self) -> None:
         self._report: Report | None = None
+        #: The job of this process and of those that it started, where they were watched and there were any.
+        self.job: Job | None = None
 
     @property
     def report(self) -> Report:
@@ -43,9 +46,11 @@ class Run:
             raise RuntimeError("the report is made when the with block of capture() ends; read it after the block")
         return self._report
 
-    def close(self, recording: recorder.Recording) -> None:
-        """Make the report of a complete recording."""
+    def close(self, recording: recorder.Recording, children: Path | None) -> None:
+        """Make the report of a complete recording, and the job with the processes that wrote into a folder."""
         self._report = report_of(recording)
+        if children is not None:
+            self.job = job_with(self._report, children)
 
 
 def report_of(recording: recorder.Recording) -> Report:
@@ -58,15 +63,21 @@ def report_of(recording: recorder.Recording) -> Report:
 
 
 @contextlib.contextmanager
-def capture() -> Iterator[Run]:
+def capture(*, processes: bool = False) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.
 
     The block runs as it would without; an exception goes on unchanged, and the report is made all the same.
 
+    Parameters
+    ----------
+    processes : bool
+        Whether to watch the processes that the block starts, too: workers of a ``DataLoader``, of
+        ``torch.multiprocessing``, ranks of ``torchrun``.
+
     Yields
     ------
     Run
-        Its ``report`` can be read after the block.
+        Its ``report`` can be read after the block, and with ``processes`` its ``job``.
 
     Raises
     ------
@@ -79,15 +90,18 @@ def capture() -> Iterator[Run]:
     ...     compiled_step(batch)
     >>> print(run.report.to_text())  # doctest: +SKIP
     """
+    from jupyter_graphbreak.recording.children import watched_children
+
     run = Run()
     recording: recorder.Recording | None = None
-    try:
-        with recorder.record() as recording:
-            recording.describe_device(Device("auto", default_device_name()))
-            yield run
-    finally:
-        if recording is not None:
-            run.close(recording)
+    with watched_children() if processes else contextlib.nullcontext() as children:
+        try:
+            with recorder.record() as recording:
+                recording.describe_device(Device("auto", default_device_name()))
+                yield run
+        finally:
+            if recording is not None:
+                run.close(recording, children)
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
@@ -287,3 +301,28 @@ def explain_notebook(
     if output is not None:
         explained.save(output)
     return explained
+
+
+def job_with(report: Report, folder: Path) -> Job | None:
+    """Return the job of this process and of those that wrote their traces into a folder; ``None`` if none did.
+
+    Parameters
+    ----------
+    report : Report
+        Of this process, which comes first.
+    folder : Path
+        That of :func:`jupyter_graphbreak.recording.children.watched_children`.
+    """
+    from jupyter_graphbreak.analysis.reports.jobs import build_job
+    from jupyter_graphbreak.report.job import Process
+    from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
+
+    try:
+        traces = list(read_processes(trace_files(folder)))
+    except UnreadableTrace:
+        return None
+    children = [
+        Process(f"p{number}", trace.rank, trace.pid or None, None, build_report(trace.records))
+        for number, trace in enumerate(traces, start=2)
+    ]
+    return Job.of(build_job([Process("p1", None, os.getpid(), None, report), *children]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jupyter_graphbreak.commands.output_formats import Found
+from jupyter_graphbreak.commands.output_formats import Found, of_job
 from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_options
 
 if TYPE_CHECKING:
@@ -38,9 +38,10 @@ class _ProgramCommand(click.Command):
 
 
 @click.command("script", cls=_ProgramCommand, short_help="Run a Python program and explain what was compiled.")
+@click.option("--processes", is_flag=True, help="Explain the processes that the program starts, too.")
 @shared_options
 @click.pass_context
-def script_command(context: click.Context, /, **shared: Any) -> int:
+def script_command(context: click.Context, /, *, processes: bool, **shared: Any) -> int:
     """Run the Python program FILE, or MODULE as `python -m` does, and explain what torch.compile did in it.
 
     Options of graphbreak stand before the program, those of the program after it. In other formats than text the
@@ -68,7 +69,7 @@ def script_command(context: click.Context, /, **shared: Any) -> int:
     run = None
     with _stdout_to_stderr(really=shared["form"] != "text"):
         try:
-            with api.capture() as run, _as_main(module, program[0], arguments):
+            with api.capture(processes=processes) as run, _as_main(module, program[0], arguments):
                 if module is None:
                     runpy.run_path(program[0], run_name="__main__")
                 else:
@@ -83,7 +84,9 @@ def script_command(context: click.Context, /, **shared: Any) -> int:
             status = 1
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
-    gate_status = gate.finish(Found([run.report])) if run is not None else 1
+    if run is None:
+        return status or 1
+    gate_status = gate.finish(of_job(run.job) if run.job is not None else Found([run.report]))
     return status or gate_status
 
 

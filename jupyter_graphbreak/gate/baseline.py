@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 _VERSION = 1
+_ADDRESS = re.compile(r"0x[0-9a-f]+")  # another one at every run
 _HEAD = """\
 # Graph breaks that are allowed here. `graphbreak ... --baseline FILE` fails on others;
 # `graphbreak ... --baseline FILE --update-baseline` writes this file anew.
@@ -132,7 +134,8 @@ def _break(report: Report, paths: dict[str, str], found: Any) -> AllowedBreak:
     location = found.location
     path, function = _function(paths, location, location.function if location is not None else None)
     line = " ".join((line_text(report, location) or "").split())
-    return AllowedBreak(path, function, found.gb_type, line, found.gb_id or "")
+    cause = " ".join(_ADDRESS.sub("0x", found.gb_type).split())
+    return AllowedBreak(path, function, cause, line, found.gb_id or "")
 
 
 def _function(paths: dict[str, str], location: Location | None, function: str | None) -> tuple[str, str]:

@@ -20,9 +20,14 @@ HERE = Path(__file__).parents[2]
 RECORDINGS = sorted((HERE / "recordings").glob("*/*.log"))
 REPORTS = sorted((HERE / "reports").glob("*.json"))
 #: Words of Python, of PyTorch's reasons and of a report's own sentences, which say nothing of the code they stand in.
-OWN = set(
-    ["and", "as", "backend", "branch", "break", "call", "class", "code", "compile", "compiled", "config", "contextlib", "def", "dtype", "eager", "else", "except", "false", "for", "from", "graph", "graph_break", "if", "import", "in", "into", "is", "it", "line", "loop", "of", "ones", "or", "out", "print", "range", "recompile", "recompile_limit", "return", "run", "self", "size", "sum", "tensor", "the", "times", "to", "torch", "true", "try", "was", "with", "within", "_dynamo", "branching", "builtin", "operator", "context", "manager", "generator", "attempt", "trace", "value", "dynamic", "limit", "error", "function", "functions", "item", "method", "test", "name", "first", "new", "again", "none", "not", "once", "per", "step", "fullgraph"]
-)
+WORDS = """
+    and as backend branch break call class code compile compiled config contextlib def dtype eager else except false for
+    from graph graph_break if import in into is it line loop of ones or out print range recompile recompile_limit return
+    run self size sum tensor the times to torch true try was with within _dynamo branching builtin operator context
+    manager generator attempt trace value dynamic limit error function functions item method test name first new again
+    none not once per step fullgraph
+"""
+OWN = set(WORDS.split())
 
 
 def words_of(report: Report) -> set[str]:

@@ -40,7 +40,13 @@ LAYERS = {
     "trace": Layer({"recording.records"}),
     "analysis.source": Layer({"recording.records", "report"}),
     "analysis.torch_text": Layer({"recording.records"}),
-    "analysis": Layer({"recording.records", "recording.additions", "report", "analysis.source", "analysis.torch_text"}),
+    "analysis.finished": Layer({"report"}),
+    "analysis": Layer(
+        {
+            "recording.records", "recording.additions", "report",
+            "analysis.source", "analysis.torch_text", "analysis.finished",
+        }
+    ),
     "trial": Layer({"report", "_torch_compat", "recording"}, TORCH),
     "frontends": Layer({"report", "_torch_compat", "recording", "analysis", "trial"}, TORCH),
     "views.words": Layer({"report"}),

@@ -19,8 +19,9 @@ def render_changes(changes: Changes) -> list[str]:
     """Return the changes as lines for a terminal 100 columns wide: what it comes to, the figures, each break."""
     name = plain(changes.before.name or "the run before")
     lines = [cut(f"since {name}: {headline(changes)}"), cut(f"    {', '.join(figures(changes))}")]
-    for change in changes.breaks[:_MOST]:
-        lines.append(cut(f"    {change.change:<6}{'   '.join(filter(None, described(change)))}"))
+    lines += [
+        cut(f"    {change.change:<6}{'   '.join(filter(None, described(change)))}") for change in changes.breaks[:_MOST]
+    ]
     if len(changes.breaks) > _MOST:
         lines.append(f"    and {len(changes.breaks) - _MOST} more")
     return lines

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Skipped
 
-#: Calls further down stand beside those that call them.
+#: Boxes within boxes; what calls further down did stands in the innermost of these.
 _DEEPEST = 4
+#: Calls within calls that are followed; a recursion may be deeper.
+_MOST_CALLS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,19 @@ Item: TypeAlias = Step | Call
 
 def course(report: Report) -> list[Item]:
     """Return what happened, nested by call. A break that several frames report is there once, where it stands."""
-    return _Course(report).items()
+    return _shallow(_Course(report).items(), 0)
+
+
+def _shallow(items: list[Item], depth: int) -> list[Item]:
+    shown: list[Item] = []
+    for item in items:
+        if isinstance(item, Step):
+            shown.append(item)
+        elif depth < _DEEPEST:
+            shown.append(Call(item.names, _shallow(item.steps, depth + 1)))
+        else:
+            shown += _shallow(item.steps, depth)
+    return shown
 
 
 def first_steps(items: list[Item], limit: int) -> tuple[list[Item], int]:
@@ -120,7 +134,7 @@ class _Course:
             self._seen.add(current.id)
             items += self._own(current)
             for called in self._called.get(current.id, ()):
-                if called.role == "resume" or level >= _DEEPEST:
+                if called.role == "resume" or level >= _MOST_CALLS:
                     pending.append((called, level))
                 elif called.id not in self._seen:
                     items += self._of(called, level + 1)

@@ -103,7 +103,7 @@ class Sources:
 
     def name_function(self, filename: str, line: int, name: str) -> None:
         """Note the qualified name of a function that begins at a line of the code."""
-        short = name.replace("<locals>.", "")
+        short = ".".join(name.replace("<locals>.", "").split(".")[-2:])
         if "." in short and not is_resume(name):
             self._functions.setdefault(filename, {})[line + self.line_offset(filename)] = short
 

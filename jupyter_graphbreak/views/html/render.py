@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 _HERE = Path(__file__).parent
+#: A longer report is in its page compressed, and not as JSON that other programs read.
+_MOST_PLAIN = 1_000_000
 
 
 def render_html(report: Report) -> str:
@@ -85,9 +87,13 @@ def _rest(view: View, macros: Any, name: str | None = None) -> dict[str, list[st
 
 def _with_data(view: View, macros: Any) -> str:
     report = view.report
-    data = {"text": render_text(report), "report": report.to_json().decode(), "rest": _rest(view, macros)}
-    html = macros.report()
-    return str(macros.with_data(html, _packed(data)))
+    data = {"text": render_text(report), "rest": _rest(view, macros)}
+    json_text = report.to_json().decode()
+    if len(json_text) > _MOST_PLAIN:
+        data["report"], json_text = json_text, ""
+    # No "<" is left that could end the script element around it.
+    plain = Markup(json_text.replace("<", "\\u003c"))  # noqa: S704
+    return str(macros.with_data(macros.report(), plain, _packed(data)))
 
 
 def _packed(data: dict[str, Any]) -> str:

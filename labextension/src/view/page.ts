@@ -9,11 +9,11 @@ interface IData {
 }
 
 for (const root of document.querySelectorAll<HTMLElement>('.graphbreak')) {
-  const block = Array.from(root.parentElement!.children).find(
-    element =>
-      element instanceof HTMLScriptElement &&
-      element.dataset.graphbreak === 'data'
+  const blocks = Array.from(root.parentElement!.children).filter(
+    element => element instanceof HTMLScriptElement
   );
+  const block = blocks.find(({ dataset }) => dataset.graphbreak === 'data');
+  const report = blocks.find(({ dataset }) => dataset.graphbreak === 'report');
   // A report without it was put into the page by something else, with its own script or none.
   if (block !== undefined) {
     let unpacked: Promise<IData> | null = null;
@@ -22,7 +22,7 @@ for (const root of document.querySelectorAll<HTMLElement>('.graphbreak')) {
     addBehaviour(root, {
       rest: async () => (await data()).rest,
       text: async () => (await data()).text,
-      json: async () => (await data()).report
+      json: async () => report?.textContent ?? (await data()).report
     });
   }
 }

@@ -33,8 +33,11 @@ export class Roving {
       items.find(item => item === this._current) ??
       items.find(item => item.offsetParent !== null);
     for (const item of items) {
-      item.tabIndex = item === current ? 0 : -1;
-      suppress(item);
+      const tabIndex = item === current ? 0 : -1;
+      if (item.getAttribute('tabindex') !== String(tabIndex)) {
+        item.tabIndex = tabIndex;
+        suppress(item);
+      }
     }
     this._current = current;
   }

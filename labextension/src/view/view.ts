@@ -23,6 +23,9 @@ export function addBehaviour(root: HTMLElement, data: IReportData): () => void {
   return () => view.dispose();
 }
 
+/** How long after a change the parts of a report are looked through for what takes the focus. */
+const REFRESH_MS = 120;
+
 class View {
   constructor(root: HTMLElement, data: IReportData) {
     this._root = root;
@@ -117,9 +120,13 @@ class View {
     }
   }
 
+  /** Take notice of what is shown now; not while the reader types. */
   private _refresh(): void {
-    this._groups?.forEach(group => group.refresh());
-    this._strip?.();
+    clearTimeout(this._refreshTimer);
+    this._refreshTimer = setTimeout(() => {
+      this._groups.forEach(group => group.refresh());
+      this._strip();
+    }, REFRESH_MS);
   }
 
   /** Show conclusions only, the sources folded below them; or the sources beside them. */
@@ -375,6 +382,7 @@ class View {
   /** Notice whether the strip has more than one row. */
   private readonly _strip: () => void;
   private _data: IReportData;
+  private _refreshTimer: ReturnType<typeof setTimeout> | undefined;
   private _isFollowing = false;
 }
 

@@ -6,13 +6,18 @@ TORCH ?=
 VENV := .venv$(if $(TORCH),-torch-$(TORCH))
 BIN := $(VENV)/bin
 ARGS ?=
+# Processes that share the tests; make test ARGS="-n 0 ..." has none but pytest itself, for a debugger.
+WORKERS ?= 2
 
 FRONT_END := $(shell git ls-files --cached --others --exclude-standard labextension 2>/dev/null)
 FRONT_END := $(wildcard $(FRONT_END))
 
+LINTERS := lint-ruff lint-mypy lint-front-end test-front-end
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off -c $(VENV)/constraints.txt
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cuda lab lint docs dist clean
+.PHONY: help demo test test-cuda lab lint docs dist clean browser $(LINTERS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,22 +25,18 @@ help: ## list the targets
 demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write build/demo.html
 	@$(BIN)/python notebooks/run_demo.py build
 
-test: $(VENV)/dev.stamp $(if $(TORCH),,lint) ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
-	@$(BIN)/python tests/find_browser.py
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/dev.stamp ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
+	@$(MAKE) --no-print-directory -j5 browser $(if $(TORCH),,$(LINTERS))
+	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 test-cuda: $(VENV)/dev.stamp ## run the tests that need a CUDA device
 	@$(BIN)/python -m pytest tests/cuda $(ARGS)
 
 lab: $(VENV)/lab.stamp ## open JupyterLab with the package installed
-	$(BIN)/jupyter lab $(ARGS)
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
 lint: $(VENV)/dev.stamp ## run the linters, the type checkers and the front end's unit tests
-	$(BIN)/ruff check --quiet
-	$(BIN)/ruff format --check --quiet
-	$(BIN)/mypy --strict --no-error-summary
-	npm --prefix labextension --silent run lint:check
-	npm --prefix labextension --silent test
+	@$(MAKE) --no-print-directory -j4 $(LINTERS)
 
 docs: $(VENV)/docs.stamp ## execute the notebooks and write the documentation to notebooks/_build/html
 	$(BIN)/sphinx-build -E -W --keep-going -j auto -b html notebooks notebooks/_build/html
@@ -49,6 +50,24 @@ clean: ## remove everything that was built or installed here
 	rm -rf .venv .venv-torch-* build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache notebooks/_build
 	rm -rf jupyter_graphbreak/labextension jupyter_graphbreak/views/html/static labextension/lib labextension/node_modules
 
+# --- What runs side by side; the environment is there already ----------------------------------------------------
+
+lint-ruff:
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+
+lint-mypy:
+	$(BIN)/mypy --strict --no-error-summary
+
+lint-front-end:
+	npm --prefix labextension --silent run lint:check
+
+test-front-end:
+	npm --prefix labextension --silent test
+
+browser:
+	@$(BIN)/python tests/find_browser.py
+
 # --- Environments ------------------------------------------------------------------------------------------------
 
 $(BIN)/python:
@@ -56,12 +75,14 @@ $(BIN)/python:
 	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# One stamp for each extra. pip builds the front end on the way, so its sources count too.
+# One stamp for each extra. pip builds the front end on the way, so its sources count too. npm loads its packages while pip
+# loads torch, the largest of its own.
 $(VENV)/%.stamp: pyproject.toml constraints.txt $(FRONT_END) | $(BIN)/python
 	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null || { \
 	  echo "node 20.19, 22.12 or newer and npm are needed to build the front end; found: node $$(node --version 2>/dev/null || echo none), npm $$(npm --version 2>/dev/null || echo none)" >&2; exit 1; }
 	@sed '$(if $(TORCH),s/^torch==.*/torch==$(TORCH)/)' constraints.txt > $(VENV)/constraints.txt
 	@echo "setting up $(VENV) for '$*' with $$(grep '^torch==' $(VENV)/constraints.txt); the first time takes minutes (log: $(VENV)/$*.log)"
-	@$(BIN)/python -m pip --disable-pip-version-check install --progress-bar off -c $(VENV)/constraints.txt -e '.[$*]' > $(VENV)/$*.log 2>&1 || { \
+	@{ npm --prefix labextension install --no-audit --no-fund & npm=$$!; \
+	  $(PIP) torch && wait $$npm && $(PIP) -e '.[$*]'; } > $(VENV)/$*.log 2>&1 || { \
 	  tail -n 30 $(VENV)/$*.log >&2; echo "setting up failed; the whole log is $(VENV)/$*.log" >&2; exit 1; }
 	@touch $@

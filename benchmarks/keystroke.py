@@ -100,7 +100,7 @@ def _per_key(page: Page, session: CDPSession, keys: int) -> float:
 
 
 def _task_ms(session: CDPSession) -> float:
-    metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
     return float(metrics["TaskDuration"]) * 1e3
 
 

@@ -47,7 +47,7 @@ class Result(NamedTuple):
 def run(options: str, ops: int) -> Result:
     """Compile a graph of many operations."""
     manager, client = start_new_kernel(kernel_name="python3")
-    told: list[str] = []
+    states: list[str] = []
     printed: list[str] = []
 
     def hear(message: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ def run(options: str, ops: int) -> Result:
             printed.append(content["text"])
         progress = content.get("data", {}).get("state", {}).get("_progress")
         if progress is not None:
-            told.append(str(progress))
+            states.append(str(progress))
 
     try:
         for code in (_SET_UP.format(root=str(ROOT)), _CELL.format(options=options, ops=ops)):
@@ -67,7 +67,7 @@ def run(options: str, ops: int) -> Result:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
     wall, cpu, thread = (float(number) for number in printed[0].split())
-    return Result(wall, cpu, thread, sum(now != before for before, now in zip(["", *told], told, strict=False)))
+    return Result(wall, cpu, thread, sum(now != before for before, now in zip(["", *states], states, strict=False)))
 
 
 def main() -> int:

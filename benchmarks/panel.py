@@ -143,7 +143,7 @@ def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], runs: 
 
 
 def _task_ms(session: CDPSession) -> float:
-    metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
     return float(metrics["TaskDuration"]) * 1e3
 
 

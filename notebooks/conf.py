@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ipython_pygments_lexers import IPython3Lexer
@@ -30,10 +32,17 @@ nb_execution_timeout = 300
 nb_execution_show_tb = True
 nb_merge_streams = True
 nb_render_markdown_format = "gfm"
-# The kernels are of this very Python, and download nothing.
+# The kernels run this very Python and download nothing.
 os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
-# Pages show reports by jupyter_graphbreak.mystnb, and have no other widgets: none of their scripts is needed.
+# They ignore the user's IPython configuration. On every page they would warn about the network that they use, which is
+# this machine's own.
+_ipython = tempfile.TemporaryDirectory()
+_profile = Path(_ipython.name, "profile_default")
+_profile.mkdir()
+(_profile / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 'ERROR'\n", encoding="utf-8")
+os.environ["IPYTHONDIR"] = _ipython.name
+# jupyter_graphbreak.mystnb shows the reports, and the pages have no other widgets, so no script of widgets is needed.
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 
 myst_heading_anchors = 3
@@ -53,8 +62,14 @@ html_copy_source = False
 copybutton_selector = "div.cell_input pre, div.highlight-sh pre, div.highlight-python pre"
 
 
+def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
+    """Add a link to a page with cells: to the page as a notebook, with its outputs."""
+    if source[0].startswith("---\n"):
+        source[0] += f"\n+++\n\n{{nb-download}}`Download this page as a notebook <{page}.ipynb>`\n"
+
+
 def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object) -> None:
-    """Make room for reports on a page, and take the state of the widgets out: it would hold each report once more."""
+    """Make room for reports on a page, and remove the state of the widgets, which would hold each report once more."""
     context["meta"] = {**(context.get("meta") or {}), "hide-toc": True}
     NbMetadataCollector.get_js_files(app.env, page).pop("ipywidgets_state", None)
 
@@ -74,4 +89,5 @@ class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
 def setup(app: Sphinx) -> None:
     """Connect what is our own; Sphinx calls this."""
     app.add_lexer("ipython3", _CellLexer)
+    app.connect("source-read", _offer_notebook)
     app.connect("html-page-context", _arrange, priority=400)

@@ -1,7 +1,8 @@
-"""What the reference pages say, taken from the code itself: the options of the magic, the fields of a report."""
+"""Make the tables of the reference pages from the code: the options of the magic and the fields of a report."""
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 import types
@@ -15,40 +16,45 @@ from jupyter_graphbreak.report import schema as report
 
 #: A parameter of a NumPy docstring, or several with one description, and the lines below it.
 _PARAMETER = re.compile(r"^(?P<names>[\w, ]+) : .*\n(?P<text>(?: {4}.*\n?)+)", re.MULTILINE)
+#: What an option's help text has of code: an example at its end, names of options.
+_CODE = re.compile(r"%+compile_explain .*|--\w+")
 
 
 def options() -> str:
     """Return a table of the magic's options, in Markdown."""
     parser = CompileExplain.compile_explain.parser
+    formatter = argparse.HelpFormatter(parser.prog)
     rows = ["| option | meaning |", "| --- | --- |"]
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list them
         if not action.option_strings or action.dest == "help":
             continue
         value = "|".join(action.choices) if action.choices else action.metavar if action.nargs != 0 else ""
         names = ", ".join(f"`{name} {value}`" if value else f"`{name}`" for name in action.option_strings)
-        rows.append(f"| {names.replace('|', chr(92) + '|')} | {action.help} |")
+        # A help text is a format string, in which a percent sign is written twice.
+        meaning = _CODE.sub(r"`\g<0>`", formatter._expand_help(action))  # noqa: SLF001
+        rows.append(f"| {names.replace('|', chr(92) + '|')} | {meaning} |")
     return "\n".join(rows)
 
 
 def schema() -> str:
     """Return a table of the fields of each class of a report, in Markdown, from the outermost in."""
     classes: list[type[msgspec.Struct]] = [report.Report]
-    for each in classes:
-        for field in msgspec.structs.fields(each):
-            classes += [part for part in _structs(field.type) if part not in classes]
-    return "\n\n".join(_class(each) for each in classes)
+    for struct in classes:
+        for field in msgspec.structs.fields(struct):
+            classes += [inner for inner in _structs(field.type) if inner not in classes]
+    return "\n\n".join(_class(struct) for struct in classes)
 
 
 def _class(struct: type[msgspec.Struct]) -> str:
     text = inspect.getdoc(struct) or ""
-    told = {
-        name.strip(): " ".join(found["text"].split())
-        for found in _PARAMETER.finditer(text)
-        for name in found["names"].split(",")
+    meanings = {
+        name.strip(): " ".join(parameter["text"].split())
+        for parameter in _PARAMETER.finditer(text)
+        for name in parameter["names"].split(",")
     }
-    rows = ["| field | type | meaning |", "| --- | --- | --- |"] if told else ["| field | type |", "| --- | --- |"]
+    rows = ["| field | type | meaning |", "| --- | --- | --- |"] if meanings else ["| field | type |", "| --- | --- |"]
     for field in msgspec.structs.fields(struct):
-        meaning = f" {told.get(field.name, '')} |" if told else ""
+        meaning = f" {meanings.get(field.name, '')} |" if meanings else ""
         rows.append(f"| `{field.encode_name}` | {_type(field.type)} |{meaning}")
     head = text.partition("\nParameters\n")[0].strip()
     return f"## {struct.__name__}\n\n{_without_roles(head)}\n\n" + _without_roles("\n".join(rows))
@@ -56,14 +62,14 @@ def _class(struct: type[msgspec.Struct]) -> str:
 
 def _without_roles(text: str) -> str:
     """Turn reStructuredText's code and references into Markdown's."""
-    text = re.sub(r":class:`(\w+)`", lambda found: f"[{found[1]}](#{found[1].lower()})", text)
+    text = re.sub(r":class:`(\w+)`", lambda role: f"[{role[1]}](#{role[1].lower()})", text)
     return re.sub(r":\w+:`~?([\w.]+)`", r"`\1`", text).replace("``", "`")
 
 
 def _structs(kind: Any) -> list[type[msgspec.Struct]]:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return [kind]
-    return [found for part in typing.get_args(kind) for found in _structs(part)]
+    return [struct for part in typing.get_args(kind) for struct in _structs(part)]
 
 
 def _type(kind: Any) -> str:

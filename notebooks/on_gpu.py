@@ -1,4 +1,4 @@
-"""What the page on GPUs shows: a run under CUDA graphs where there is a GPU, else the one that was recorded on one.
+"""Show a run under CUDA graphs on the page about GPUs: a run of this machine, or without a GPU a recorded one.
 
 usage: python notebooks/on_gpu.py        on a machine with a GPU; runs the page and writes notebooks/gpu.json
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 RECORDING = Path(__file__).with_name("gpu.json")
 #: Set while the page runs to be recorded.
 _WRITE = "GRAPHBREAK_RECORD_GPU"
-#: Where PyTorch says what it leaves out of CUDA graphs.
-_TELLS = "torch._inductor.cudagraph_utils.__cudagraphs"
+#: The logger with which PyTorch says what it leaves out of CUDA graphs.
+_LOGGER = "torch._inductor.cudagraph_utils.__cudagraphs"
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """A run on a GPU: which one, when, the report, and what PyTorch said of CUDA graphs that it did not make."""
+    """A run on a GPU: which GPU, when, the report, and what PyTorch left out of CUDA graphs, in its own words."""
 
     gpu: str
     date: str
@@ -52,22 +52,22 @@ def show(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]]) -> N
         recording = run(make)
         if _WRITE in os.environ:
             RECORDING.write_bytes(msgspec.json.encode(recording) + b"\n")
-        whence = "Run when this page was built"
+        origin = "Run when this page was built"
     elif RECORDING.is_file():
         recording = msgspec.json.decode(RECORDING.read_bytes(), type=Recording)
-        whence = "Recorded, since this page was built on a machine without a GPU"
+        origin = "Recorded on another machine, because this page was built on one without a GPU"
     else:
         display(
             Markdown(
-                "*This page was built on a machine without a GPU, and no report of one has been recorded yet: "
-                "there is none to show. `python notebooks/on_gpu.py` on a machine with a GPU records it.*"
+                "*This page was built on a machine without a GPU, and no report of one has been recorded yet. "
+                "`python notebooks/on_gpu.py` on a machine with a GPU records it.*"
             )
         )
         return
-    display(Markdown(f"*{whence}: {recording.gpu}, {recording.date}.*"))
+    display(Markdown(f"*{origin}: {recording.gpu}, {recording.date}.*"))
     display(recording.report)
-    said = "".join(f"\n- {line}" for line in recording.left_out) or " nothing."
-    display(Markdown(f"Left out of CUDA graphs, in PyTorch’s words:{said}"))
+    left_out = "".join(f"\n- {line}" for line in recording.left_out) or " nothing."
+    display(Markdown(f"PyTorch left out of CUDA graphs, in its own words:{left_out}"))
 
 
 def run(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]], device: str = "cuda") -> Recording:
@@ -75,8 +75,8 @@ def run(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]], devic
     import torch
 
     function, arguments = make(device)
-    # The report tells the default device as that of the run.
-    with torch.device(device), _heard() as left_out, jupyter_graphbreak.capture() as watched:
+    # The report names the default device as that of the run.
+    with torch.device(device), _collected() as left_out, jupyter_graphbreak.capture() as watched:
         for _ in range(3):
             function(*arguments)
     return Recording(
@@ -88,21 +88,21 @@ def run(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]], devic
 
 
 @contextlib.contextmanager
-def _heard() -> Iterator[list[str]]:
-    """Collect what PyTorch says of CUDA graphs instead of printing it."""
+def _collected() -> Iterator[list[str]]:
+    """Collect what PyTorch logs about CUDA graphs instead of printing it."""
     lines: list[str] = []
 
-    class Listener(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(record.getMessage().partition("\n")[0])
 
-    logger, listener = logging.getLogger(_TELLS), Listener(logging.WARNING)
+    logger, collector = logging.getLogger(_LOGGER), Collector(logging.WARNING)
     propagate, logger.propagate = logger.propagate, False
-    logger.addHandler(listener)
+    logger.addHandler(collector)
     try:
         yield lines
     finally:
-        logger.removeHandler(listener)
+        logger.removeHandler(collector)
         logger.propagate = propagate
 
 

@@ -1,4 +1,4 @@
-"""Execute the demo notebook, print its reports as text and write it all as one page that needs no network."""
+"""Execute the demo notebook, print its reports as text and write everything to one page that needs no network."""
 
 from __future__ import annotations
 

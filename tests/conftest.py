@@ -1,21 +1,74 @@
-"""What tests of several folders share: the documentation, built once."""
+"""What tests of several folders share: the documentation, built once while other tests run, and the order of tests."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+#: The process among those of pytest-xdist; None where there is one process only.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files that need the documentation after the others, and last the small tests, which keep no worker long."""
+    waiting = {item.path for item in items if needs_site(item)}
+    unit = ROOT / "tests" / "unit"
+    items.sort(key=lambda item: 2 if unit in item.path.parents else int(item.path in waiting))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give everything that drives a browser to one worker, so that one JupyterLab is enough; share the other files."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc] # it ships no types
+        def _split_scope(self, nodeid: str) -> str:
+            return "browser" if nodeid.startswith("tests/browser/") else str(super()._split_scope(nodeid))
+
+    config.option.loadscopereorder = False  # keep the order from above
+    return Scheduling(config, log)
+
+
+def needs_site(item: pytest.Item) -> bool:
+    return "site" in getattr(item, "fixturenames", ())
+
+
+def site_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the documentation, which all workers share."""
+    own = factory.getbasetemp()
+    return (own if WORKER is None else own.parent) / "site"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Build the documentation as ``make docs`` does, in the background and from the first test on, if one needs it."""
+    if WORKER not in {None, "gw0"} or not any(map(needs_site, request.session.items)):
+        yield
+        return
+    folder = site_folder(tmp_path_factory)
+    folder.mkdir()
+    # With nice: the tests have time limits, and the build has none.
+    command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
+    command += [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-j", "auto", "-b", "html"]
+    build = subprocess.Popen([*command, ROOT / "notebooks", folder / "html"], cwd=ROOT)
+    yield
+    build.wait()  # another worker may need it
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the documentation as ``make docs`` does; the executed notebooks are beside it, in ``jupyter_execute``."""
-    folder = tmp_path_factory.mktemp("site") / "html"
-    command = [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-j", "auto", "-b", "html"]
-    done = subprocess.run([*command, ROOT / "notebooks", folder], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return folder
+    """Wait for the documentation; the executed notebooks are beside it, in ``jupyter_execute``."""
+    folder = site_folder(tmp_path_factory)
+    status = folder / "status"
+    while not status.exists() or not status.read_text():
+        time.sleep(0.2)
+    assert status.read_text() == "0\n", (folder / "log").read_text(encoding="utf-8")
+    return folder / "html"

@@ -78,7 +78,7 @@ def _summary(report: Report) -> Report:
             graphs=len(report.graphs),
             ops=sum(len(graph.ops) for graph in report.graphs),
             breaks=len(report.breaks),
-            events=sum(len(found.occurrences) for found in report.breaks),
+            events=sum(len(graph_break.occurrences) for graph_break in report.breaks),
             resumes=len(report.resumes),
             skipped=len(report.skipped),
             recompiles=len(report.recompiles),
@@ -88,7 +88,7 @@ def _summary(report: Report) -> Report:
 
 
 def two_breaks() -> Report:
-    """A cell with a break that resumes and one that leaves a function to Python, within scopes."""
+    """A cell with a break that resumes and one that makes a function run eagerly, within scopes."""
 
     def at(line: int, function: str, code: str, column: int, end_line: int | None = None) -> Location:
         return Location("s1", line, end_line or line, column, column + len(code), function, code)
@@ -180,7 +180,8 @@ def two_breaks() -> Report:
                 Resume("r3", "torch_dynamo_resume_in_step_at_16", "step", at(16, "step", "return norm(y)", 4), "b2",
                        ["5/0"]),
             ],
-            skipped=[Skipped("k1", "3/0", "log_stats", at(18, "log_stats", "def log_stats(x):", 0, 20),
+            skipped=[Skipped("k1", "3/0", "log_stats",
+                             Location("s1", 18, 20, None, None, "log_stats", "def log_stats(x):"),
                              "graph break in a loop", "b2", "loop", ["4/0"],
                              "Move the loop into a function of its own.", own)],
             scopes=[
@@ -336,7 +337,7 @@ def hostile() -> Report:
 
 def big(breaks: int = 1000, ops: int = 10_000) -> Report:
     """A report of a cell with a break in each of its many functions."""
-    text, each = ["%%compile_explain"], ops // breaks
+    text, ops_per_break = ["%%compile_explain"], ops // breaks
     made: list[Break] = []
     graphs: list[Graph] = []
     frames: list[Frame] = []
@@ -353,12 +354,12 @@ def big(breaks: int = 1000, ops: int = 10_000) -> Report:
                   ["Move the call out of the compiled region."], "print(*args)", None, [call, place],
                   [Occurrence(f"{index}/0", 1, [call, place], "resumed")])
         )  # fmt: skip
-        names = [f"mul_{index}_{position}" for position in range(each)]
+        names = [f"mul_{index}_{position}" for position in range(ops_per_break)]
         code = "".join(f"    {name} = L_x_ * {position}\n" for position, name in enumerate(names))
         graphs.append(
             Graph(f"G{index}", f"layer_{index}", f"{index}/0",
                   [Op(name, "operator.mul", body, TensorMeta([64, 64], "float32", "cpu")) for name in names],
-                  [Tensor("L_x_", [64, 64], "float32", "cpu")], [GraphLine("s1", first + 1, each)],
+                  [Tensor("L_x_", [64, 64], "float32", "cpu")], [GraphLine("s1", first + 1, ops_per_break)],
                   f"def forward(self, L_x_):\n{code}", "break", f"b{index}")
         )  # fmt: skip
         frames.append(

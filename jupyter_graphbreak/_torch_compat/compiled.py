@@ -41,7 +41,7 @@ def compiled_callable(value: Any) -> Any:
 
 
 def is_left_alone(value: Any) -> bool:
-    """Whether torch was told to leave a function alone: ``torch.compiler.disable``, ``torch._dynamo.skip``.
+    """Whether the user asked torch to leave a function alone: ``torch.compiler.disable``, ``torch._dynamo.skip``.
 
     A wrapper that ``functools.wraps`` gave the mark of what it wraps is not.
     """
@@ -49,18 +49,23 @@ def is_left_alone(value: Any) -> bool:
     return is_marked and not getattr(getattr(value, "__wrapped__", None), "_torchdynamo_disable", False)
 
 
+def is_forbidden(value: Any) -> bool:
+    """Whether a function raises when it is called in compiled code, as those under ``torch.compiler.set_stance``."""
+    return bool(getattr(value, "_dynamo_forbidden", False))
+
+
 def resume_codes(code: CodeType) -> list[CodeType]:
     """Return the resume functions that Dynamo has made for a code object, and those made for these."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
-    found: dict[int, CodeType] = {}
+    resumes: dict[int, CodeType] = {}
     pending = [code]
     while pending:
         for made in cache.get(pending.pop(), {}).values():
             resume = made if hasattr(made, "co_name") else made[0]
-            if id(resume) not in found:  # one that stands in a loop resumes in itself
-                found[id(resume)] = resume
+            if id(resume) not in resumes:  # one that stands in a loop resumes in itself
+                resumes[id(resume)] = resume
                 pending.append(resume)
-    return list(found.values())
+    return list(resumes.values())
 
 
 def has_cached_code(code: CodeType) -> bool:
@@ -74,7 +79,7 @@ def forget(codes: Iterable[CodeType]) -> None:
     reset_code = importlib.import_module("torch._C._dynamo.eval_frame").reset_code
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     for code in codes:
-        for each in (code, *resume_codes(code)):
-            reset_code(each)
-            if each in cache:
-                cache[each] = {}  # resume functions made anew owe nothing to an earlier run
+        for known in (code, *resume_codes(code)):
+            reset_code(known)
+            if known in cache:
+                cache[known] = {}  # resume functions made anew owe nothing to an earlier run

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import sys
 import warnings
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import patched
 
@@ -14,19 +15,59 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def dynamo_config() -> dict[str, Any]:
-    """Return the settings of ``torch._dynamo.config`` that differ from their default, and two that always matter."""
+#: Settings that matter to every report.
+_ALWAYS_SAID = ("nested_graph_breaks", "recompile_limit")
+#: Settings that this module has set for a while: to what, and what they were before.
+_set_by_us: dict[str, tuple[Any, Any]] = {}
+
+
+def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
+    """Return settings of ``torch._dynamo.config``, as they are now for the code that runs.
+
+    What this module has set for a while counts as it was before: it is no choice of the user's.
+
+    Returns
+    -------
+    dict
+        The settings whose value is not the default, and two that always matter.
+    list of str
+        The names among them whose value is the default.
+    """
     config = importlib.import_module("torch._dynamo.config")
+    entries = getattr(config, "_config", {})
     values: dict[str, Any] = {}
-    is_default = getattr(config, "_is_default", None)
-    for name, value in getattr(config, "get_config_copy", dict)().items():
-        if name.startswith("_") or is_default is None:
+    defaults: list[str] = []
+    for name, now in getattr(config, "get_config_copy", dict)().items():
+        ours, before = _set_by_us.get(name, (None, None))
+        value = before if name in _set_by_us and now == ours else now
+        if name.startswith("_") or not isinstance(value, bool | int | float | str | type(None)):
             continue
-        if not is_default(name) and isinstance(value, bool | int | float | str | type(None)):
+        # Not config._is_default: a setting that was set, and set back, is none that anybody changed.
+        is_default = name not in entries or value == entries[name].default
+        if not is_default:
             values[name] = value
-    for name in ("nested_graph_breaks", "recompile_limit"):
-        values[name] = getattr(config, name, None)
-    return values
+        elif name in _ALWAYS_SAID:
+            defaults.append(name)
+    return {**values, **{name: getattr(config, name, None) for name in _ALWAYS_SAID}}, defaults
+
+
+@contextlib.contextmanager
+def _patched_settings(**settings: Any) -> Iterator[None]:
+    """Set settings of Dynamo that this release has, while the context is open; what the code itself sets stays."""
+    config = importlib.import_module("torch._dynamo.config")
+    before = {name: getattr(config, name) for name in settings if hasattr(config, name)}
+    ours = {name: (settings[name], value) for name, value in before.items() if name not in _set_by_us}
+    try:
+        for name in before:
+            setattr(config, name, settings[name])
+        _set_by_us.update(ours)
+        yield
+    finally:
+        for name in ours:
+            _set_by_us.pop(name, None)
+        for name, value in before.items():
+            if getattr(config, name) == settings[name]:
+                setattr(config, name, value)
 
 
 def backends() -> list[str]:
@@ -41,7 +82,7 @@ def modes() -> list[str]:
     return listed
 
 
-#: Loggers on which torch tells of its compiling.
+#: Loggers on which torch writes about its compiling.
 _TELLS = ("torch._dynamo", "torch._export", "torch._functorch", "torch._inductor", "torch._logging",
           "torch._subclasses", "torch.export", "torch.fx")  # fmt: skip
 
@@ -76,26 +117,51 @@ def as_uncompiled() -> Iterator[None]:
     Asserts raise AssertionError, numpy draws from its own generator, and what torch warns of while it compiles is not
     printed: the report has it.
     """
-    config = importlib.import_module("torch._dynamo.config")
-    settings = {"rewrite_assert_with_torch_assert": False, "use_numpy_random_stream": True}
-    # No catch_warnings: it would take back what the cell itself sets.
-    warnings.filterwarnings("ignore", module=r"torch\._(dynamo|functorch|inductor|subclasses)\b")
-    filters = cast("list[Any]", warnings.filters)
-    ours = filters[0]
+    with (
+        quiet(),
+        _warnings_of_compiling_unseen(),
+        _patched_settings(rewrite_assert_with_torch_assert=False, use_numpy_random_stream=True),
+    ):
+        yield
+
+
+_COMPILING = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._subclasses")
+
+
+@contextlib.contextmanager
+def _warnings_of_compiling_unseen() -> Iterator[None]:
+    """Show nothing that torch warns of while it compiles, and let it warn again the next time.
+
+    The list of filters stays alone: code may read it, and each change of it makes Python forget what it has shown.
+    """
+    show = warnings._showwarnmsg  # type: ignore[attr-defined]
+    folders = tuple(f"/{name.replace('.', '/')}/" for name in _COMPILING)
+    registries = {
+        name: dict(getattr(module, "__warningregistry__", {}))
+        for name, module in list(sys.modules.items())
+        if name.startswith(_COMPILING)
+    }
+
+    def show_others(message: Any) -> None:
+        if not any(folder in message.filename.replace("\\", "/") for folder in folders):
+            show(message)
+
+    warnings._showwarnmsg = show_others  # type: ignore[attr-defined]
     try:
-        with quiet(), config.patch({name: value for name, value in settings.items() if hasattr(config, name)}):
-            yield
+        yield
     finally:
-        if ours in filters:
-            filters.remove(ours)
+        if warnings._showwarnmsg is show_others:  # type: ignore[attr-defined]
+            warnings._showwarnmsg = show  # type: ignore[attr-defined]
+        for name, registry in registries.items():
+            now = getattr(sys.modules.get(name), "__warningregistry__", None)
+            if now is not None:
+                now.clear()
+                now.update(registry)
 
 
-def errors_suppressed() -> contextlib.AbstractContextManager[Any]:
+def errors_suppressed() -> contextlib.AbstractContextManager[None]:
     """Have Dynamo run eagerly what it fails to compile while the context is open."""
-    patch: contextlib.AbstractContextManager[Any] = importlib.import_module("torch._dynamo.config").patch(
-        suppress_errors=True
-    )
-    return patch
+    return _patched_settings(suppress_errors=True)
 
 
 @contextlib.contextmanager
@@ -119,7 +185,7 @@ def forced_backend(backend: str | None) -> Iterator[None]:
             compiler._clone_with_backend(frames.get_compiler_fn(frames._stance.backend)), callback.hooks
         )
 
-    # Left to itself the stance makes a callback that knows nothing of fullgraph=True.
+    # By itself the stance makes a callback that knows nothing of fullgraph=True.
     with (
         patched(frames, "_callback_from_stance", with_backend),
         torch.compiler.set_stance("default", force_backend=backend),

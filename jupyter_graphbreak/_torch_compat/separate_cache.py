@@ -1,4 +1,4 @@
-"""What torch's front ends remember of functions, and leave behind."""
+"""Run front ends without the caches, tables and counters that they share with the notebook's own functions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def is_allowed_in_graph(function: Any) -> bool:
-    """Whether Dynamo knows a function by its identity, so that a copy would be another one to it."""
+    """Whether Dynamo knows a function by its identity, so that it would not recognise a copy."""
     known = getattr(importlib.import_module("torch._dynamo.trace_rules"), "is_callable_allowed", None)
     return known is not None and bool(known(function))
 
 
 def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
-    """Register the names that ``torch.fx.wrap`` knows of some globals for a copy of these, too."""
+    """Register the names that ``torch.fx.wrap`` knows in some globals for a copy of these globals, too."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for number, name in list(table):
         if number == id(scope):
@@ -38,7 +38,7 @@ def forget_fx_wraps(copy: dict[str, Any]) -> None:
 
 
 def own_backend(name: str) -> Callable[..., Any]:
-    """Return a backend that does what another does and that no compiled code in Dynamo's cache belongs to."""
+    """Return a backend that does what another does, but to which no compiled code in Dynamo's cache belongs."""
     compiler = importlib.import_module("torch._dynamo.backends.registry").lookup_backend(name)
 
     def backend(*args: Any, **kwargs: Any) -> Any:
@@ -50,27 +50,27 @@ def own_backend(name: str) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
-    """Keep what Dynamo compiles while the context is open apart from what it holds of the same code.
+    """Separate what Dynamo compiles while the context is open from what it has compiled of the same code before.
 
-    The context has to use an :func:`own_backend`. Of what was compiled meanwhile nothing is left, nor of the sizes that
-    were seen to vary.
+    Code in the context has to compile with an :func:`own_backend`. Nothing that is compiled meanwhile stays, nor do the
+    sizes that Dynamo sees vary.
 
     Parameters
     ----------
     codes : iterable of CodeType
-        Code that may run and that Dynamo, if it holds nothing of it, must not have given up on.
+        Code that may run. Where Dynamo holds no compiled code for it, it must not have given up on it either.
     """
     seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
-    before = {id(code): (code, {id(each.guard_manager) for each in _entries(code)}) for code in _living(seen)}
+    before = {id(code): (code, {id(entry.guard_manager) for entry in _entries(code)}) for code in _living(seen)}
     most = 0
     for code in codes:
-        for each in (code, *resume_codes(code)):
-            count = len(_entries(each))
+        for part in (code, *resume_codes(code)):
+            count = len(_entries(part))
             most = max(most, count)
             if count:
-                _resume_compiling(each)
+                _resume_compiling(part)
             else:
-                _reset(each)
+                _reset(part)
     with _higher_limits(most), _kept_counters(), _fresh_profile(), _no_reset(), _kept_hooks(), _own_wrappers():
         try:
             yield
@@ -98,7 +98,7 @@ def _reset(code: CodeType) -> None:
 
 
 def _resume_compiling(code: CodeType) -> None:
-    """Have Dynamo compile code again that it only runs what it holds of, since a recompile limit was hit."""
+    """Make Dynamo compile code again for which it only runs what it has compiled, because a recompile limit was hit."""
     kinds = importlib.import_module("torch._dynamo.types")
     strategy = kinds.FrameExecStrategy(kinds.FrameAction.DEFAULT, kinds.FrameAction.DEFAULT)
     importlib.import_module("torch._C._dynamo.eval_frame").set_code_exec_strategy(code, strategy)
@@ -106,7 +106,7 @@ def _resume_compiling(code: CodeType) -> None:
 
 @contextlib.contextmanager
 def _higher_limits(held: int) -> Iterator[None]:
-    """Allow for what Dynamo holds of some code before it counts recompilations."""
+    """Raise the limits of recompilation by what Dynamo already holds of some code."""
     config = importlib.import_module("torch._dynamo.config")
     names = ("recompile_limit", "accumulated_recompile_limit") if held else ()
     with config.patch({name: getattr(config, name) + held for name in names}):
@@ -115,7 +115,7 @@ def _higher_limits(held: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kept_counters() -> Iterator[None]:
-    """Put back what Dynamo has counted, of graph breaks for one."""
+    """Put back Dynamo's counters, that of graph breaks for one."""
     counters = importlib.import_module("torch._dynamo.utils").counters
     before = {name: counted.copy() for name, counted in counters.items()}
     try:
@@ -126,7 +126,7 @@ def _kept_counters() -> Iterator[None]:
 
 
 def _drop(entry: Any) -> None:
-    """Take one entry out of the cache, as Dynamo does when an object that it was made for is gone."""
+    """Take one entry out of the cache, as Dynamo does when an object that it was compiled for is gone."""
     manager = entry.guard_manager
     deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper("The comparison has ended")
     if getattr(manager, "extra_state", None) is not None:
@@ -135,9 +135,9 @@ def _drop(entry: Any) -> None:
 
 @contextlib.contextmanager
 def _own_wrappers() -> Iterator[None]:
-    """Give each wrapper that Dynamo puts around a module or a callable object code of its own.
+    """Give each wrapper that Dynamo puts around a module or a callable object its own code object.
 
-    They share one code object otherwise, and with it the recompile limit: what a notebook compiled before would count.
+    Otherwise they share one, and with it the recompile limit: what a notebook compiled before would count.
     """
     home = importlib.import_module("torch._dynamo.external_utils")
     original = home.wrap_inline
@@ -154,7 +154,7 @@ def _own_wrappers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kept_hooks() -> Iterator[None]:
-    """Take back the hooks on all modules that an export leaves behind when it fails (torch 2.9)."""
+    """Remove the hooks on all modules that a failed export leaves behind (torch 2.9)."""
     home = vars(importlib.import_module("torch.nn.modules.module"))
     tables = [table for name, table in home.items() if name.startswith("_global_") and isinstance(table, dict)]
     before = [dict(table) for table in tables]
@@ -167,13 +167,13 @@ def _kept_hooks() -> Iterator[None]:
 
 
 def _no_reset() -> contextlib.AbstractContextManager[None]:
-    """Have ``torch._dynamo.reset`` do nothing: strict export calls it and would forget all that was ever compiled."""
+    """Make ``torch._dynamo.reset`` do nothing: strict export calls it and would forget everything that was compiled."""
     return patched(importlib.import_module("torch._dynamo"), "reset", lambda: None)
 
 
 @contextlib.contextmanager
 def _fresh_profile() -> Iterator[None]:
-    """Have Dynamo forget, while the context is open, which sizes it has seen vary, and then remember them again."""
+    """Make Dynamo forget, while the context is open, which sizes it has seen vary; then restore that."""
     profile = importlib.import_module("torch._dynamo.pgo")
     names = [name for name in ("_CODE_STATE", "_INIT_CODE_STATE") if hasattr(profile, name)]
     before = {name: getattr(profile, name) for name in names}

@@ -30,35 +30,53 @@ def envelope() -> dict[str, Any]:
 
 def trace_logger() -> logging.Logger:
     """Return the logger that carries the structured trace."""
-    importlib.import_module("torch._logging")
-    return logging.getLogger("torch.__trace")
+    logger = getattr(importlib.import_module("torch._logging._internal"), "trace_log", None)
+    return logger if isinstance(logger, logging.Logger) else logging.getLogger("torch.__trace")
 
 
 @contextlib.contextmanager
-def narrowed_trace(handler: logging.Handler, kept: frozenset[str]) -> Iterator[None]:
+def narrowed_trace(
+    handler: logging.Handler, kept: frozenset[str], on_fault: Callable[[str, Exception], None]
+) -> Iterator[None]:
     """Spare torch the making of trace entries that nobody reads, while the context is open.
 
     Torch makes every entry as soon as the logger has a handler, guards and kernels in full among them. Where ours is
     the only one, entries of other kinds than those kept are not made; where somebody else listens, all are.
+
+    Parameters
+    ----------
+    handler : logging.Handler
+    kept : frozenset of str
+        The kinds of entries to make.
+    on_fault : callable
+        Told the kind and the error of an entry that torch failed to make. Only we asked for it, so the user's program
+        does not see the error.
     """
     internal = importlib.import_module("torch._logging._internal")
-    original = internal.trace_structured
+    original = getattr(internal, "trace_structured", None)
+    if original is None:  # entries of all kinds are made then, and those that nobody reads are dropped
+        yield
+        return
     logger = trace_logger()
 
     @functools.wraps(original)
-    def trace_structured(name: str, metadata_fn: Callable[[], Any] = dict, *args: Any, **kwargs: Any) -> None:
-        if logger.handlers == [handler]:
-            kind = f"artifact:{metadata_fn().get('name')}" if name == "artifact" else name
-            if kind not in kept:
-                return
-            # logging.config in the cell disables loggers that it does not name; ours is to hear all the same.
-            disabled, logger.disabled = logger.disabled, False
-            try:
-                original(name, metadata_fn, *args, **kwargs)
-            finally:
-                logger.disabled = disabled
+    def trace_structured(*args: Any, **kwargs: Any) -> None:
+        if logger.handlers != [handler]:
+            original(*args, **kwargs)
             return
-        original(name, metadata_fn, *args, **kwargs)
+        # logging.config in the cell disables loggers that it does not name; ours is to hear all the same.
+        disabled, logger.disabled = logger.disabled, False
+        kind = "entry"
+        try:
+            kind = _kind(*args, **kwargs)
+            if kind in kept:
+                if "payload_fn" in kwargs:
+                    kwargs["payload_fn"] = _encodable(kwargs["payload_fn"])
+                original(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - see on_fault
+            on_fault(kind, error)
+        finally:
+            logger.disabled = disabled
 
     # Modules that imported the function by name hold it themselves.
     holders = [
@@ -66,9 +84,9 @@ def narrowed_trace(handler: logging.Handler, kept: frozenset[str]) -> Iterator[N
         for key, module in list(sys.modules.items())
         if key.startswith("torch.") and vars(module).get("trace_structured") is original
     ]
-    for module in holders:
-        vars(module)["trace_structured"] = trace_structured
     try:
+        for module in holders:
+            vars(module)["trace_structured"] = trace_structured
         yield
     finally:
         for module in [*holders, *(m for k, m in list(sys.modules.items()) if k.startswith("torch."))]:
@@ -76,7 +94,21 @@ def narrowed_trace(handler: logging.Handler, kept: frozenset[str]) -> Iterator[N
                 vars(module)["trace_structured"] = original
 
 
+def _kind(name: str, metadata_fn: Callable[[], Any] = dict, *_: Any, **__: Any) -> str:
+    return f"artifact:{metadata_fn().get('name')}" if name == "artifact" else name
+
+
+def _encodable(payload_fn: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function of the same payload in which lone surrogates are escapes: torch hashes it as UTF-8."""
+
+    def payload() -> Any:
+        made = payload_fn()
+        return made.encode("utf-8", "backslashreplace").decode() if isinstance(made, str) else made
+
+    return payload
+
+
 def interned_name(number: int) -> str | None:
     """Return the file name behind a number of the trace; only those interned since torch was imported are known."""
-    table: dict[str, int] = importlib.import_module("torch._logging.structured").INTERN_TABLE
+    table = getattr(importlib.import_module("torch._logging.structured"), "INTERN_TABLE", {})
     return next((name for name, known in table.items() if known == number), None)

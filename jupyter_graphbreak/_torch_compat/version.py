@@ -25,7 +25,7 @@ def require_torch() -> str:
     except ImportError as error:
         raise TorchUnavailable(f"PyTorch is not installed here ({error}): pip install 'torch>={need}'") from None
     version = str(torch.__version__)
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found is None or tuple(map(int, found.groups())) < MINIMUM_TORCH:
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is None or tuple(map(int, numbers.groups())) < MINIMUM_TORCH:
         raise TorchUnavailable(f"PyTorch {version} is too old, {need} is needed: pip install -U 'torch>={need}'")
     return version

@@ -1,6 +1,6 @@
-"""Fold break events into breaks: one place in the source and one reason is one break, however often it was met.
+"""Fold break events into breaks: one place in the source and one reason is one break, however often it occurs.
 
-The words of a message are no key: they differ between the frames that meet one break. See :class:`BreakTable`.
+The words of a message are no key: they differ between the frames in which one break occurs. See :class:`BreakTable`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from jupyter_graphbreak.analysis import advice
 from jupyter_graphbreak.analysis.ledger import Event
+from jupyter_graphbreak.analysis.reasons import advice
 from jupyter_graphbreak.analysis.source.locations import shown_stack
 from jupyter_graphbreak.analysis.torch_text import messages
 from jupyter_graphbreak.report.schema import Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.scopes import ScopeTable
     from jupyter_graphbreak.analysis.source.locations import Sources
     from jupyter_graphbreak.recording import additions
+    from jupyter_graphbreak.recording.records import StackEntry
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Resume, Skipped
 
@@ -46,14 +47,14 @@ class BreakTable:
     """Folds the events of a run into its breaks.
 
     Two events are occurrences of one break when they have the source line, the GB id (or else the type) and, where
-    both tell it, part of the column range in common.
+    both have it, part of the column range in common.
 
     Parameters
     ----------
     sources : Sources
         Places and texts.
     scopes : ScopeTable
-        Told which scope governs which break.
+        Notes which scope governs which break.
     notes : list of Diagnostic
         Where to put what run and source disagree on.
     """
@@ -67,6 +68,7 @@ class BreakTable:
         self._of_frame: dict[str, list[str]] = {}
         self._of_event: dict[int, FoldedBreak] = {}  # by id() of the event
         self._events: list[tuple[Event, str]] = []  # each with the id of its break
+        self._eager: dict[tuple[str, str, int], list[FoldedBreak]] = {}  # by the code that runs eagerly for it
 
     def fold(self, frame: FrameLedger) -> None:
         """Fold the events of a frame."""
@@ -91,7 +93,9 @@ class BreakTable:
                 consequence=_reason(message.consequence),
                 setting=self._setting(event.conditions, location),
             )
-            self._add(event, location, occurrence, frame.ident)
+            folded = self._add(event, location, occurrence, frame.ident)
+            if event is frame.given_up and not event.raised:
+                self._eager.setdefault(frame.code, []).append(folded)
         ending = self.ending(frame)
         if ending is not None:
             ending.reasons += [graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason]
@@ -131,14 +135,50 @@ class BreakTable:
             outcome=outcome,
             setting=setting,
         )
-        return self._add(event, location, occurrence, None), setting
+        folded = self._add(event, location, occurrence, None)
+        if refusal.code is not None and not refusal.raised:
+            self._eager.setdefault(refusal.code, []).append(folded)
+        return folded, setting
+
+    def cause_of(self, refusal: additions.FrameRefused, order: int) -> FoldedBreak | None:
+        """Return the earlier break because of which Dynamo was to begin a generator of a library, if there is one.
+
+        A generator is inlined where its caller is compiled. It comes to Dynamo by itself where its caller runs
+        eagerly: inside the call at which a graph broke, or in a function that was given up at a break.
+
+        Parameters
+        ----------
+        refusal : FrameRefused
+        order : int
+            The number of its record.
+        """
+        if refusal.raised or refusal.filename is None or self._is_own(refusal.filename, refusal.name or ""):
+            return None
+        earlier = [(event, ident) for event, ident in reversed(self._events) if event.order < order]
+        by_id = {folded.ident: folded for folded in self._breaks}
+        below_own = True  # in the library still, or at the line of the reader's code that called it
+        for entry in reversed(refusal.above):
+            for event, ident in earlier:
+                stack = event.conditions.whole_stack or event.message.stack
+                # Further out only a call that itself broke runs eagerly, not one with a break somewhere in it.
+                if any(_at_line(entry, passed) for passed in (stack if below_own else stack[-1:])):
+                    return by_id[ident]
+            given_up = self._eager.get((entry.function, entry.filename, entry.first_line or 0), [])
+            for folded in reversed(given_up):
+                if folded.first.order < order:
+                    return folded
+            below_own = below_own and not self._is_own(entry.filename, entry.function)
+        return None
+
+    def _is_own(self, filename: str, function: str) -> bool:
+        return self._sources.kind(filename, function) in {"cell", "file"}
 
     def of_event(self, event: Event) -> FoldedBreak:
         """Return the break that an event was folded into."""
         return self._of_event[id(event)]
 
     def of_frame(self, frame: str) -> list[str]:
-        """Return the ids of the breaks that a frame met."""
+        """Return the ids of the breaks in a frame."""
         return self._of_frame.get(frame, [])
 
     def ending(self, frame: FrameLedger) -> FoldedBreak | None:
@@ -235,6 +275,13 @@ class BreakTable:
             also_reported_as=messages.other_names(cause, folded.reasons),
             advice=advice.advise(cause, folded.consequence),
         )
+
+
+def _at_line(entry: StackEntry, other: StackEntry) -> bool:
+    """Whether an entry of a stack is at the line, or among the lines, of another."""
+    if entry.filename != other.filename or entry.line is None or other.line is None:
+        return False
+    return other.line <= entry.line <= (other.end_line or other.line)
 
 
 def _overlap(one: Location | None, other: Location | None) -> bool:

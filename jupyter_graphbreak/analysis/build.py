@@ -18,6 +18,7 @@ from jupyter_graphbreak.analysis.ledger import Ledger, read_records
 from jupyter_graphbreak.analysis.recompiles import list_recompiles
 from jupyter_graphbreak.analysis.resumes import ResumeTable
 from jupyter_graphbreak.analysis.scopes import ScopeTable
+from jupyter_graphbreak.analysis.settings import settings_of_run
 from jupyter_graphbreak.analysis.skips import SkipTable
 from jupyter_graphbreak.analysis.source.locations import Sources, SourceText, shown_stack
 from jupyter_graphbreak.analysis.torch_text import messages
@@ -66,7 +67,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     scopes = ScopeTable(sources)
     breaks = BreakTable(sources, scopes, ledger.notes)
     graphs = GraphTable(sources, ledger.notes)
-    skips = SkipTable(sources, breaks)
+    skips = SkipTable(sources, breaks, ledger.resumed_lines())
     for scope in ledger.scopes:
         scopes.open(scope)
     for frame in ledger.started:
@@ -91,12 +92,13 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     error = _error(ledger, sources, listed_breaks)
     others: list[Frame | Skipped | Scope] = [*frames, *skipped, *listed_scopes]
     run = ledger.run
+    config, notes = settings_of_run(ledger)
     return Report(
         status=ledger.error.status if ledger.error is not None else "ok",
         device=_device(ledger.device),
         torch=run.torch,
         python=run.python,
-        config=run.config,
+        config=config,
         error=error,
         timing=_timing(ledger),
         summary=Summary(
@@ -122,13 +124,17 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         scopes=listed_scopes,
         recompiles=recompiles,
         what_if=breaks.what_if(),
-        diagnostics=ledger.notes,
+        diagnostics=[*ledger.notes, *notes],
     )
 
 
 def _read_refusals(ledger: Ledger, breaks: BreakTable, skips: SkipTable) -> None:
     """Add what Dynamo refused: functions it cannot begin, and functions that it compiled too often."""
     for refusal, order in ledger.refusals:
+        cause = breaks.cause_of(refusal, order)
+        if cause is not None:
+            skips.add_consequence(refusal, cause)
+            continue
         folded, setting = breaks.fold_refusal(refusal, order)
         if not refusal.raised:
             skips.add_refused(refusal, folded, setting)

@@ -22,7 +22,7 @@ _LIMIT = "Dynamo recompile limit exceeded"
 
 @dataclass
 class Event:
-    """One break as one frame met it.
+    """One break as it happened in one frame.
 
     Parameters
     ----------
@@ -109,6 +109,8 @@ class Ledger:
         Whether this torch says of every frame that Dynamo did not begin why.
     refusals : list of (FrameRefused, int)
         Each with the number of its record.
+    settings : list of (str, SettingsInForce)
+        Each with the id of the frame from which on they were in force.
     """
 
     frames: list[FrameLedger] = field(default_factory=list)
@@ -121,12 +123,18 @@ class Ledger:
     device: additions.DeviceUsed = field(default_factory=additions.DeviceUsed)
     texts: list[additions.SourceRecorded] = field(default_factory=list)
     scopes: list[additions.ScopeOpened] = field(default_factory=list)
+    settings: list[tuple[str, additions.SettingsInForce]] = field(default_factory=list)
     records: int = 0
 
     @property
     def started(self) -> list[FrameLedger]:
         """The frames that Dynamo began, in order."""
         return [frame for frame in self.frames if frame.started]
+
+    def resumed_lines(self) -> dict[int, int]:
+        """Return the line at which each resume function goes on, by the id of its code object."""
+        made = (made for frame in self.started for made in frame.resumes)
+        return {made.id: made.line for made in made if made.id is not None and made.line is not None}
 
     def first_id(self, frame: FrameLedger) -> str | None:
         """Return the id of the first compilation of a frame's code object, if it is another one."""
@@ -184,19 +192,17 @@ class _Reader:
                 ledger.error = addition
             case additions.DeviceUsed():
                 ledger.device = addition
-            case additions.Note():
-                ledger.notes.append(Diagnostic(addition.level, addition.message))
-            case additions.WatchFailed():
-                ledger.notes.append(Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}."))
-            case additions.Blind():
-                ledger.sees_skips = False
-                ledger.notes.append(Diagnostic("info", f"Not seen with this torch: {addition.what}."))
+            case additions.Note() | additions.WatchFailed() | additions.Blind():
+                ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.Blind)
+                ledger.notes.append(_diagnostic(addition))
             case additions.SourceRecorded():
                 ledger.texts.append(addition)
             case additions.FrameSkipped():
                 ledger.skips.append(addition)
             case additions.ScopeOpened():
                 ledger.scopes.append(addition)
+            case additions.SettingsInForce():
+                ledger.settings.append((str(record.compile_key), addition))
             case additions.FrameRefused():
                 key = record.compile_key
                 if addition.reason == "recompile limit" and key is not None:
@@ -282,11 +288,21 @@ class _Reader:
         return made
 
 
+def _diagnostic(addition: additions.Note | additions.WatchFailed | additions.Blind) -> Diagnostic:
+    match addition:
+        case additions.WatchFailed():
+            return Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}.")
+        case additions.Blind():
+            return Diagnostic("info", f"Not seen with this torch: {addition.what}.")
+        case _:
+            return Diagnostic(addition.level, addition.message)
+
+
 def _add_break(frame: FrameLedger, record: Record, order: int) -> None:
     seen, frame.pending_break = frame.pending_break, None
     text = record.payload or ""
     if text.startswith("Graph break: ") and frame.pending_failure is not None:
-        return  # said once more when the frame is given up, if the user's logs show graph breaks
+        return  # logged once more when the frame is given up, if the user's logs show graph breaks
     message = messages.parse_break(text, seen.type if seen is not None else None)
     frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), order))
 

@@ -32,8 +32,8 @@ def compare_runs(before: Report, after: Report) -> Changes:
         before=_figures(before),
         after=_figures(after),
         breaks=[
-            *(_change("gone", each, _where(each, old_names), None) for each in gone),
-            *(_change("new", each, None, _where(each, new_names)) for each in new),
+            *(_change("gone", old, _where(old, old_names), None) for old in gone),
+            *(_change("new", now, None, _where(now, new_names)) for now in new),
             *(_change("moved", now, _where(old, old_names), _where(now, new_names)) for old, now in moved),
         ],
         same=[now.id for _, now in pairs if now.id not in shifted],
@@ -45,19 +45,19 @@ def _matched(
 ) -> tuple[list[tuple[Break, Break]], list[Break], list[Break]]:
     """Pair the breaks of two runs, surest first; return the pairs and what is left of each run."""
 
-    def line(found: Break) -> _Line | None:
-        return (found.location.source, found.location.line) if found.location is not None else None
+    def line(graph_break: Break) -> _Line | None:
+        return (graph_break.location.source, graph_break.location.line) if graph_break.location is not None else None
 
-    def function(found: Break) -> str | None:
-        return found.location.function if found.location is not None else None
+    def function(graph_break: Break) -> str | None:
+        return graph_break.location.function if graph_break.location is not None else None
 
-    def code(found: Break) -> str | None:
-        text = found.location.code if found.location is not None else None
+    def code(graph_break: Break) -> str | None:
+        text = graph_break.location.code if graph_break.location is not None else None
         return " ".join(text.split()) if text is not None else None
 
-    def old_line(found: Break) -> Any:
-        at = line(found)
-        return moved_to.get(at, found.id) if at is not None else None  # a line that is gone is like no other
+    def old_line(graph_break: Break) -> Any:
+        at = line(graph_break)
+        return moved_to.get(at, graph_break.id) if at is not None else None  # a line that is gone is like no other
 
     # What a break is known by in the earlier and in the later run, from the surest to the least sure.
     known_by: list[tuple[Callable[[Break], Any], Callable[[Break], Any]]] = [
@@ -81,7 +81,7 @@ def _matched(
                 left.append(old)
         paired = {now.id for _, now in pairs}
         gone, new = left, [now for now in new if now.id not in paired]
-    order = {each.id: index for index, each in enumerate(after)}
+    order = {graph_break.id: index for index, graph_break in enumerate(after)}
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 
 
@@ -101,10 +101,10 @@ def _corresponding_lines(before: Report, after: Report) -> dict[_Line, _Line]:
 
 def _corresponding_sources(before: Report, after: Report) -> Iterator[tuple[Source, Source]]:
     """Yield the sources of both runs in pairs: files by path, cells by text, the cells that ran with each other."""
-    by_path = {(each.path, each.name): each for each in after.sources if each.kind != "cell"}
-    new_cells = [each for each in after.sources if each.kind == "cell"]
-    by_text = {each.segments[0].text: each for each in reversed(new_cells) if each.segments}
-    old_cells = [each for each in before.sources if each.kind == "cell"]
+    by_path = {(source.path, source.name): source for source in after.sources if source.kind != "cell"}
+    new_cells = [source for source in after.sources if source.kind == "cell"]
+    by_text = {source.segments[0].text: source for source in reversed(new_cells) if source.segments}
+    old_cells = [source for source in before.sources if source.kind == "cell"]
     for old in before.sources:
         if old.kind != "cell":
             new = by_path.get((old.path, old.name))
@@ -124,30 +124,30 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
 
 def _names(report: Report) -> dict[str, str]:
     """Return what each source is called, the cell that ran as "": its number is another one at every run."""
-    names = {each.id: each.name for each in report.sources}
-    own = next((each.id for each in report.sources if each.kind == "cell"), None)
+    names = {source.id: source.name for source in report.sources}
+    own = next((source.id for source in report.sources if source.kind == "cell"), None)
     return {**names, own: ""} if own is not None else names
 
 
-def _where(found: Break, names: dict[str, str]) -> Place | None:
-    location = found.location
+def _where(graph_break: Break, names: dict[str, str]) -> Place | None:
+    location = graph_break.location
     return Place(names.get(location.source) or None, location.line) if location is not None else None
 
 
-def _change(kind: Any, found: Break, before: Place | None, after: Place | None) -> Change:
-    location = found.location
+def _change(kind: Any, graph_break: Break, before: Place | None, after: Place | None) -> Change:
+    location = graph_break.location
     return Change(
         change=kind,
-        gb_id=found.gb_id,
-        gb_type=found.gb_type,
+        gb_id=graph_break.gb_id,
+        gb_type=graph_break.gb_type,
         function=location.function if location is not None else None,
         code=location.code if location is not None else None,
         before=before,
         after=after,
-        break_=found.id if kind != "gone" else None,
+        break_=graph_break.id if kind != "gone" else None,
     )
 
 
 def _figures(report: Report) -> RunFigures:
-    own = next((each.name for each in report.sources if each.kind == "cell"), None)
+    own = next((source.name for source in report.sources if source.kind == "cell"), None)
     return RunFigures(name=own, status=report.status, summary=report.summary, timing=report.timing)

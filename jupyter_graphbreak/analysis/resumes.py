@@ -37,14 +37,21 @@ class ResumeTable:
         self._breaks = breaks
         self._resumes: list[Resume] = []
         self._of_frame: dict[str, str] = {}
+        self._inlined_in: dict[str, list[str]] = {}
         by_code = self._add_made(ledger.started)
         self._add_compiled(ledger.started, by_code)
+        self._add_inlined(ledger.started, by_code)
 
     def resumes(self, graphs: GraphTable) -> list[Resume]:
-        """Return the resume functions, with the graphs of their frames."""
+        """Return the resume functions, with the graphs of their frames or of those that they are inlined in."""
         return [
             msgspec.structs.replace(
-                resume, graphs=[graph for frame in resume.frames for graph in graphs.of_frame(frame)]
+                resume,
+                graphs=[
+                    graph
+                    for frame in (resume.frames or self._inlined_in.get(resume.id, []))
+                    for graph in graphs.of_frame(frame)
+                ],
             )
             for resume in self._resumes
         ]
@@ -77,6 +84,29 @@ class ResumeTable:
             resume = self._resumes[index]
             self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident], no_frame=None)
             self._of_frame[frame.ident] = resume.id
+
+    def _add_inlined(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
+        """Find the frames that hold resume functions without one of their own.
+
+        Where breaks are nested, the resume function of a caller begins with a call of that of the function it had
+        called. A frame that compiles the first holds the second, and so on inwards.
+        """
+        compiled = {frame.ident for frame in frames if frame.given_up is None}
+        pairs = {(by_code[made.id], by_code.get(made.enters)) for frame in frames for made in frame.resumes}
+        callers: dict[int, list[int]] = {}
+        for outer, inner in sorted((outer, inner) for outer, inner in pairs if inner is not None):
+            callers.setdefault(inner, []).append(outer)
+
+        def holders(index: int, seen: frozenset[int] = frozenset()) -> list[str]:
+            own = [frame for frame in self._resumes[index].frames if frame in compiled]
+            outers = [outer for outer in callers.get(index, []) if outer not in seen]
+            return own or [frame for outer in outers for frame in holders(outer, seen | {index})]
+
+        for index, resume in enumerate(self._resumes):
+            held_by = holders(index) if not resume.frames and resume.no_frame != "eager" else []
+            if held_by:
+                self._inlined_in[resume.id] = held_by
+                self._resumes[index] = msgspec.structs.replace(resume, no_frame="inlined")
 
     def _add(self, made: additions.ResumeMade, folded: FoldedBreak | None) -> int:
         line = made.line or made.firstlineno

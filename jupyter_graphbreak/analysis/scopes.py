@@ -2,7 +2,7 @@
 
 The run says which scopes were open, in order, and with which values; the source says where each is written and how far
 it reaches. A scope that Dynamo opens again in a resume function has the line at which that function goes on, not its
-own: it is found as the ``with`` block around that line. Where the source and the run disagree the run is right.
+own: it is looked up as the ``with`` block around that line. Where the source and the run disagree the run is right.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ScopeTable:
         self._known_sites: set[tuple[str, int]] = set()
 
     def scopes(self) -> list[Scope]:
-        """Return the scopes found so far, with the breaks that they governed."""
+        """Return the scopes listed so far, with the breaks that they governed."""
         return [
             msgspec.structs.replace(scope, breaks=self._breaks.get(scope.id, [])) for scope in self._scopes.values()
         ]
@@ -158,12 +158,12 @@ class ScopeTable:
         table = {scope.id: scope for scope in self._scopes.values()}
         inner = table[chain[-1]] if chain else None
         if inner is None:
-            said = None if not held else "error_on_graph_break is True here, set where nobody watched"
-            return Setting(bool(held), ["default"], None, []), said
+            disagreement = None if not held else "error_on_graph_break is True here, set where nobody watched"
+            return Setting(bool(held), ["default"], None, []), disagreement
         if inner.value is not bool(held):
             where = f"line {inner.location.line}" if inner.location else "an unknown line"
-            said = f"the scope of {where} says {inner.value}, Dynamo held {bool(held)}: the run is right"
-            return Setting(bool(held), ["default"], None, chain), said
+            disagreement = f"the scope of {where} says {inner.value}, Dynamo held {bool(held)}: the run is right"
+            return Setting(bool(held), ["default"], None, chain), disagreement
         rules: list[Rule] = ["own" if _covers(inner, place) else "inherited"]
         if any(table[ident].value is not inner.value for ident in chain[:-1]):
             rules.append("inner over outer")

@@ -1,176 +1,30 @@
-"""Say why a function runs eagerly, in the words of PyTorch's own pages, and what would have it compiled."""
+"""List the functions of a run that run eagerly."""
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_graphbreak.analysis.source.python_text import parse_python
-from jupyter_graphbreak.recording.records import plain_function
-from jupyter_graphbreak.report.schema import SkipKind, Skipped
+from jupyter_graphbreak.analysis.reasons.running_eagerly import (
+    CALLED_EAGERLY,
+    GENERATOR,
+    block_around,
+    of_break,
+    of_limit,
+    of_refusal,
+)
+from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.report.schema import Skipped
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.breaks import BreakTable, FoldedBreak
     from jupyter_graphbreak.analysis.ledger import Event, FrameLedger
+    from jupyter_graphbreak.analysis.reasons.running_eagerly import SkipReason
     from jupyter_graphbreak.analysis.source.locations import Sources
-    from jupyter_graphbreak.analysis.torch_text.messages import Cause
     from jupyter_graphbreak.recording import additions
-    from jupyter_graphbreak.report.location import Location, Source
-    from jupyter_graphbreak.report.schema import Frame, Setting
-
-
-class SkipReason(msgspec.Struct, frozen=True):
-    """Why a function runs eagerly: the kind, a sentence, the way out that applies."""
-
-    kind: SkipKind
-    sentence: str
-    way_out: str | None = None
-
-
-_LOOP = SkipReason(
-    "loop",
-    "graph break in a loop",
-    "move the break out of the loop, unroll the loop, or give its body a function of its own",
-)
-_WITH = SkipReason(
-    "context manager",
-    "graph break in a context manager that cannot be resumed",
-    "move the break out of the with block, or the block's body into a function of its own",
-)
-_TRY = SkipReason(
-    "try",
-    "graph break in a try block",
-    "move the break out of the try block, or into a function that is called there",
-)
-_SKIP_FRAME = SkipReason(
-    "skip_frame",
-    "torch._dynamo.skip_frame() was called",
-    "move the call into a function of its own: then only that function is skipped",
-)
-_GENERATOR = SkipReason(
-    "generator",
-    "a generator cannot be compiled itself",
-    "compile the function that consumes it",
-)
-_MODE = SkipReason(
-    "dispatch mode",
-    "a TorchDispatchMode was on, under which Dynamo compiles nothing",
-    "call it outside the mode",
-)
-_MARKED = SkipReason(
-    "marked",
-    "torch marks it to be skipped",
-    "compile the function that calls it, or one that it calls",
-)
-
-
-_BY_BLOCK: dict[SkipKind | None, SkipReason] = {"try": _TRY, "context manager": _WITH, "loop": _LOOP}
-
-
-def of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) -> SkipReason:
-    """Return why a frame that met a break was given up.
-
-    Parameters
-    ----------
-    cause, consequence : Cause
-        As the message has them.
-    block : str or None
-        The block around the break in the frame's own function, as :func:`block_around` finds it.
-    """
-    last = consequence or cause
-    if "graph break in loop" in last.gb_type or "for/while loop" in (last.explanation or ""):
-        return _LOOP
-    if "ContextWrapping" in last.gb_type:
-        return _WITH
-    if "skip_frame" in cause.gb_type or "skip_frame" in (cause.context or ""):
-        return _SKIP_FRAME
-    if "generator" in cause.gb_type.lower() and consequence is None and block is None:
-        return _GENERATOR
-    if block in _BY_BLOCK:
-        return _BY_BLOCK[block]
-    if cause.gb_id is None and cause.gb_type.endswith(("Error", "Failed")):
-        return SkipReason("error", f"compilation failed: {cause.gb_type}")
-    return SkipReason("other", f"a graph break from which Dynamo cannot resume: {last.gb_type}")
-
-
-def of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
-    """Return why a function was not compiled once more.
-
-    Parameters
-    ----------
-    limit, value : str, int
-        The setting that was reached, and its value.
-    shared : bool
-        Whether the compilations were those of the wrapper that torch puts around every decorated function.
-    """
-    name = f"{limit} = {value}" if limit else "the recompile limit"
-    if shared:
-        return SkipReason(
-            "shared wrapper",
-            f"the limit ({name}) was spent by the wrapper that torch shares between all functions decorated with "
-            "error_on_graph_break; everything under it runs eagerly now",
-            "use error_on_graph_break as a with block inside the function instead of as a decorator, or set "
-            "torch._dynamo.config.nested_graph_breaks = True",
-        )
-    return SkipReason(
-        "recompile limit",
-        f"it was compiled too often ({name}); its compiled versions are still used where they fit",
-        "see the recompiles for the guards that failed; mark what varies as dynamic, or raise the limit",
-    )
-
-
-def of_refusal(reason: str) -> SkipReason | None:
-    """Return why Dynamo did not begin a frame, ``None`` where that is nothing to tell."""
-    if "torch dispatch mode" in reason:
-        return _MODE
-    if "skipfiles" in reason:
-        return _MARKED
-    return None
-
-
-def block_around(source: Source, line: int) -> SkipKind | None:
-    """Return the block around a line of a function that keeps a frame from resuming, if there is one.
-
-    Parameters
-    ----------
-    source : Source
-        Where the function is.
-    line : int
-        The line of the break, or of the call that leads to it, in that function.
-    """
-    segment = next((s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n")), None)
-    if segment is None:
-        return None
-    tree = parse_python(segment.text)
-    if tree is None:
-        return None
-    at = line - segment.first_line + 1
-    blocks: list[tuple[int, SkipKind]] = []
-    for node in ast.walk(tree):
-        lines = range(getattr(node, "lineno", 0), (getattr(node, "end_lineno", 0) or 0) + 1)
-        if at not in lines:
-            continue
-        match node:
-            case ast.Try() if _holds(node, at):
-                blocks.append((node.lineno, "try"))
-            case ast.With():
-                blocks.append((node.lineno, "context manager"))
-            case ast.For() | ast.While():
-                blocks.append((node.lineno, "loop"))
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-                blocks = [block for block in blocks if block[0] > node.lineno]
-            case _:
-                pass
-    kinds = [kind for _, kind in sorted(blocks)]
-    return "try" if "try" in kinds else kinds[-1] if kinds else None
-
-
-def _holds(node: ast.Try, line: int) -> bool:
-    """Whether a line is in the part of a try statement that Dynamo cannot leave."""
-    body = node.body + [statement for handler in node.handlers for statement in handler.body] + node.finalbody
-    return any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for statement in body)
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import Frame, Setting, SkipKind
 
 
 class SkipTable:
@@ -182,11 +36,14 @@ class SkipTable:
         Places and texts.
     breaks : BreakTable
         Where the events are folded.
+    resumed_lines : dict
+        The line at which each resume function goes on, by the id of its code object.
     """
 
-    def __init__(self, sources: Sources, breaks: BreakTable) -> None:
+    def __init__(self, sources: Sources, breaks: BreakTable, resumed_lines: dict[int, int]) -> None:
         self._sources = sources
         self._breaks = breaks
+        self._resumed_lines = resumed_lines
         self._skipped: list[Skipped] = []
 
     def skipped(self, frames: list[Frame]) -> list[Skipped]:
@@ -209,22 +66,32 @@ class SkipTable:
         folded = self._breaks.of_event(event)
         occurrence = next((o for o in folded.occurrences if o.frame == frame.ident), None)
         reason = of_break(event.message.cause, event.message.consequence, self._block(frame, event))
-        location = self._sources.location(filename, line, name)
+        location = self._lines(filename, line, name, frame.start.id if frame.start is not None else None)
         self._add(frame.ident, name, location, reason, folded, occurrence.setting if occurrence else None)
 
     def add_refused(self, refusal: additions.FrameRefused, folded: FoldedBreak, setting: Setting | None) -> None:
         """Add a function that Dynamo refused before it began, and the break that was made of the refusal."""
+        self._add_generator(refusal, GENERATOR, folded, setting)
+
+    def add_consequence(self, refusal: additions.FrameRefused, cause: FoldedBreak) -> None:
+        """Add a generator that Dynamo refused only because its caller runs eagerly, and the break that is to blame."""
+        self._add_generator(refusal, CALLED_EAGERLY, cause, None)
+
+    def _add_generator(
+        self, refusal: additions.FrameRefused, reason: SkipReason, folded: FoldedBreak, setting: Setting | None
+    ) -> None:
         name, filename, line = refusal.code or ("?", "?", None)
-        location = self._sources.location(filename, line, name)
+        location = self._lines(filename, line, name, refusal.id)
         known = {(skipped.location, skipped.break_) for skipped in self._skipped}
         if (location, folded.ident) not in known:
-            self._add(None, name, location, _GENERATOR, folded, setting)
+            self._add(None, name, location, reason, folded, setting)
 
     def add_limited(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
         """Add a function that a limit forbade to compile once more; ``code`` is its name, file and first line."""
         # Where the wrapper that torch shares reached the limit, what is lost is the decorated function.
         name, filename, line = refusal.wrapped.place if refusal.wrapped is not None else code
-        location = self._sources.location(filename, line, name) if line else None
+        code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
+        location = self._lines(filename, line, name, code_id) if line else None
         reason = of_limit(refusal.limit, refusal.limit_value, shared=refusal.wrapped is not None)
         known = {(skipped.location, skipped.kind) for skipped in self._skipped}
         if (location, reason.kind) not in known:
@@ -235,8 +102,14 @@ class SkipTable:
         reason = of_refusal(skip.reason)
         own = self._sources.kind(skip.filename, skip.name) in {"cell", "file"}
         if reason is not None and (own or reason.kind == "dispatch mode"):
-            location = self._sources.location(skip.filename, skip.firstlineno, skip.name)
+            location = self._lines(skip.filename, skip.firstlineno, skip.name, skip.id)
             self._add(None, skip.name, location, reason)
+
+    def _lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
+        """Return the lines that run eagerly: the whole function, of a resume function those where it goes on."""
+        if code_id is not None and is_resume(name):
+            line = self._resumed_lines.get(code_id, line)
+        return self._sources.rest_of_function(filename, line, name)
 
     def _add(
         self,

@@ -1,4 +1,4 @@
-"""How each front end is asked for a program, as one does it by hand."""
+"""How each front end captures a function, as a user does it by hand."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def _as_module(call: Any) -> Any:
-    """Return a module that calls something, as one writes it by hand: ``torch.export`` takes modules only."""
+    """Return a module that calls a callable, as a user writes it by hand: ``torch.export`` takes modules only."""
 
     def forward(_: Any, *args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
 
     scope = getattr(call, "__globals__", None)
     if scope is not None:
-        # Else Dynamo imports the function's module by its name and writes to the globals found there (torch 2.9).
+        # Otherwise Dynamo imports the function's module by name and writes to the globals of that module (torch 2.9).
         forward = types.FunctionType(forward.__code__, scope, "forward", None, forward.__closure__)
     module = type("AsModule", (torch.nn.Module,), {"forward": forward})()
-    # Of a method the parameters are those of its module.
+    # The parameters of a method are those of its module.
     module.owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
     return module
 
@@ -61,12 +61,12 @@ def _export(call: Any, first: Arguments, *, strict: bool) -> Program:
     module = call if isinstance(call, torch.nn.Module) else _as_module(call)
     code = getattr(module.forward, "__code__", None)
     if strict and code is not None and has_cached_code(code):
-        module = _as_module(call)  # strict export has Dynamo forget the code of the module's own method
+        module = _as_module(call)  # strict export makes Dynamo forget the code of the module's own method
     return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
 
 
 def captures(backend: str) -> list[tuple[str, Capture]]:
-    """Return the front ends: the name of each, and how it captures a callable with some arguments.
+    """Return the name of each front end, and the function that captures a callable with arguments.
 
     Parameters
     ----------

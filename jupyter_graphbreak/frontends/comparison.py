@@ -36,13 +36,13 @@ def compare(
     fn : callable
         A function, a method or a module; a compiled one stands for the one that was compiled.
     first : Arguments
-        What each front end captures the function with.
+        The arguments with which each front end captures the function.
     others : sequence of Arguments
-        What each captured program is run with besides; inputs are derived from the first where there are none.
+        Further arguments that each captured program is run with; without any, inputs are derived from the first.
     backend : str
         The backend of ``torch.compile``.
     find_cell : callable
-        Given the file name of a code object, the cell it comes from; for the report.
+        Returns the cell that a code object comes from, given its file name; for the report.
 
     Raises
     ------
@@ -52,28 +52,28 @@ def compare(
     version = require_torch()
     fn = _uncompiled(fn)
     first = first.bound(fn)
-    given = [each.bound(fn) for each in others]
+    given = [arguments.bound(fn) for arguments in others]
     with untouched():
         eager = Eager(fn, Input(first, describe("the first input", first, fn)))
         trials = eager.trials(given)
-        examined = [Examination(name, capture, eager, trials, find_cell) for name, capture in captures(backend)]
-    report = next((each.report for each in examined if each.name == "torch.compile"), None)
-    advice = [each.advice[0].text for each in report.breaks if each.advice] if report is not None else []
+        examinations = [Examination(name, capture, eager, trials, find_cell) for name, capture in captures(backend)]
+    report = next((examination.report for examination in examinations if examination.name == "torch.compile"), None)
+    advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
         function=_name(fn),
         torch=version,
         example=eager.first.example,
-        others=[each.example() for each in trials],
+        others=[trial.example() for trial in trials],
         searched=not given,
         changes=sorted(eager.changed),
-        verdicts=[each.verdict(searched=not given) for each in examined],
+        verdicts=[examination.verdict(searched=not given) for examination in examinations],
         advice=advice[0] if advice else None,
         report=report,
     )
 
 
 def as_it_is(fn: Callable[..., Any]) -> Subject:
-    """Return a copy of a function with what it depends on, to compare the front ends on it after it has run."""
+    """Copy a function and what it depends on, so that the front ends can be compared on it after it has run."""
     return Subject(_uncompiled(fn))
 
 

@@ -1,4 +1,4 @@
-"""The function as it is, on every input: what the captured programs are measured by."""
+"""Run the function itself on every input: its results are what captured programs are compared with."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _PATIENCE_S = 2.0
 
 @dataclass(frozen=True)
 class Trial:
-    """Another input and what the function itself does with it."""
+    """Another input, and what the function itself does with it."""
 
     input: Input
     expected: Result
 
     def example(self) -> Example:
-        """Return what is said of the input."""
+        """Return how a report describes the input."""
         error = self.expected.raised
         raised = None if error is None else raised_by(error, "function")
         return msgspec.structs.replace(self.input.example, raised=raised)
 
 
 class Eager:
-    """The function as it is: what the programs are measured by."""
+    """The function itself, which the captured programs are compared with."""
 
     def __init__(self, fn: Any, first: Input) -> None:
         self.fn = fn
@@ -50,7 +50,7 @@ class Eager:
             self.result = self._call(first.arguments)
         if self.result.raised is not None:
             raise self.result.raised
-        self.warned = {str(each.message) for each in caught}
+        self.warned = {str(warning.message) for warning in caught}
         self.changed = {
             name
             for name, value in self.result.state.items()
@@ -60,41 +60,41 @@ class Eager:
         self.random = self.repeatable and self._differs(self._call(first.arguments, seed=1))
 
     def trials(self, given: Sequence[Arguments]) -> list[Trial]:
-        """Return other inputs with what the function does with them: those given, else some that are derived."""
+        """Return other inputs with what the function does with them: the given ones, or else derived ones."""
         if given:
-            inputs = [Input(each, describe("", each, self.fn), again=True) for each in given]
-            return [Trial(each, self._try(each)) for each in [*inputs, *self._reseeded()]]
+            inputs = [Input(arguments, describe("", arguments, self.fn), again=True) for arguments in given]
+            return [Trial(other, self._try(other)) for other in [*inputs, *self._reseeded()]]
         start = time.monotonic()
         trials = []
-        for each in self._derived():
+        for derived in self._derived():
             if time.monotonic() - start > _PATIENCE_S:
                 break
             with contextlib.suppress(TooLongError), limited():
-                trial = Trial(each, self._try(each))
-                if trial.expected.raised is None or not each.special:  # else it is none that the function takes
+                trial = Trial(derived, self._try(derived))
+                if trial.expected.raised is None or not derived.special:  # otherwise the function does not take it
                     trials.append(trial)
         return trials
 
     def holds(self, trial: Trial) -> bool:
-        """Whether the function still does with an input what it did, which is not so where the time of day counts."""
+        """Whether the function repeats what it did with an input; it does not where it reads the time of day."""
         return difference(trial.expected.value, self._try(trial.input).value) is None
 
     def _derived(self) -> Iterator[Input]:
         if self.changed:
             yield replace(self.first, example=Example("the first input again", self.first.example.values), again=True)
         yield from self._reseeded()
-        yield from (replace(each, again=True) for each in other_inputs(self.first.arguments, self.fn))
+        yield from (replace(other, again=True) for other in other_inputs(self.first.arguments, self.fn))
 
     def _reseeded(self) -> Iterator[Input]:
         if self.random:
             values = self.first.example.values
             yield replace(self.first, example=Example("the first input, another random seed", values), seed=1)
 
-    def _try(self, each: Input) -> Result:
-        if each.again and self.changed:
+    def _try(self, tried: Input) -> Result:
+        if tried.again and self.changed:
             self._call(self.first.arguments)
-            return run(self.subject.call, self.subject, each.arguments, each.seed)
-        return self._call(each.arguments, each.seed)
+            return run(self.subject.call, self.subject, tried.arguments, tried.seed)
+        return self._call(tried.arguments, tried.seed)
 
     def _call(self, arguments: Arguments, seed: int = 0) -> Result:
         self.subject.restore(self.initial)

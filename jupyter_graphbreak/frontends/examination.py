@@ -1,4 +1,4 @@
-"""One front end at work on a function, and the verdict on what came of it."""
+"""Capture a function with one front end, run the program, and give the verdict on it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.trial.inputs import Input
     from jupyter_graphbreak.trial.outcome import Result
 
-#: While a front end captures; no run starts from it, so that numbers drawn at capture are not a run's by chance.
+#: The seed while a front end captures. No run starts from it, so that no run draws the same numbers by chance.
 _CAPTURE_SEED = 2
 
 
 class Examination:
-    """One front end at work on the function, and what came of it."""
+    """One front end, the program that it captured of the function, and how that program differs from the function."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class Examination:
         with separate_cache(codes), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             program = self._first(capture, find_cell)
-            self._warned = [each for each in caught if str(each.message) not in eager.warned]
+            self._warned = [warning for warning in caught if str(warning.message) not in eager.warned]
             if program is not None:
                 self._others(program, trials)
 
     def _first(self, capture: Capture, find_cell: FindCell) -> Program | None:
-        """Capture the function and run the program with the same input; return it where that went well."""
+        """Capture the function and run the program with the same input; return the program unless it raises."""
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
@@ -69,7 +69,7 @@ class Examination:
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             self.raised = raised_by(error, "capture")
             return None
-        compiles = self.name.startswith("torch.compile")  # which captures when it is called
+        compiles = self.name.startswith("torch.compile")  # it captures when the program is called
         if compiles:
             with recorder.record(find_cell) as recording:
                 result = self._call(program, eager.first)
@@ -79,24 +79,24 @@ class Examination:
         if result.raised is not None:
             self.raised = raised_by(result.raised, "capture" if compiles else "program")
             return None
-        found = self._compare(eager.result, result)
-        if found and not eager.holds(Trial(eager.first, eager.result)):
+        difference_to_eager = self._compare(eager.result, result)
+        if difference_to_eager and not eager.holds(Trial(eager.first, eager.result)):
             eager.repeatable = self._values = False
-            found = self._compare(eager.result, result)
-        if found and eager.random and self._draws(program, result):
+            difference_to_eager = self._compare(eager.result, result)
+        if difference_to_eager and eager.random and self._draws(program, result):
             self._values = False
             self.notes.append("draws other random numbers than eager from the same seed")
-            found = self._compare(eager.result, result)
-        if found:
-            self.difference = (eager.first, found)
+            difference_to_eager = self._compare(eager.result, result)
+        if difference_to_eager:
+            self.difference = (eager.first, difference_to_eager)
         self._side_effects(result)
         kind, expected = type(result.value).__name__, type(eager.result.value).__name__
-        if kind != expected and not found:
+        if kind != expected and not difference_to_eager:
             self.notes.append(f"returns a {kind} where the function returns a {expected}")
         return program
 
     def _draws(self, program: Program, result: Result) -> bool:
-        """Whether a program draws random numbers at all, rather than holding those of its capture."""
+        """Whether a program draws random numbers when it runs, instead of holding those drawn at capture."""
         other = self._call(program, replace(self._eager.first, seed=1))
         return other.raised is None and difference(result.value, other.value) is not None
 
@@ -105,8 +105,8 @@ class Examination:
             result = self._call(program, trial.input)
             if result.raised is not None and trial.expected.raised is None:
                 self.refused.append((trial.input, result.raised.with_traceback(None)))
-            elif self.difference is None and (found := self._compare(trial.expected, result)):
-                self.difference = (trial.input, found)
+            elif self.difference is None and (difference_to_eager := self._compare(trial.expected, result)):
+                self.difference = (trial.input, difference_to_eager)
 
     def _call(self, program: Program, given: Input) -> Result:
         eager = self._eager
@@ -121,11 +121,11 @@ class Examination:
                 return None
             raised = raised_by(expected.raised, "program")
             return f"{show(result.value)}, where eager raises {raised.type}: {raised.message}"
-        found = difference(expected.value, result.value, values=self._values)
-        if found is not None:
-            return found
-        found = difference(expected.arguments, result.arguments, values=self._values)
-        return f"leaves its arguments otherwise: {found}" if found is not None else None
+        in_value = difference(expected.value, result.value, values=self._values)
+        if in_value is not None:
+            return in_value
+        in_arguments = difference(expected.arguments, result.arguments, values=self._values)
+        return f"leaves its arguments otherwise: {in_arguments}" if in_arguments is not None else None
 
     def _side_effects(self, result: Result) -> None:
         eager = self._eager
@@ -138,14 +138,14 @@ class Examination:
                 self.notes.append(f"does not change {name} as the function does")
 
     def verdict(self, *, searched: bool) -> Verdict:
-        """Return what is to be said."""
-        counted = self.report.summary if self.report is not None else Summary(graphs=1)
+        """Return the verdict on the front end."""
+        summary = self.report.summary if self.report is not None else Summary(graphs=1)
         outcome: Outcome = "captures"
-        if counted.breaks or counted.graphs > 1:
+        if summary.breaks or summary.graphs > 1:
             outcome = "breaks"
-        if not counted.graphs:
+        if not summary.graphs:
             outcome = "eager"
-        refused = next(((each, error) for each, error in self.refused if not (searched and each.special)), None)
+        refused = next(((other, error) for other, error in self.refused if not (searched and other.special)), None)
         example, raised, notes = None, self.raised, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
@@ -161,13 +161,13 @@ class Examination:
         return Verdict(
             frontend=self.name,
             outcome=outcome,
-            graphs=None if self.raised is not None else counted.graphs,
-            breaks=None if self.raised is not None else counted.breaks,
+            graphs=None if self.raised is not None else summary.graphs,
+            breaks=None if self.raised is not None else summary.breaks,
             example=example,
             difference=self.difference[1] if self.difference is not None else None,
             raised=raised,
-            warnings=list(dict.fromkeys(_first_sentence(each) for each in self._warned if not _deprecation(each))),
-            deprecated=any(f"`{self.name}` is deprecated" in str(each.message) for each in self._warned),
+            warnings=list(dict.fromkeys(_first_sentence(w) for w in self._warned if not _deprecation(w))),
+            deprecated=any(f"`{self.name}` is deprecated" in str(warning.message) for warning in self._warned),
             notes=notes,
         )
 

@@ -1,4 +1,4 @@
-"""The magic on a cell: begin to observe it, run it as a function where it compiles nothing itself, end with a report."""
+"""The magic on a cell: begin to observe it, compile it where it compiles nothing itself, end with a report."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.ipython import calls
-from jupyter_graphbreak.ipython.cell.function import as_module_code, declare, withdraw
+from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
 from jupyter_graphbreak.ipython.cell.requests import asked_by
 from jupyter_graphbreak.ipython.namespace import named_by, named_in
-from jupyter_graphbreak.ipython.observation import Observation
+from jupyter_graphbreak.ipython.observation import Observation, complain
 
 if TYPE_CHECKING:
     import ast
+    import types
+    from collections.abc import Callable
 
     from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
@@ -47,14 +49,17 @@ class CellRuns:
         self._asked: Asked | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
-    # What IPython calls around a cell.
+    # What IPython calls around a cell. It would show what is raised here as an error of a callback.
 
     def enter(self, _: ExecutionInfo) -> None:
         """Note what is asked for of a cell, or count it among those that the observed one runs: ``pre_run_cell``."""
-        if self._observation is not None:
-            self._inner_cells += 1
-        else:
-            self._asked = asked_by(self._cells.request())
+        try:
+            if self._observation is not None:
+                self._inner_cells += 1
+            else:
+                self._asked = asked_by(self._cells.request())
+        except Exception as fault:  # noqa: BLE001 - the user's cell runs all the same
+            complain("reading the request", fault)
 
     def take_asked(self) -> Asked | None:
         """Return what is asked for of the cell that is about to run, once."""
@@ -73,7 +78,18 @@ class CellRuns:
         error = None
         if result is not None:
             error = result.error_in_exec or result.error_before_exec
-        observation.close(error, self._compared)
+        try:
+            observation.close(error, self._compared)
+        except KeyboardInterrupt as interrupt:  # it waited for the report, and still ends the cell and those after it
+            self._interrupted(interrupt, result)
+        except Exception as fault:  # noqa: BLE001 - as above
+            complain("the report", fault)
+
+    def _interrupted(self, interrupt: KeyboardInterrupt, result: ExecutionResult | None) -> None:
+        """Show an interrupt that came while the report was made as that of the cell."""
+        if result is not None and result.success:
+            result.error_in_exec = interrupt.with_traceback(None)
+            self._shell.showtraceback((KeyboardInterrupt, interrupt, None))
 
     # What is asked about a cell before it runs.
 
@@ -106,6 +122,7 @@ class CellRuns:
             Of its code object.
         """
         self._inner_cells = 0
+        self._cell_id = None
         self.end(None)  # an observation that a strange front end never ended
         if options.expression:
             raise UsageError(
@@ -125,31 +142,38 @@ class CellRuns:
             comparison = calls.FrontendComparison(self._shell, self._cells, options)
             observation.compare = lambda: comparison.of_cell(tree)
         self._observation = observation
-        _describe(observation, plan, reason)
+        if plan != "compiled":  # else it is decided when the names at its top are there
+            _describe(observation, plan, reason)
 
-    def run_function(self, name: str, assigned: str) -> None:
+    def run_function(self, name: str) -> None:
         """Compile and run the function that the cell was made into; :meth:`take_value` has its value."""
-        from jupyter_graphbreak.recording.compilation import run_compiled
-        from jupyter_graphbreak.recording.targets import leads_to_compiled
+        function = self._shell.user_ns.pop(name)
+        self._value = self._prepared(function)()
 
-        namespace = self._shell.user_ns
-        function = namespace.pop(name)
+    def _prepared(self, function: types.FunctionType) -> Callable[[], Any]:
+        """Return what runs the cell: compiled, where that makes no difference to it."""
         observation = self._observation
         if observation is None:
-            self._value = function()
-            return
-        function.__code__ = as_module_code(function.__code__)
-        if leads_to_compiled(named_by(function.__code__.co_names, namespace).values()):
-            observation.ignore_compile_options(
-                "the cell uses a compiled function that it imports, and runs as it stands"
-            )
-            self._value = function()
-            return
-        declare(namespace, assigned)
+            return function
         try:
-            self._value = run_compiled(function, observation.options.for_compile())
-        finally:
-            withdraw(namespace, assigned)
+            from jupyter_graphbreak.recording.compilation import run_compiled
+            from jupyter_graphbreak.recording.hazards import hazard
+            from jupyter_graphbreak.recording.targets import leads_to_compiled
+
+            code = function.__code__
+            function.__code__ = as_module_code(code)
+            used = named_by(code.co_names, self._shell.user_ns)
+            if leads_to_compiled(used.values()):
+                because = "the cell uses a compiled function that it imports, and runs as it stands"
+                observation.ignore_compile_options(because)
+                return function
+            reason = hazard(used)
+            _describe(observation, "not compilable" if reason else "compiled", reason)
+            options = observation.options.for_compile()
+        except Exception as fault:  # noqa: BLE001 - as above
+            observation.note_fault("compiling the cell", fault)
+            return function
+        return function if reason else lambda: run_compiled(function, options, observation.note_fault)
 
     def take_value(self) -> Any:
         """Hand out the value of the cell that ran as a function, once."""
@@ -175,14 +199,14 @@ def _describe(observation: Observation, plan: Plan, reason: str) -> None:
         case "as it stands" if reason:
             observation.ignore_compile_options(f"{reason} runs the cell's code")
             note = f"{reason} runs the cell's code: only what it compiles in this process is here."
-            observation.recording.note("info", note)
+            observation.note("info", note)
         case "as it stands":
             observation.ignore_compile_options("the cell's code uses torch.compile and runs as it stands")
         case "compiled":
-            observation.recording.note("info", "The cell uses no torch.compile: it was compiled as one function.")
+            observation.note("info", "The cell uses no torch.compile: it was compiled as one function.")
         case "nothing":
             note = "There was nothing to compile: the cell only imports, defines or runs commands."
-            observation.recording.note("info", note)
+            observation.note("info", note)
         case "not compilable":
             note = f"The cell was not compiled, because {reason}; it ran as it stands."
-            observation.recording.note("warning", note)
+            observation.note("warning", note)

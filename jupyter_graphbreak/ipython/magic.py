@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,8 @@ from jupyter_graphbreak.ipython.cell.texts import CellTexts
 from jupyter_graphbreak.ipython.cell.tracebacks import trim
 from jupyter_graphbreak.ipython.cell_run import CellRuns
 from jupyter_graphbreak.ipython.line_run import explain_line
+from jupyter_graphbreak.ipython.observation import complain
 from jupyter_graphbreak.ipython.options import read_options
-from jupyter_graphbreak.recording.records import plain_function
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -52,21 +53,28 @@ def unload(shell: InteractiveShell) -> None:
 
 def begin(line: str, plan: Plan, reason: str) -> None:
     """Begin to observe the cell that calls this."""
-    face = _face()
     filename = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - the cell's own name
-    face.runs.begin(read_options(face.parser, line), plan, reason, filename)
+    face = _face()
+    options = read_options(face.parser, line)
+    try:
+        face.runs.begin(options, plan, reason, filename)
+    except UsageError:
+        raise
+    except Exception as fault:  # noqa: BLE001 - the user's cell runs all the same
+        complain("watching the cell", fault)
 
 
-def run_function(name: str, assigned: str) -> None:
+def run_function(name: str) -> None:
     """Compile and run the function that the observed cell was made into; :func:`value` has its value."""
-    _face().runs.run_function(name, assigned)
+    _face().runs.run_function(name)
 
 
 def trim_traceback() -> None:
     """Make the error in flight look like that of an ordinary cell."""
     error = sys.exc_info()[1]
     if error is not None:
-        trim(error, lambda name: plain_function(name) == "cell")
+        with contextlib.suppress(Exception):  # then it keeps some frames more
+            trim(error)
 
 
 def value() -> Any:
@@ -83,6 +91,15 @@ def _face() -> CompileExplain:
     return face
 
 
+def _replace_magic_line(lines: list[str]) -> list[str]:
+    """Replace the magic's line; what fails leaves the cell as it is, and IPython calls the magic with its text."""
+    try:
+        return replace_magic_line(lines)
+    except Exception as fault:  # noqa: BLE001 - the user's cell runs all the same
+        complain("reading the cell", fault)
+        return lines
+
+
 @magics_class
 class CompileExplain(Magics):
     """Explain what torch.compile does with a cell."""
@@ -92,7 +109,10 @@ class CompileExplain(Magics):
         self._ip = shell  # as self.shell, which may be None for its type
         self._cells = CellTexts(shell)
         self.runs = CellRuns(shell, self._cells)
-        self._ast_transformer = BeginObservation(self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked)
+        self._runs_cell = False
+        self._ast_transformer = BeginObservation(
+            self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, complain
+        )
 
     @property
     def parser(self) -> argparse.ArgumentParser:
@@ -103,14 +123,15 @@ class CompileExplain(Magics):
     def connect(self) -> None:
         """Register with the shell."""
         self._ip.register_magics(self)
-        self._ip.input_transformers_cleanup.insert(0, replace_magic_line)
+        self._ip.input_transformers_cleanup.insert(0, _replace_magic_line)
         self._ip.ast_transformers.append(self._ast_transformer)
         self._ip.events.register("pre_run_cell", self.runs.enter)
         self._ip.events.register("post_run_cell", self.runs.end)
 
     def disconnect(self) -> None:
-        """Take everything back that :meth:`connect` registered."""
-        self._ip.input_transformers_cleanup.remove(replace_magic_line)
+        """Take everything back that :meth:`connect` registered, and end what is observed."""
+        self.runs.end(None)
+        self._ip.input_transformers_cleanup.remove(_replace_magic_line)
         self._ip.ast_transformers.remove(self._ast_transformer)
         self._ip.events.unregister("pre_run_cell", self.runs.enter)
         self._ip.events.unregister("post_run_cell", self.runs.end)
@@ -163,6 +184,12 @@ class CompileExplain(Magics):
         """
         if cell is None:
             return explain_line(self._ip, self._cells, read_options(self.parser, line))
-        result = self._ip.run_cell(f"{MAGIC} {line}\n{cell}", store_history=False)
+        # A cell that another one runs as a string; or the magic's line was not replaced, for a fault of ours.
+        text = cell if self._runs_cell else f"{MAGIC} {line}\n{cell}"
+        self._runs_cell = True
+        try:
+            result = self._ip.run_cell(text, store_history=False)
+        finally:
+            self._runs_cell = False
         result.raise_error()
         return result.result

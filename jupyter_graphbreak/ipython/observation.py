@@ -1,16 +1,18 @@
-"""One run under observation: everything it opens, sets and registers is undone by one context."""
+"""One run under observation: everything it opens, sets and registers is undone in one place."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.error import UsageError
 from IPython.display import display
 
 from jupyter_graphbreak.ipython.output import Output
 from jupyter_graphbreak.ipython.progress import ProgressMeter
+from jupyter_graphbreak.recording.steady import Opened, deferred_interrupts
+from jupyter_graphbreak.report.schema import Device, Diagnostic
+from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +21,18 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
+    from jupyter_graphbreak.recording.device import Choice
     from jupyter_graphbreak.recording.recorder import Recording
-    from jupyter_graphbreak.results import Frontends, Report
+    from jupyter_graphbreak.results import Frontends
+
+
+def complain(what: str, fault: BaseException) -> None:
+    """Say on the standard error that something of ours failed; the user's code goes on."""
+    try:
+        message = f"{type(fault).__name__}: {fault}"
+    except Exception:  # noqa: BLE001 - a broken __str__
+        message = type(fault).__name__
+    print(f"compile_explain: {what} failed ({message})", file=sys.stderr)  # noqa: T201
 
 
 class Observation:
@@ -42,43 +54,88 @@ class Observation:
     """
 
     def __init__(self, shell: InteractiveShell, cells: CellTexts, options: Options, named: dict[str, Any]) -> None:
+        self.options = options
+        #: What compares the front ends when the run has ended.
+        self.compare: Callable[[], Frontends] | None = None
+        self.recording: Recording | None = None
+        self._shell = shell
+        self._named = named
+        self._faults: list[Diagnostic] = []
+        self._opened = Opened(self.note_fault)
+        self._output: Output | None = None
+        choice = self._checked()
+        self._device = choice.default if choice is not None else None
+        try:
+            with deferred_interrupts():
+                self._open(cells, choice)
+        except BaseException as error:
+            self._abandon(error)
+            raise
+
+    def _open(self, cells: CellTexts, choice: Choice | None) -> None:
         from jupyter_graphbreak._torch_compat.configuration import forced_backend
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
         from jupyter_graphbreak.recording.targets import forget
 
-        self.options = options
-        #: What compares the front ends when the run has ended.
-        self.compare: Callable[[], Frontends] | None = None
-        self._shell = shell
-        self._named = named
-        choice = _checked(options, named)
-        self._device = choice.default
-        with contextlib.ExitStack() as stack:
-            self._output = None if options.quiet or options.frontends else Output(shell)
-            unseen = stack.enter_context(self._output.opened()) if self._output is not None else None
-            forget(*named.values())
-            meter = None
-            if self._output is not None and self._output.live:
-                meter = stack.enter_context(ProgressMeter(self._output.show_progress))
-            self.recording: Recording = stack.enter_context(
-                recorder.record(cells.find, meter.count if meter is not None else None)
-            )
+        opened = self._opened
+        if not self.options.quiet and not self.options.frontends:
+            self._output = Output(self._shell)
+            problem = opened.enter("the live view", self._output.opened, None)
+            if problem is not None:
+                self._faults.append(Diagnostic("warning", problem))
+        try:
+            forget(*self._named.values())
+        except Exception as fault:  # noqa: BLE001 - then what was compiled before stays compiled
+            self.note_fault("forgetting what was compiled before", fault)
+        meter = None
+        if self._output is not None and self._output.live:
+            show = self._output.show_progress
+            meter = opened.enter("the progress line", lambda: ProgressMeter(show), None)
+        count = meter.count if meter is not None else None
+        self.recording = opened.enter("watching", lambda: recorder.record(cells.find, count), None)
+        if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
-            if unseen is not None:
-                self.recording.note("warning", unseen)
-            stack.enter_context(forced_backend(options.backend))
-            stack.enter_context(default_device(choice.default))
-            self._opened = stack.pop_all()
+        opened.enter("the backend", lambda: forced_backend(self.options.backend), None)
+        opened.enter("the default device", lambda: default_device(self._device), None)
+
+    def _checked(self) -> Choice | None:
+        """Return the choice of the device; every misuse is a :class:`UsageError`."""
+        from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
+
+        try:
+            require_torch()
+            return _choice(self.options, self._named)
+        except (TorchUnavailable, ValueError) as error:
+            raise UsageError(str(error)) from None
+        except UsageError:
+            raise
+        except Exception as fault:  # noqa: BLE001 - then the code's own devices stand
+            self.note_fault("choosing the device", fault)
+            return None
+
+    def note(self, level: Any, message: str) -> None:
+        """Add a sentence for the report's diagnostics."""
+        self._faults.append(Diagnostic(level, message))
+
+    def note_fault(self, what: str, fault: Exception) -> None:
+        """Note that something of ours failed."""
+        try:
+            message = f"{type(fault).__name__}: {fault}"
+        except Exception:  # noqa: BLE001 - a broken __str__
+            message = type(fault).__name__
+        self._faults.append(Diagnostic("error", f"Of compile_explain itself {what} failed ({message})."))
 
     def ignore_compile_options(self, because: str) -> None:
         """Say that options for what the magic compiles had nothing to apply to."""
         given = self.options.only_for_compile()
         if given:
-            self.recording.note("warning", f"{', '.join(given)} had no effect: {because}.")
+            self.note("warning", f"{', '.join(given)} had no effect: {because}.")
 
     def close(self, error: BaseException | None, finish: Callable[[Report], Report] = lambda report: report) -> None:
         """Stop watching, make the report, store and show it; a fault of ours is reported, never raised.
+
+        An interrupt waits until the report is there.
 
         Parameters
         ----------
@@ -87,24 +144,62 @@ class Observation:
         finish : callable
             Adds to the report what only its caller knows.
         """
-        from jupyter_graphbreak import api
-
-        try:
-            if error is not None:
-                self.recording.fail(error)
-            self._note_stale()
-        finally:
-            self._opened.close()
-        try:
-            report = finish(api.report_of(self.recording))
+        with deferred_interrupts():
+            self._stop(error)
+            report = self._report(error, finish)
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report
-            if self.compare is not None:
-                self._show_comparison(report)
             if self._output is not None:
-                self._output.close(report)
-        except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
-            print(f"compile_explain: no report, {type(fault).__name__}: {fault}", file=sys.stderr)  # noqa: T201
+                self._output.close(report, self._faults)
+            elif self.options.output is None:
+                for fault in self._faults:
+                    if fault.level == "error":
+                        print(f"compile_explain: {fault.message}", file=sys.stderr)  # noqa: T201
+        if self.compare is not None:
+            self._show_comparison(report)
+
+    def _stop(self, error: BaseException | None) -> None:
+        try:
+            if error is not None and self.recording is not None:
+                self.recording.fail(error)
+            self._note_stale()
+        except Exception as fault:  # noqa: BLE001 - the run is over all the same
+            self.note_fault("noting how the run ended", fault)
+        self._opened.close()
+
+    def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> Report:
+        """Return the report; one that holds nothing but what went wrong, where it cannot be made."""
+        from msgspec.structs import replace
+
+        from jupyter_graphbreak import api
+
+        report = None
+        if self.recording is not None:
+            try:
+                report = api.report_of(self.recording)
+            except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
+                self.note_fault("making the report", fault)
+        if report is None:
+            report = self._empty_report(error)
+        report = replace(report, diagnostics=[*report.diagnostics, *self._faults])
+        try:
+            return finish(report)
+        except Exception as fault:  # noqa: BLE001 - as above
+            self.note_fault("comparing with the run before", fault)
+            return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]])
+
+    def _abandon(self, error: BaseException) -> None:
+        """Undo everything, and say in place of what was shown that the run was ended before it began."""
+        with deferred_interrupts():
+            self._opened.close()
+            if self._output is not None:
+                self._output.close(self._empty_report(error), self._faults)
+
+    def _empty_report(self, error: BaseException | None) -> Report:
+        """Return a report that holds nothing but how the run ended and what of ours failed."""
+        status: Literal["ok", "error", "interrupted"] = "ok" if error is None else "error"
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else status
+        return Report(status, Device(self.options.device, "unknown"))
 
     def _show_comparison(self, report: Report) -> None:
         """Compare the front ends, where the run went well, and show the table above the report."""
@@ -120,6 +215,8 @@ class Observation:
                     display(frontends)
         except UsageError as error:
             print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
+        except Exception as fault:  # noqa: BLE001 - as above
+            complain("comparing the front ends", fault)
         finally:
             if not self.options.quiet:
                 display(report)
@@ -127,30 +224,23 @@ class Observation:
     def _note_stale(self) -> None:
         from jupyter_graphbreak.recording.targets import stale
 
+        if self.recording is None:
+            return
         # A name that the cell gave to something else stands for what the cell itself compiled.
         kept = {name: value for name, value in self._named.items() if self._shell.user_ns.get(name) is value}
         for name in stale(kept, self.recording.started_codes()):
-            self.recording.note(
-                "warning", f"{name} was compiled before and was not compiled again: its graphs are not here."
-            )
+            self.note("warning", f"{name} was compiled before and was not compiled again: its graphs are not here.")
 
 
-def _checked(options: Options, named: dict[str, Any]) -> Any:
-    """Return the choice of the device; every misuse is a :class:`UsageError`."""
+def _choice(options: Options, named: dict[str, Any]) -> Choice:
     from jupyter_graphbreak._torch_compat.configuration import backends, modes
     from jupyter_graphbreak._torch_compat.default_device import cuda_devices
-    from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
     from jupyter_graphbreak.recording.device import Cuda, choose_device
     from jupyter_graphbreak.recording.targets import names_used
 
-    try:
-        require_torch()
-        names, current, why_none = cuda_devices()
-        choice = choose_device(options.device, Cuda(names, current, why_none), names_used(named))
-    except (TorchUnavailable, ValueError) as error:
-        raise UsageError(str(error)) from None
     if options.backend is not None and options.backend not in (known := backends()):
         raise UsageError(f"unknown backend {options.backend!r}: use one of {', '.join(known)}")
     if options.mode is not None and options.mode not in (known := modes()):
         raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
-    return choice
+    names, current, why_none = cuda_devices() if options.device != "cpu" else ([], 0, "")
+    return choose_device(options.device, Cuda(names, current, why_none), names_used(named))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import uuid
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from IPython.display import display, update_display
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_graphbreak.ipython.progress import Progress
-    from jupyter_graphbreak.report.schema import Report
+    from jupyter_graphbreak.report.schema import Diagnostic, Report
 
 
 class Output:
@@ -27,7 +30,7 @@ class Output:
     """
 
     def __init__(self, shell: InteractiveShell) -> None:
-        self.live = hasattr(shell, "kernel")
+        self.live = hasattr(shell, "kernel") and not _of_console()
         self._shell = shell
         self._id = uuid.uuid4().hex
         self._shown = False
@@ -77,14 +80,55 @@ class Output:
         if self._widget is not None:
             self._widget.show_progress(progress)
 
-    def close(self, report: Report) -> None:
-        """Show the report."""
-        from jupyter_graphbreak.views.html.bundle import mime_bundle
+    def close(self, report: Report, faults: list[Diagnostic]) -> None:
+        """Show the report; where a view of it fails, what is left of it.
 
-        if self._widget is not None:
-            self._widget.finish(report)
-        bundle = mime_bundle(report, self._widget)
-        _show(update_display if self._shown else display, bundle, self._id)
+        Parameters
+        ----------
+        report : Report
+        faults : list of Diagnostic
+            What of ours has failed so far.
+        """
+        try:
+            from jupyter_graphbreak.views.html.bundle import mime_bundle
+
+            if self._widget is not None:
+                self._widget.finish(report)
+            bundle = mime_bundle(report, self._widget)
+        except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its report is data
+            bundle = _plain_bundle(report, [*(noted.message for noted in faults), f"{type(fault).__name__}: {fault}"])
+        self._show_last(bundle)
+
+    def _show_last(self, bundle: dict[str, Any]) -> None:
+        try:
+            _show(update_display if self._shown else display, bundle, self._id)
+        except Exception as fault:  # noqa: BLE001 - whatever a front end brings
+            print(f"compile_explain: no report can be shown ({type(fault).__name__}: {fault})", file=sys.stderr)  # noqa: T201
+
+
+def _plain_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
+    """Return the report as data and as its text, each as far as it can be made."""
+    lines = ["compile_explain: the report cannot be shown as usual", *problems]
+    bundle: dict[str, Any] = {}
+    with contextlib.suppress(Exception):
+        from jupyter_graphbreak.report.schema import MIME_TYPE
+
+        bundle[MIME_TYPE] = report.to_dict()
+    with contextlib.suppress(Exception):
+        from jupyter_graphbreak.views.text.report_text import render_text
+
+        lines.append(render_text(report))
+    return {"text/plain": "\n".join(lines), **bundle}
+
+
+def _of_console() -> bool:
+    """Whether a Jupyter console started this kernel: it prints what it is shown and never replaces it."""
+    with contextlib.suppress(Exception):
+        import psutil
+
+        words = psutil.Process(os.getppid()).cmdline()
+        return any(PurePath(word).name.replace("_", "-") == "jupyter-console" for word in words[:3])
+    return False
 
 
 def _show(how: Callable[..., Any], bundle: dict[str, Any], display_id: str) -> None:

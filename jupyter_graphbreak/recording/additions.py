@@ -23,7 +23,7 @@ class Addition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeObject(Addition, frozen=True, kw_only=True):
-    """What tells one code object from another; ``id`` is its address in the process that recorded it."""
+    """What identifies a code object; ``id`` is its address in the process that recorded it."""
 
     name: str
     filename: str
@@ -200,6 +200,8 @@ class ResumeMade(CodeObject, frozen=True, kw_only=True):
         Whether it was made just now.
     compiled : bool or None
         Whether Dynamo holds compiled code of it already.
+    enters : int or None
+        The id of the resume function that it calls first: where breaks are nested, that of the function it had called.
     """
 
     kind: ClassVar[str] = "graphbreak_resume"
@@ -208,6 +210,7 @@ class ResumeMade(CodeObject, frozen=True, kw_only=True):
     line: int | None = None
     new: bool | None = None
     compiled: bool | None = None
+    enters: int | None = None
 
 
 class GraphStacks(Addition, frozen=True, kw_only=True):
@@ -281,7 +284,7 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
     Parameters
     ----------
     kind_of_source : {"cell", "file", "library"} or None
-        ``None``: to be told by the file's name. In the trace it is called ``kind``.
+        ``None``: it follows from the file's name. In the trace it is called ``kind``.
     lines : dict
         Single lines that are mentioned, by their number.
     line_offset, indent : int
@@ -299,8 +302,25 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
     indent: int = 0
 
 
+class SettingsInForce(Addition, frozen=True, kw_only=True):
+    """Settings of Dynamo when a frame was compiled; recorded for the first frame, and again when they are others.
+
+    Parameters
+    ----------
+    values : dict
+        The settings whose value is not the default, and two that always matter.
+    defaults : list of str
+        The names among them whose value is the default all the same.
+    """
+
+    kind: ClassVar[str] = "graphbreak_config"
+
+    values: dict[str, Any] = {}
+    defaults: list[str] = []
+
+
 class RunSummary(Addition, frozen=True, kw_only=True):
-    """The run as a whole: versions, settings of Dynamo, where packages are, times in seconds."""
+    """The run as a whole: versions, settings of Dynamo at its end, where packages are, times in seconds."""
 
     kind: ClassVar[str] = "graphbreak_run"
 
@@ -318,7 +338,7 @@ _CLASSES: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
         ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameRefused, FrameSkipped, ResumeMade, GraphStacks, Blind,
-        WatchFailed, Note, DeviceUsed, RunEnded, SourceRecorded, RunSummary,
+        WatchFailed, Note, DeviceUsed, RunEnded, SourceRecorded, SettingsInForce, RunSummary,
     )
 }  # fmt: skip
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from jupyter_graphbreak._torch_compat.compiled_apart import compiled_apart
 from jupyter_graphbreak._torch_compat.configuration import as_uncompiled, errors_suppressed
+from jupyter_graphbreak._torch_compat.new_globals import new_globals_readable
+from jupyter_graphbreak.recording.steady import Opened, deferred_interrupts
 from jupyter_graphbreak.recording.targets import is_compiled
 
 if TYPE_CHECKING:
@@ -47,12 +49,31 @@ def ensure_compiled(fn: Callable[..., Any], options: Options) -> Callable[..., A
     return compiled
 
 
-def run_compiled(function: Callable[[], Any], options: Options) -> Any:
+def run_compiled(function: Callable[[], Any], options: Options, on_fault: Callable[[str, Exception], None]) -> Any:
     """Compile a function that the reader did not ask to compile, and call it.
 
     What Dynamo cannot compile for a fault of its own runs eagerly, so that the code does what it does without us;
-    with ``fullgraph`` the error is what was asked for.
+    with ``fullgraph`` the error is what was asked for. Nothing that was compiled is left in Dynamo.
+
+    Parameters
+    ----------
+    function : callable
+    options : Options
+    on_fault : callable
+        Told what failed on our side; the function then runs as it is.
     """
-    forgiving = contextlib.nullcontext() if options.fullgraph else errors_suppressed()
-    with forgiving, as_uncompiled():
-        return ensure_compiled(function, options)()
+    opened = Opened(on_fault)
+    call: Callable[[], Any] = function
+    try:
+        with deferred_interrupts():
+            if not options.fullgraph:
+                opened.enter("suppressing errors", errors_suppressed, None)
+            opened.enter("acting as uncompiled", as_uncompiled, None)
+            opened.enter("compiling apart", compiled_apart, None)
+            readable = opened.enter("reading new globals", new_globals_readable, default=False)
+            if opened.complete and readable:
+                call = ensure_compiled(function, options)
+        return call()
+    finally:
+        with deferred_interrupts():
+            opened.close()

@@ -72,8 +72,8 @@ def _forced(requested: str, cuda: Cuda) -> Choice:
         raise ValueError(f"--device {requested}: {cuda.why_none}; use --device cpu")
     number = int(requested.partition(":")[2] or cuda.current)
     if number >= len(cuda.names):
-        found = ", ".join(f"cuda:{index} {name}" for index, name in enumerate(cuda.names))
-        raise ValueError(f"--device {requested}: there is no such device; found {found}")
+        known = ", ".join(f"cuda:{index} {name}" for index, name in enumerate(cuda.names))
+        raise ValueError(f"--device {requested}: there is no such device; found {known}")
     return Choice(Device(requested, f"cuda:{number}", cuda.names[number]), f"cuda:{number}")
 
 
@@ -86,9 +86,9 @@ def devices_of(value: Any) -> set[str]:
 
 def _tensors(value: Any) -> Iterable[Any]:
     if isinstance(value, list | tuple):
-        return [tensor for each in value for tensor in _tensors(each)]
+        return [tensor for item in value for tensor in _tensors(item)]
     if isinstance(value, dict):
-        return [tensor for each in value.values() for tensor in _tensors(each)]
+        return [tensor for item in value.values() for tensor in _tensors(item)]
     if isinstance(value, type):
         return []
     if callable(getattr(value, "parameters", None)) and callable(getattr(value, "buffers", None)):

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak._torch_compat.configuration import dynamo_config
+from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.recording import additions
 from jupyter_graphbreak.recording.library import library_roots
-from jupyter_graphbreak.recording.records import Record, StackEntry
+from jupyter_graphbreak.recording.records import Record, StackEntry, encodable
 from jupyter_graphbreak.recording.source_texts import recorded_sources
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Recording:
     find_cell : callable
         Given the file name of a code object, the cell it comes from; ``None`` for anything that is not a cell.
     on_record : callable or None
-        Told of each record as it comes, for live progress; called from the thread that compiles.
+        Given each record as it comes, for live progress; called from the thread that compiles.
     """
 
     def __init__(
@@ -74,13 +74,15 @@ class Recording:
         self._find_cell = find_cell
         self._on_record = on_record
         self._lock = threading.Lock()
+        self._lost: set[str] = set()
 
     def add(self, addition: Addition) -> None:
         """Append a record of our own, in the context of the compilation in progress on this thread."""
         self.take(Record({addition.kind: msgspec.to_builtins(addition), **envelope()}))
 
     def take(self, record: Record) -> None:
-        """Append a record."""
+        """Append a record; text that no file could hold is escaped."""
+        record = encodable(record)
         with self._lock:
             self.records.append(record)
         if self._on_record is not None:
@@ -94,6 +96,13 @@ class Recording:
     def note(self, level: Literal["info", "warning", "error"], message: str) -> None:
         """Add a sentence for the report's diagnostics."""
         self._add_outside(additions.Note(level=level, message=message))
+
+    def note_lost(self, kind: str, error: Exception) -> None:
+        """Note that an entry of the trace is missing; each kind of loss once."""
+        message = f"An entry of the trace ({kind}) was lost: {type(error).__name__}: {error}."
+        if message not in self._lost:
+            self._lost.add(message)
+            self.note("error", message)
 
     def describe_device(self, device: Device) -> None:
         """Note where the code runs."""
@@ -130,7 +139,7 @@ class Recording:
             additions.RunSummary(
                 torch=require_torch(),
                 python=platform.python_version(),
-                config=dynamo_config(),
+                config=dynamo_settings()[0],
                 library_roots=library_roots(),
                 **_folders(),
                 wall_s=wall_s,
@@ -159,7 +168,11 @@ def record(
     handler = _TraceHandler(recording)
     start = time.perf_counter()
     try:
-        with _heard(handler), narrowed_trace(handler, KEPT), watch(recording.add, recording.spent) as missing:
+        with (
+            _heard(handler),
+            narrowed_trace(handler, KEPT, recording.note_lost),
+            watch(recording.add, recording.spent) as missing,
+        ):
             for sentence in missing:
                 recording.note("warning", sentence)
             yield recording
@@ -197,7 +210,7 @@ class _TraceHandler(logging.Handler):
                 self._take(Record(envelope, getattr(entry, "payload", None)))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             with contextlib.suppress(Exception):
-                self._recording.note("error", f"a record of the trace was lost: {type(error).__name__}: {error}")
+                self._recording.note_lost("record", error)
         finally:
             self._recording.spent(time.perf_counter() - start)
 

@@ -3,8 +3,8 @@
 A record is one entry of the trace that ``TORCH_TRACE`` writes to disk and that the logger ``torch.__trace`` hands to
 a handler in process: a JSON envelope and, for some kinds, a payload of text. What the trace leaves out is added by
 :mod:`jupyter_graphbreak.recording.recorder` as further records in the same envelope, under names that begin with
-``graphbreak_`` (:mod:`jupyter_graphbreak.recording.additions`). The envelope is documented in ``torch/_logging/_internal.py``
-(``trace_structured``).
+``graphbreak_`` (:mod:`jupyter_graphbreak.recording.additions`). The envelope is documented in
+``torch/_logging/_internal.py`` (``trace_structured``).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StackEntry(msgspec.Struct, frozen=True, array_like=True):
     first_line : int or None
         The first line of the code object.
     column, end_column, end_line : int or None
-        The range of the expression, columns in UTF-8 bytes, where Python tells it.
+        The range of the expression, columns in UTF-8 bytes, where Python has it.
     """
 
     filename: str
@@ -127,6 +127,27 @@ class Record(msgspec.Struct, frozen=True):
     def attempt(self) -> int:
         """The number of restarts of the frame before this entry; 0 where the entry does not say."""
         return int(self.envelope.get("attempt") or 0)
+
+
+def encodable(record: Record) -> Record:
+    """Return a record with lone surrogates, which no file can hold, as escapes."""
+    try:
+        msgspec.json.encode(record.envelope)
+        (record.payload or "").encode()
+    except UnicodeEncodeError:
+        return Record(_escaped(record.envelope), _escaped(record.payload))
+    return record
+
+
+def _escaped(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_escaped(key): _escaped(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_escaped(inner) for inner in value]
+    return value
 
 
 def read_stack(text: str) -> list[StackEntry]:

@@ -98,52 +98,48 @@ def _mentions(record: Record) -> Iterator[_Mention]:
     except msgspec.ValidationError:
         return
     match addition:
-        case additions.FrameStarted():
-            yield _Mention(addition.filename, addition.firstlineno, addition.name, "frame")
-            yield from _fullgraph_mentions(addition.fullgraph_site)
-        case additions.FrameRefused():
-            if addition.code is not None:
-                function, filename, line = addition.code
-                yield _Mention(filename, line, function, "frame")
-            yield from _fullgraph_mentions(addition.fullgraph_site)
-            yield from _code_mentions(addition.wrapped)
-        case additions.ScopeOpened():
-            for entry in (addition.site, addition.entered):
-                if entry is not None:
-                    yield _Mention(entry.filename, entry.line, entry.function, "happened")
-            yield from _code_mentions(addition.wrapped)
-        case additions.FrameSkipped():
-            yield _Mention(addition.filename, addition.firstlineno, addition.name, "passed")
-        case additions.ResumeMade():
-            yield _Mention(addition.filename, addition.line, addition.name, "passed")
+        case additions.FrameStarted() | additions.FrameRefused():
+            yield from _frame_mentions(addition)
+        case additions.FrameSkipped() | additions.ResumeMade():
+            line = addition.line if isinstance(addition, additions.ResumeMade) else addition.firstlineno
+            yield _Mention(addition.filename, line, addition.name, "passed")
         case additions.BreakSeen() | additions.FrameFailed():
-            yield from _stack_mentions(addition)
-        case additions.RunEnded():
-            for entry in addition.stack:
-                yield _Mention(entry.filename, entry.line, entry.function, "passed")
+            yield from _event_mentions(addition)
+        case additions.ScopeOpened():
+            yield from _entry_mentions((addition.site, addition.entered), "happened")
+            yield from _code_mentions(addition.wrapped)
         case additions.GraphStacks():
             for trace in addition.stacks:
-                for entry in read_stack(trace):
-                    yield _Mention(entry.filename, entry.line, entry.function, "passed")
+                yield from _entry_mentions(read_stack(trace), "passed")
+        case additions.RunEnded():
+            yield from _entry_mentions(addition.stack, "passed")
         case _:
             return
 
 
-def _stack_mentions(event: additions.BreakSeen | additions.FrameFailed) -> Iterator[_Mention]:
+def _frame_mentions(frame: additions.FrameStarted | additions.FrameRefused) -> Iterator[_Mention]:
+    if frame.name is not None and frame.filename is not None:
+        yield _Mention(frame.filename, frame.firstlineno, frame.name, "frame")
+    if isinstance(frame, additions.FrameRefused):
+        yield from _code_mentions(frame.wrapped)
+    if frame.fullgraph_site is not None:
+        yield from _entry_mentions((frame.fullgraph_site.site,), "happened")
+        yield from _code_mentions(frame.fullgraph_site.wrapped)
+
+
+def _event_mentions(event: additions.BreakSeen | additions.FrameFailed) -> Iterator[_Mention]:
     stack = event.whole_stack
     happened: list[StackEntry] = stack[-1:]
     if isinstance(event, additions.FrameFailed):
         happened = [*event.stack[:1], *happened]  # the function that is given up: its blocks say why
     for entry in stack:
-        part: Literal["happened", "passed"] = "happened" if any(entry is one for one in happened) else "passed"
-        yield _Mention(entry.filename, entry.line, entry.function, part)
+        yield from _entry_mentions((entry,), "happened" if any(entry is one for one in happened) else "passed")
 
 
-def _fullgraph_mentions(site: additions.FullgraphSite | None) -> Iterator[_Mention]:
-    if site is not None:
-        if site.site is not None:
-            yield _Mention(site.site.filename, site.site.line, site.site.function, "happened")
-        yield from _code_mentions(site.wrapped)
+def _entry_mentions(entries: Iterable[StackEntry | None], part: Literal["happened", "passed"]) -> Iterator[_Mention]:
+    for entry in entries:
+        if entry is not None:
+            yield _Mention(entry.filename, entry.line, entry.function, part)
 
 
 def _code_mentions(code: additions.CodeObject | None) -> Iterator[_Mention]:

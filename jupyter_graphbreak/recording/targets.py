@@ -32,9 +32,14 @@ def forget(*values: Any) -> None:
     """Have the functions that some objects lead to compiled afresh: nothing they had compiled before is used.
 
     What torch itself shares between functions, such as the wrapper of ``@error_on_graph_break``, stays as it is, and so
-    does what torch was told to leave alone.
+    does what the user asked torch to leave alone.
     """
     compiled.forget(own_codes(*values))
+
+
+def reached(*values: Any) -> Iterator[Any]:
+    """Yield the functions, modules and instances that some objects lead to."""
+    yield from _reach(values)
 
 
 def own_codes(*values: Any) -> Iterator[types.CodeType]:
@@ -44,12 +49,12 @@ def own_codes(*values: Any) -> Iterator[types.CodeType]:
 
 def names_used(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return some named objects and the globals that functions among them use, directly or through others."""
-    found = dict(values)
+    names = dict(values)
     for value in _reach(values.values()):
         if isinstance(value, types.FunctionType) and not _foreign(value):
             for name, used in _globals(value).items():
-                found.setdefault(name, used)
-    return found
+                names.setdefault(name, used)
+    return names
 
 
 def stale(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) -> list[str]:
@@ -80,12 +85,12 @@ def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
         code = getattr(value, "__code__", None)
         pending = [code] if isinstance(code, types.CodeType) else []
         while pending:
-            each = pending.pop()
-            if each in seen:
+            inner = pending.pop()
+            if inner in seen:
                 continue
-            seen.add(each)
-            yield each
-            pending += [const for const in each.co_consts if isinstance(const, types.CodeType)]
+            seen.add(inner)
+            yield inner
+            pending += [const for const in inner.co_consts if isinstance(const, types.CodeType)]
 
 
 def _reach(values: Iterable[Any]) -> Iterator[Any]:
@@ -108,7 +113,7 @@ def _reach(values: Iterable[Any]) -> Iterator[Any]:
             yield value
             if _foreign(value):
                 continue
-            pending += [(each, depth + 1) for each in _used(value)]
+            pending += [(used, depth + 1) for used in _used(value)]
         elif compiled.is_torch_compile(value):
             yield value
         elif isinstance(value, type):
@@ -118,7 +123,7 @@ def _reach(values: Iterable[Any]) -> Iterator[Any]:
         elif _is_object(value):
             yield value
             pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _foreign(kind)]
-            pending += [(each, depth + 1) for each in _parts(value)]
+            pending += [(part, depth + 1) for part in _parts(value)]
 
 
 def _used(function: types.FunctionType) -> Iterator[Any]:
@@ -150,19 +155,19 @@ def _is_object(value: Any) -> bool:
     if isinstance(value, types.ModuleType | str | bytes | int | float | list | tuple | dict | set):
         return False
     kind = type(value)
-    return any(not _foreign(each) for each in kind.__mro__[:-1]) or hasattr(value, "_modules")
+    return any(not _foreign(base) for base in kind.__mro__[:-1]) or hasattr(value, "_modules")
 
 
 def _parts(value: Any) -> Iterator[Any]:
     attributes = getattr(value, "__dict__", None)
     if not isinstance(attributes, dict):
         return
-    for each in attributes.values():
-        if isinstance(each, types.FunctionType | types.MethodType) or (_is_object(each) and not isinstance(each, type)):
-            yield each
+    for part in attributes.values():
+        if isinstance(part, types.FunctionType | types.MethodType) or (_is_object(part) and not isinstance(part, type)):
+            yield part
     modules = attributes.get("_modules")
     if isinstance(modules, dict):
-        yield from (each for each in modules.values() if each is not None)
+        yield from (module for module in modules.values() if module is not None)
 
 
 def is_written_here(value: Any) -> bool:
@@ -188,7 +193,7 @@ def is_own(value: Any) -> bool:
 def _foreign(value: Any) -> bool:
     """Whether a function or a class is PyTorch's, numpy's or Python's.
 
-    A function is told by its globals: ``functools.wraps`` gives torch's wrappers the ``__module__`` of what they wrap.
+    Its globals say so: ``functools.wraps`` gives torch's wrappers the ``__module__`` of what they wrap.
     """
     scope = getattr(value, "__globals__", None)
     home = scope.get("__name__") if isinstance(scope, dict) else getattr(value, "__module__", None)

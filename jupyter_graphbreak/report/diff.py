@@ -26,12 +26,12 @@ class RunFigures(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A break that only one of two runs met, or that stands at another line now.
+    """A break that only one of two runs has, or that is at another line now.
 
     Parameters
     ----------
     before, after : Place or None
-        Where it stood in the earlier run and where it stands in the later one.
+        Where it is in the earlier run and where it is in the later one.
     break_ : str or None
         Its id in the later run.
     """
@@ -47,9 +47,16 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What changed from one run to a later one: the figures of both, and the breaks.
+    """What changed from one run to a later one.
 
-    ``same`` holds the ids, in the later run, of the breaks that both met at the same line.
+    Parameters
+    ----------
+    before, after : RunFigures
+        The figures of the earlier and of the later run.
+    breaks : list of Change
+        The breaks that are gone, new or moved.
+    same : list of str
+        The ids, in the later run, of the breaks that both runs have at the same line.
     """
 
     before: RunFigures

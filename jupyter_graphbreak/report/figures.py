@@ -1,4 +1,4 @@
-"""The figures of a run: seconds, and how many of each thing the report lists."""
+"""The figures of a run: times, and the lengths of the lists of its report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Seconds: the whole run, the part that was compilation, and the part that our own code took."""
+    """Seconds: the whole run, the time that compiling took, and the time that our own code took."""
 
     wall_s: float | None = None
     compile_s: float | None = None
@@ -14,7 +14,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """How many of each; equal to what the lists of the report hold."""
+    """How many entries the lists of the report hold; ``events`` counts the occurrences of all breaks."""
 
     frames: int = 0
     graphs: int = 0

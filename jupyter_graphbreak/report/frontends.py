@@ -1,4 +1,4 @@
-"""What PyTorch's front ends make of one function, side by side: inert data, found by running each of them."""
+"""What PyTorch's front ends capture of one function, side by side: inert data about runs of each of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Outcome = Literal["captures", "breaks", "eager", "refuses", "silently wrong", "r
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """An exception: its class, the first line of its message, and what raised it: the captured program, say."""
+    """An exception: its class, the first line of its message, and what raised it."""
 
     type: str
     message: str
@@ -25,9 +25,9 @@ class Example(msgspec.Struct, frozen=True):
     Parameters
     ----------
     what : str
-        What it is ("x negated"); empty where it was given.
+        How it was derived ("x negated"); empty where it was given.
     values : str
-        Its values where they are short.
+        Its values, where they are short.
     raised : Raised or None
         What the function itself raises with it.
     """
@@ -43,26 +43,27 @@ class Verdict(msgspec.Struct, frozen=True):
     Parameters
     ----------
     frontend : str
-        As one writes it: "torch.jit.trace", "torch.compile(fullgraph=True)".
+        Its name as in code: "torch.jit.trace", "torch.compile(fullgraph=True)".
     outcome : {"captures", "breaks", "eager", "refuses", "silently wrong", "raises"}
-        ``captures``: one program, which gives eager's result on every input tried. ``breaks``: so do several graphs
-        with Python between them. ``eager``: right, and nothing was captured. ``refuses``: captured, but raises on
-        another input that eager takes. ``silently wrong``: captured, but gives another result than eager without an
-        error. ``raises``: there is no program, or one that raises on the very input it was made with.
+        ``captures``: one program, which gives the function's own result on every input that was tried. ``breaks``:
+        several graphs with Python between them give it. ``eager``: the result is right, but nothing was captured.
+        ``refuses``: the program raises on another input that the function takes. ``silently wrong``: the program gives
+        another result than the function, without an error. ``raises``: there is no program, or it raises on the very
+        input with which it was captured.
     graphs, breaks : int or None
-        How many with the first input; ``None`` where nothing was captured for an error.
+        How many there are with the first input; ``None`` where an error prevented the capture.
     example : Example or None
-        The input that shows that it is wrong, or that it refuses.
+        The input that shows that the program is wrong, or that it refuses.
     difference : str or None
-        How its result on that input differs from eager's.
+        How the program's result on that input differs from the function's own.
     raised : Raised or None
         The exception, where there is one.
     warnings : list of str
-        First lines of what it warned of, deprecations aside.
+        The first sentences of its warnings, without deprecations.
     deprecated : bool
         Whether this release of PyTorch warns that the front end is deprecated.
     notes : list of str
-        Side effects that it drops, and what limits the comparison.
+        Side effects that the program drops, and what limits the comparison.
     """
 
     frontend: str
@@ -87,9 +88,9 @@ class Frontends(msgspec.Struct, frozen=True):
     torch : str
         The version of PyTorch.
     example : Example
-        What each front end was given.
+        The input with which each front end captured the function.
     others : list of Example
-        The inputs that each captured program was run with besides, to tell it from eager.
+        The further inputs with which each captured program was compared with the function.
     searched : bool
         Whether the other inputs were derived from the first, rather than given.
     verdicts : list of Verdict
@@ -97,9 +98,9 @@ class Frontends(msgspec.Struct, frozen=True):
     advice : str or None
         What to do about the first graph break.
     changes : list of str
-        Names of what a call of the function changes. Where there are some, each other input is run after the first.
+        The names of what a call of the function changes. If there are any, each other input is run after the first.
     report : Report or None
-        What ``torch.compile`` did with the first input, in full.
+        The full report of ``torch.compile`` on the first input.
     """
 
     function: str

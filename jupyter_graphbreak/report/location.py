@@ -17,11 +17,11 @@ class Location(msgspec.Struct, frozen=True):
     line, end_line : int
         First and last line.
     column, end_column : int or None
-        Where the expression starts on ``line`` and ends (exclusive) on ``end_line``, where Python tells.
+        Where the expression starts on ``line`` and ends (exclusive) on ``end_line``, where Python knows.
     function : str or None
         The name of the function around it, without the prefix that Dynamo gives to resume functions.
     code : str or None
-        The text of the range: the expression where the columns are known, else the line, stripped.
+        The text of the range: the expression where the columns are known, otherwise the stripped line.
     """
 
     source: str
@@ -48,7 +48,7 @@ class FunctionName(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A file or a cell. A cell is one segment, whole; of a file only the functions that took part are kept.
+    """A file or a cell. A cell is one segment, whole; a file has only the functions that took part.
 
     ``name`` is what a person calls it: "Cell In[3]", "modeling_bart.py". ``path`` is ``null`` for a cell; it counts
     from the folder of the packages or of the standard library, from the run's working directory, or from ``~``.

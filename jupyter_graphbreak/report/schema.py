@@ -46,8 +46,7 @@ class Frame(msgspec.Struct, frozen=True):
     id : str
         PyTorch's compile id; ``0/0#2`` where a reset made it count anew within the run.
     role : {"entry", "call", "resume"}
-        What was called: a function passed to ``torch.compile``, a function called by code that runs eagerly, or a
-        resume function.
+        What was called: a function passed to ``torch.compile``, a function that eager code calls, or a resume function.
     resume : str or None
         The id of the :class:`Resume` that this frame is.
     caller : str or None
@@ -55,7 +54,7 @@ class Frame(msgspec.Struct, frozen=True):
     outcome : {"compiled", "empty", "skipped", "error"}
         ``empty`` means that there was no tensor operation to compile.
     attempts : int
-        How often Dynamo traced it; it restarts after a break.
+        How often Dynamo traced it: after a break it starts again.
     """
 
     id: str
@@ -82,7 +81,7 @@ class TensorMeta(msgspec.Struct, frozen=True):
 
 
 class Tensor(msgspec.Struct, frozen=True):
-    """An input of a graph; of a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol."""
+    """An input of a graph. For a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol."""
 
     name: str
     shape: list[int | str] | None
@@ -91,7 +90,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Op(msgspec.Struct, frozen=True):
-    """One operation of a graph: the name of its result, what is called, the line it comes from (without its text)."""
+    """One operation of a graph: the name of its result, what it calls, the line it comes from (without its text)."""
 
     name: str
     target: str
@@ -117,11 +116,11 @@ class Graph(msgspec.Struct, frozen=True):
     name : str
         The function it was captured from.
     lines : list of GraphLine
-        The lines that its operations passed through, of cells and files (library lines are left out).
+        The lines of cells and files that led to its operations; library lines are left out.
     code : str
         The graph as readable Python.
     ends : {"return", "break"}
-        Whether the function ended or a break cut the graph.
+        Whether the function returned or a break ended the graph.
     """
 
     id: str
@@ -136,7 +135,7 @@ class Graph(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """A reason by the names PyTorch gives it: its GB id in the registry of graph breaks, and its type."""
+    """A reason under PyTorch's names for it: its GB id in the registry of graph breaks, and its type."""
 
     gb_id: str | None
     gb_type: str
@@ -146,7 +145,7 @@ Rule = Literal["default", "own", "inherited", "inner over outer", "fullgraph"]
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Whether a break was an error, and who said so.
+    """Whether a break was an error, and what decided that.
 
     Parameters
     ----------
@@ -168,7 +167,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """One event of the trace: the break as one frame met it in one attempt.
+    """One event of the trace: the break in one frame and one attempt.
 
     ``stack`` runs from the outermost frame to the break, user and library frames only. ``setting`` is what Dynamo held
     at that moment, where it could be read.
@@ -183,7 +182,7 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """One thing to do about a break; ``origin`` says whether PyTorch's hint or ours."""
+    """One thing to do about a break; ``origin`` says whether the hint is PyTorch's or ours."""
 
     text: str
     origin: Literal["pytorch", "graphbreak"] = "pytorch"
@@ -208,24 +207,25 @@ class BreakCost(msgspec.Struct, frozen=True):
 
 
 class Break(msgspec.Struct, frozen=True):
-    """One place in the source that broke a graph, for one reason, however often it was met.
+    """One place in the source that broke a graph, for one reason, however often Dynamo came to it.
 
     Parameters
     ----------
     gb_id : str or None
         The id in PyTorch's registry, e.g. "GB0170".
     gb_type : str
-        The registry's name of the reason, or the class of the exception where it has none.
+        The registry's name for the reason, or the class of the exception where there is none.
     consequence : Reason or None
-        Why the frame could not resume after it, where it could not.
+        Why the frame could not resume after it; ``None`` where it could.
     outcome : {"resumed", "skipped", "error"}
-        The worst that happened to a frame that met it.
+        The worst that happened to a frame in which it occurred.
     resumes, skipped : list of str
-        Ids of the :class:`Resume` functions it made and of the :class:`Skipped` functions it left to run eagerly.
+        Ids of the :class:`Resume` functions that it led to, and of the :class:`Skipped` functions that run eagerly
+        because of it.
     scope : str or None
-        The id of the :class:`Scope` that governed it when it was met last; ``setting`` says more.
+        The id of the :class:`Scope` that governed it when it last occurred; ``setting`` says more.
     also_reported_as : list of str
-        Other names under which PyTorch's outputs know the same cause.
+        Other names that PyTorch's outputs give to the same cause.
     minor : bool
         Whether it stands in a library and neither ends a graph nor makes one: a helper runs eagerly, nothing more.
     """
@@ -252,21 +252,24 @@ class Break(msgspec.Struct, frozen=True):
     minor: bool = False
 
 
-NoFrame = Literal["eager", "compiled before", "not reached"]
+NoFrame = Literal["eager", "compiled before", "inlined", "not reached"]
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """A function that Dynamo made to go on after a break.
+    """A function that Dynamo made to continue after a break.
 
     Parameters
     ----------
     location : Location or None
-        The line at which it goes on.
+        The line at which it continues.
     frames : list of str
         Its compilations in this run.
-    no_frame : {"eager", "compiled before", "not reached"} or None
-        Why it has none: it ran and was left to Python; it was compiled before this run, and may have run as it was; it
-        did not run, such as the branch not taken. Absent where it has frames, and where it is not known if it ran.
+    graphs : list of str
+        The graphs of these frames, or of the frames that it is inlined in.
+    no_frame : {"eager", "compiled before", "inlined", "not reached"} or None
+        Why it has none: it ran eagerly; it was compiled before this run, and may have run as it was; it was compiled as
+        a part of its caller's resume function, as with ``nested_graph_breaks``; it did not run, such as the branch not
+        taken. Absent where it has frames, and where it is not known if it ran.
     """
 
     id: str
@@ -292,12 +295,15 @@ class Skipped(msgspec.Struct, frozen=True):
     ----------
     frame : str or None
         Its compile id; ``None`` if Dynamo never began it.
+    location : Location or None
+        All lines that run eagerly: from the function's first line, decorators included, or the line at which a resume
+        function goes on, to its last; one line where the text is not known.
     reason : str
         Why, in a sentence.
     callees : list of str
-        Frames of functions that it calls and that are compiled all the same.
+        Frames of functions that it calls and that are compiled nevertheless.
     way_out : str or None
-        What would have it compiled.
+        What would make Dynamo compile it.
     """
 
     id: str
@@ -318,10 +324,10 @@ class Scope(msgspec.Struct, frozen=True):
     Parameters
     ----------
     location : Location or None
-        From the line that opens it to the last line of its ``with`` block or of the decorated function; of a call the
-        call itself. ``None`` if it was opened where nobody watched.
+        From the line that opens it to the last line of its ``with`` block or of the decorated function; for a call, the
+        call itself. ``None`` if it was opened before the run was watched.
     parent : str or None
-        The scope that was open around it when it was opened first.
+        The scope that was open around it when it was first opened.
     breaks : list of str
         The breaks that it governed.
     """
@@ -337,15 +343,15 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What a stricter setting would have made of this run, worked out from what it did.
+    """What stricter settings would have done in this run, derived from what it did.
 
     Parameters
     ----------
     error_on_graph_break : list of str
-        The breaks that ``error_on_graph_break(True)`` around the compiled function would have made errors, in the
-        order in which the run met them; the first would have ended it.
+        The breaks that ``error_on_graph_break(True)`` around the compiled function would have made errors, in the order
+        in which they occurred; the first would have ended the run.
     fullgraph : str or None
-        The break that ``fullgraph=True`` would have raised: the first, whatever scopes allow it.
+        The break that ``fullgraph=True`` would have raised: the first, whatever the scopes allow.
     """
 
     error_on_graph_break: list[str] = []
@@ -353,7 +359,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 class GuardFailure(msgspec.Struct, frozen=True):
-    """The guard that did not hold any more, and the source line that had put it there, where PyTorch tells."""
+    """The guard that no longer held, and the source line that caused it, where PyTorch says so."""
 
     guard: str
     location: Location | None = None
@@ -378,9 +384,9 @@ class Diagnostic(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What ``torch.compile`` did in one run. See the classes of its lists for the fields.
+    """What ``torch.compile`` did in one run. The classes of its lists describe their fields.
 
-    ``changes`` compares it with the run before it of the same notebook cell, where there was one in this kernel.
+    ``changes`` compares it with the previous run of the same notebook cell, where this kernel has one.
     ``order`` has the ids of the breaks as a person reads them, what to fix first; their numbers count in it.
     """
 

@@ -1,4 +1,4 @@
-"""How one result differs from another, in words: values, structure, types."""
+"""Say in words how one result differs from another: by values, structure or types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 
 from jupyter_graphbreak.trial.subject import is_code
 
-#: Tensors of more elements are told by their shape.
+#: Tensors of more elements are shown by their shape.
 _SHORT = 6
 _LONGEST = 80
 _DEEPEST = 20
@@ -40,7 +40,7 @@ def show(value: Any) -> str:
         inner = ", ".join(map(show, value))
         text = f"[{inner}]" if type(value) is list else f"({inner}{',' if len(value) == 1 else ''})"
     elif type(value) is dict:
-        text = "{" + ", ".join(f"{show(key)}: {show(each)}" for key, each in value.items()) + "}"
+        text = "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in value.items()) + "}"
     else:
         text = re.sub(r"\s+", " ", _repr(value))
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
@@ -71,12 +71,12 @@ def difference(expected: Any, actual: Any, *, values: bool = True) -> str | None
     Parameters
     ----------
     values : bool
-        Without it only types and shapes count, as for random numbers.
+        Whether values count; without them only types and shapes do, as for random numbers.
     """
-    found = _Comparison(values=values).find(expected, actual, 0)
-    if found is None:
+    first = _Comparison(values=values).find(expected, actual, 0)
+    if first is None:
         return None
-    place, text = found
+    place, text = first
     return f"{text} at {place}" if place else text
 
 
@@ -182,7 +182,7 @@ class _Comparison:
 
 
 def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """Return the items; tensors and modules, of which a copy is another key, are known by their position."""
+    """Return the items. A copy of a tensor or a module is another key, so those are known by their position."""
     return [
         (index if isinstance(key, torch.Tensor | torch.nn.Module) else key, value)
         for index, (key, value) in enumerate(mapping.items())
@@ -199,7 +199,7 @@ def _summary(message: str) -> str:
 
 
 def _same_kind(expected: Any, actual: Any) -> bool:
-    """Whether two objects can be compared by value; kinds of sequences and of mappings are, as in ``assert_close``."""
+    """Whether two objects can be compared by value, as ``assert_close`` compares kinds of sequences and of mappings."""
     if type(expected) is type(actual):
         return True
     return any(isinstance(expected, kind) and isinstance(actual, kind) for kind in (list | tuple, Mapping))

@@ -18,7 +18,7 @@ from jupyter_graphbreak.trial.subject import clone
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: So many inputs change Python values or sizes; each may cost a recompilation, of which Dynamo allows eight.
+#: How many inputs change Python values or sizes: each may cost a recompilation, and Dynamo allows eight.
 _MOST_SPECIAL = 6
 _MOST_CONSTANTS = 3
 _LARGEST_SIZE = 64
@@ -55,16 +55,16 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Input:
-    """Arguments and what is said of them.
+    """Arguments and their description.
 
     Parameters
     ----------
     special : bool
-        Whether Python values or sizes differ from the first input's; captured programs may be made for these.
+        Whether its Python values or sizes differ from the first input's; a captured program may be made for the latter.
     again : bool
-        Whether the function was called with the first input before.
+        Whether the function is called with the first input before.
     seed : int
-        Of the random generators.
+        The seed of the random generators.
     """
 
     arguments: Arguments
@@ -75,15 +75,15 @@ class Input:
 
 
 def describe(what: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
-    """Return what is said of some arguments."""
+    """Describe arguments."""
     return Example(what, ", ".join(f"{name} = {show(value)}" for name, value in arguments.named(fn).items()))
 
 
 def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
-    """Yield other inputs for a function, most telling first.
+    """Yield other inputs for a function, the most telling first.
 
-    Values come before Python's numbers, flags and strings, and these before sizes; dtypes stay. Constants in the
-    function's code say where its branches may part.
+    Changed values of tensors come first, then changed Python numbers, flags and strings, then changed sizes; dtypes
+    stay. Constants in the function's code say where its branches may part.
     """
     for what, change in _value_changes(first, fn):
         arguments = _mapped(first, change)
@@ -97,7 +97,7 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
             yield Input(changed, describe(f"{what}, random", changed, fn), special=True)
 
 
-# Values of tensors.
+# --- Changed values of tensors ---
 
 
 def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
@@ -109,15 +109,15 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     yield f"{one} zero", torch.zeros_like
     if one == "all tensors":
         for name, value in named[:3]:
-            chosen = {id(each) for each in _tensors(value)}
-            yield f"{name} negated", lambda each, chosen=chosen: _negated(each) if id(each) in chosen else each
-    yield f"{one} ten times as large", lambda each: each if each.dtype == torch.bool else each * 10
-    yield f"{one} reversed", lambda each: each.flip(0) if each.dim() else each
+            chosen = {id(tensor) for tensor in _tensors(value)}
+            yield f"{name} negated", lambda tensor, chosen=chosen: _negated(tensor) if id(tensor) in chosen else tensor
+    yield f"{one} ten times as large", lambda tensor: tensor if tensor.dtype == torch.bool else tensor * 10
+    yield f"{one} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
     yield f"{one} random", _random
     for constant in _numbers(fn):
-        yield f"{one} filled with {constant + 1:g}", lambda each, value=constant + 1: _filled(each, value)
-    yield f"{one} with a nan", lambda each: _first_set(each, float("nan"))
-    yield f"{one} with an inf", lambda each: _first_set(each, float("inf"))
+        yield f"{one} filled with {constant + 1:g}", lambda tensor, value=constant + 1: _filled(tensor, value)
+    yield f"{one} with a nan", lambda tensor: _first_set(tensor, float("nan"))
+    yield f"{one} with an inf", lambda tensor: _first_set(tensor, float("inf"))
 
 
 def _negated(value: torch.Tensor) -> torch.Tensor:
@@ -133,7 +133,7 @@ def _random(value: torch.Tensor) -> torch.Tensor:
 def _filled(value: torch.Tensor, number: float) -> torch.Tensor:
     try:
         return torch.full_like(value, number)
-    except RuntimeError:  # more than the dtype holds
+    except RuntimeError:  # the dtype does not hold the number
         return value
 
 
@@ -145,11 +145,11 @@ def _first_set(value: torch.Tensor, number: float) -> torch.Tensor:
     return made
 
 
-# Python's values, and sizes.
+# --- Changed Python values and sizes ---
 
 
 def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    strings = [each for each in _constants(fn) if isinstance(each, str) and each.isprintable()]
+    strings = [text for text in _constants(fn) if isinstance(text, str) and text.isprintable()]
     for name, value in first.named(fn).items():
         others: list[Any] = []
         match value:
@@ -160,7 +160,7 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
             case float():
                 others = [-value, value * 2 + 1]
             case str():
-                others = [each for each in strings if each != value][:2]
+                others = [text for text in strings if text != value][:2]
         for other in others:
             yield f"{name} = {show(other)}", _replaced(first, fn, name, other)
 
@@ -168,9 +168,9 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     given = _tensors((first.args, first.kwargs))
     sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
-    wanted = [int(each) + more for each in _numbers(fn) if float(each).is_integer() for more in (1, 0)]
+    wanted = [int(number) + more for number in _numbers(fn) if float(number).is_integer() for more in (1, 0)]
     for size in sizes[:2]:
-        for new in dict.fromkeys([size + 1, *(each for each in wanted if 0 < each <= _LARGEST_SIZE), 1]):
+        for new in dict.fromkeys([size + 1, *(length for length in wanted if 0 < length <= _LARGEST_SIZE), 1]):
             if new != size:
                 yield f"size {new} instead of {size}", _mapped(first, functools.partial(_resized, size=size, new=new))
 
@@ -183,7 +183,7 @@ def _resized(value: torch.Tensor, size: int, new: int) -> torch.Tensor:
     return value
 
 
-# Arguments.
+# --- The tensors and constants of a call ---
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -191,9 +191,9 @@ def _tensors(value: Any) -> list[torch.Tensor]:
         case torch.Tensor():
             return [value] if value.layout == torch.strided else []
         case dict():
-            return [found for each in value.values() for found in _tensors(each)]
+            return [tensor for item in value.values() for tensor in _tensors(item)]
         case list() | tuple():
-            return [found for each in value for found in _tensors(each)]
+            return [tensor for item in value for tensor in _tensors(item)]
     return []
 
 
@@ -205,14 +205,14 @@ def _mapped(first: Arguments, change: Callable[[torch.Tensor], torch.Tensor]) ->
                     made = change(value).detach()
                 return made.requires_grad_(value.requires_grad)
             case dict() if type(value) is dict:
-                return {key: mapped(each) for key, each in value.items()}
+                return {key: mapped(item) for key, item in value.items()}
             case list() | tuple() if type(value) in {list, tuple}:
                 return type(value)(map(mapped, value))
             case tuple() if hasattr(value, "_fields"):
                 return type(value)(*map(mapped, value))
         return value
 
-    return Arguments(*map(mapped, first.args), **{key: mapped(each) for key, each in first.kwargs.items()})
+    return Arguments(*map(mapped, first.args), **{key: mapped(item) for key, item in first.kwargs.items()})
 
 
 def _replaced(first: Arguments, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
@@ -225,15 +225,15 @@ def _constants(fn: Callable[..., Any]) -> list[Any]:
     """Return the constants in a function's code and in that of functions inside it."""
     function = getattr(fn, "forward", fn)
     pending = [getattr(function, "__code__", None) or getattr(type(fn).__call__, "__code__", None)]
-    found: list[Any] = []
+    constants: list[Any] = []
     while pending:
         code = pending.pop()
         if isinstance(code, types.CodeType):
-            found += [each for each in code.co_consts if each not in (None, code.co_name)]
-            pending += [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    return found
+            constants += [constant for constant in code.co_consts if constant not in (None, code.co_name)]
+            pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return constants
 
 
 def _numbers(fn: Callable[..., Any]) -> list[float]:
-    numbers = [each for each in _constants(fn) if type(each) in {int, float} and abs(each) > 1]
+    numbers = [number for number in _constants(fn) if type(number) in {int, float} and abs(number) > 1]
     return list(dict.fromkeys(numbers))[:_MOST_CONSTANTS]

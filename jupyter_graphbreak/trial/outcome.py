@@ -1,4 +1,4 @@
-"""Run a function, and observe what it did."""
+"""Run a function and observe what it did."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.trial.inputs import Arguments
     from jupyter_graphbreak.trial.subject import Subject
 
-#: An input is left out when the function runs so many lines with it: it may loop for ever.
+#: An input with which the function runs more lines is left out: the function may loop for ever.
 _MOST_LINES = 20_000
 
 
@@ -40,7 +40,7 @@ class Result:
 
 
 def run(program: Callable[..., Any], subject: Subject, arguments: Arguments, seed: int = 0) -> Result:
-    """Call a program with copies of arguments, random numbers drawn from a seed, and return what it did."""
+    """Call a program with copies of arguments and with seeded random numbers; return what it did."""
     given = arguments.copy()
     seed_all(seed)
     value, raised = None, None
@@ -64,12 +64,12 @@ def seed_all(seed: int) -> None:
 
 
 class TooLongError(BaseException):
-    """A function ran too many lines; not an Exception, so that the function itself does not catch it."""
+    """A function ran too many lines. This is no Exception, so that the function itself does not catch it."""
 
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """Stop a function that runs too many lines: with an input it was not written for it may never end."""
+    """Stop a function that runs too many lines: it may never end with an input that it was not written for."""
     library = tuple(library_roots())
     lines = 0
 
@@ -93,7 +93,7 @@ def limited() -> Iterator[None]:
 
 @contextlib.contextmanager
 def untouched() -> Iterator[None]:
-    """Keep what the runs would leave behind: random numbers, modes, output, warnings."""
+    """Restore what runs change: random numbers, modes, output, warnings."""
     numpy = sys.modules.get("numpy")
     python_random, numpy_random = random.getstate(), numpy.random.get_state() if numpy is not None else None
     grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()

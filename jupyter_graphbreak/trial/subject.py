@@ -37,12 +37,12 @@ def clone(value: Any, memo: dict[int, Any] | None = None) -> Any:
             made = _clone_tensor(value)
         case dict() if type(value) is dict:
             made = memo[id(value)] = {}
-            made.update((key, clone(each, memo)) for key, each in value.items())
+            made.update((key, clone(item, memo)) for key, item in value.items())
         case list() if type(value) is list:
             made = memo[id(value)] = []
-            made.extend(clone(each, memo) for each in value)
+            made.extend(clone(item, memo) for item in value)
         case tuple():
-            parts = [clone(each, memo) for each in value]
+            parts = [clone(item, memo) for item in value]
             made = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
         case _ if is_code(value):
             made = value
@@ -52,7 +52,7 @@ def clone(value: Any, memo: dict[int, Any] | None = None) -> Any:
             except Exception:  # noqa: BLE001 - locks, open files, whatever the user's __deepcopy__ does
                 made = value
     memo[id(value)] = made
-    memo.setdefault(id(memo), []).append(value)  # an id is taken by another object when its own is gone
+    memo.setdefault(id(memo), []).append(value)  # keep the object alive: its id would go to another one
     return made
 
 
@@ -78,9 +78,9 @@ class _Place:
 
 
 class Subject:
-    """A callable that can be run without a trace: functions, closures, globals and modules behind it are copies.
+    """A callable that leaves no trace when it runs: the functions, closures, globals and modules behind it are copies.
 
-    The code objects are new, too, so that Dynamo holds nothing of them. The methods of classes are not copied.
+    Its code objects are new, too, so Dynamo has compiled none of them. The methods of classes are not copied.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Subject:
         return {name: clone(value, memo) for name, value in held.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a state; objects stay the same ones, since captured programs hold them."""
+        """Go back to a state; the objects stay the same, because captured programs hold them."""
         seen: set[int] = set()
         if self.owner is not None:
             _put_back(self.owner, state["self"], seen)
@@ -121,7 +121,7 @@ class Subject:
         if isinstance(value, types.MethodType):
             return types.MethodType(value.__func__, self._fresh(value.__self__))
         if isinstance(value, functools.partial):
-            arguments = [self._fresh(each) for each in value.args]
+            arguments = [self._fresh(argument) for argument in value.args]
             return functools.partial(
                 self._fresh(value.func), *arguments, **{k: self._fresh(v) for k, v in value.keywords.items()}
             )
@@ -130,7 +130,7 @@ class Subject:
     def _fresh_function(self, function: types.FunctionType) -> types.FunctionType:
         library = function.__code__.co_filename.startswith(self._library)
         if library and not (function.__closure__ and is_own(function)):
-            return function  # front ends know some of PyTorch's by identity
+            return function  # front ends know some of PyTorch's functions by identity
         if is_allowed_in_graph(function):
             return function
         scope = function.__globals__ if library else self._own_globals(function.__globals__)
@@ -175,8 +175,8 @@ class Subject:
 
 def _global_names(code: types.CodeType) -> set[str]:
     """Return the names of the globals that a function, or one inside it, reads or writes."""
-    names = {each.argval for each in dis.get_instructions(code) if each.opname.endswith("_GLOBAL")}
-    inner = [_global_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    names = {instr.argval for instr in dis.get_instructions(code) if instr.opname.endswith("_GLOBAL")}
+    inner = [_global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return names.union(*inner)
 
 
@@ -209,7 +209,7 @@ def _is_data(value: Any) -> bool:
 
 
 def _put_back(now: Any, saved: Any, seen: set[int]) -> Any:
-    """Give an object the content that it had; return it, or what had been in its place."""
+    """Give an object the content that it had; return it, or what was in its place."""
     if now is saved or id(now) in seen:
         return now
     if type(now) is not type(saved):
@@ -221,7 +221,7 @@ def _put_back(now: Any, saved: Any, seen: set[int]) -> Any:
                 return clone(saved)
             now.detach().copy_(saved.detach())
         case torch.optim.Optimizer():
-            now.load_state_dict(clone(saved.state_dict()))  # its state is kept by parameter, and a copy's are others
+            now.load_state_dict(clone(saved.state_dict()))  # its keys are parameters, and a copy has others
         case dict():
             for key in [key for key in now if key not in saved]:
                 del now[key]

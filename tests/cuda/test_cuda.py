@@ -34,8 +34,8 @@ def run(code: str) -> tuple[Any, list[Report]]:
     shell.display_pub = CapturingDisplayPublisher()
     shell.run_line_magic("load_ext", "jupyter_graphbreak")
     shell.run_cell(code)
-    bundles = [each["data"] for each in shell.display_pub.outputs]
-    return shell, [Report.from_dict(each[MIME_TYPE]) for each in bundles if MIME_TYPE in each]
+    bundles = [output["data"] for output in shell.display_pub.outputs]
+    return shell, [Report.from_dict(bundle[MIME_TYPE]) for bundle in bundles if MIME_TYPE in bundle]
 
 
 def test_auto_takes_the_gpu_and_gives_the_default_device_back() -> None:
@@ -68,5 +68,5 @@ def test_forced_device(option: str, kind: str) -> None:
 
 def test_inductor_on_the_gpu_finds_the_same_break() -> None:
     _, (report,) = run(f"%%compile_explain --backend inductor\n{CELL}")
-    assert [found.gb_id for found in report.breaks] == ["GB0025"]
+    assert [graph_break.gb_id for graph_break in report.breaks] == ["GB0025"]
     assert report.timing.compile_s

@@ -250,7 +250,8 @@ def test_fault_of_ours_never_reaches_the_user(shell: Shell, monkeypatch: pytest.
     monkeypatch.setattr("jupyter_graphbreak.api.build_report", broken)
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
     assert result.result == [4.0, 4.0]
-    assert "no report, RuntimeError: ours" in shell.io.stderr
+    assert [fault.level for fault in shell.report.diagnostics] == ["error"]
+    assert "making the report failed (RuntimeError: ours)" in shell.report.diagnostics[0].message
 
 
 def test_run_cell_magic_runs_and_raises(shell: Shell) -> None:

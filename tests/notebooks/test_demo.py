@@ -42,8 +42,8 @@ def notebook(folder: Path) -> NotebookNode:
 
 def outputs(notebook: NotebookNode) -> list[dict[str, Any]]:
     """Return the data of each output that carries a report."""
-    found = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
-    return [data for data in found if MIME_TYPE in data]
+    bundles = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
+    return [data for data in bundles if MIME_TYPE in data]
 
 
 def words(html: str) -> str:

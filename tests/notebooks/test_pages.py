@@ -1,4 +1,4 @@
-"""The documentation: what its pages say is what the reports below say, and nothing of this machine is in them."""
+"""The documentation: its pages say what their reports say, and nothing of this machine is in them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PAGES = {path.stem: path for path in (ROOT / "notebooks").glob("*.md") if path.s
 NOTEBOOKS = [name for name, path in sorted(PAGES.items()) if path.read_text(encoding="utf-8").startswith("---\n")]
 
 #: What the text around each report says of it: the breaks by line and code, how often they were met in all, graphs,
-#: functions left to Python, recompiles.
-SAID: dict[str, list[tuple[list[str], int, int, int, int]]] = {
+#: functions that run eagerly, recompiles.
+EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     "quickstart": [(["8 length > 1"], 1, 2, 0, 0), ([], 0, 1, 0, 0)],
     "reading": [(["17 x.sum() > 10", '9 print(end=".")'], 4, 4, 1, 1)],
     "error_on_graph_break": [
@@ -75,7 +75,7 @@ SAID: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     "schema": [],
 }
 
-#: What a person's screen must not show: folders of this machine, and code that only carries a notebook.
+#: What a page must not show: folders of this machine, and code that only runs the notebook.
 PRIVATE = [str(ROOT), sys.prefix, sys.base_prefix, str(Path.home()) + "/", tempfile.gettempdir() + "/"]
 #: torch's wrapper around functions under error_on_graph_break is what two of the pages are about.
 MACHINERY = re.compile(
@@ -95,8 +95,8 @@ def outputs(notebook: NotebookNode) -> list[Any]:
 
 
 def reports(notebook: NotebookNode) -> list[Report]:
-    found = [output.get("data", {}).get(MIME_TYPE) for output in outputs(notebook)]
-    return [Report.from_dict(each) for each in found if each is not None]
+    bundles = [output.get("data", {}).get(MIME_TYPE) for output in outputs(notebook)]
+    return [Report.from_dict(bundle) for bundle in bundles if bundle is not None]
 
 
 def shown(notebook: NotebookNode) -> list[str]:
@@ -108,14 +108,14 @@ def shown(notebook: NotebookNode) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize("name", sorted(SAID))
+@pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_reports_say_what_the_page_says(site: Path, name: str) -> None:
-    found = []
+    actual = []
     for report in reports(executed(site, name)):
         places = [f"{b.location.line} {(b.location.code or '').splitlines()[0]}" for b in report.breaks if b.location]
         summary = report.summary
-        found.append((places, summary.events, summary.graphs, summary.skipped, summary.recompiles))
-    assert found == SAID[name]
+        actual.append((places, summary.events, summary.graphs, summary.skipped, summary.recompiles))
+    assert actual == EXPECTED[name]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -136,9 +136,14 @@ def test_a_page_opens_as_a_notebook_with_the_same_cells(site: Path, name: str) -
 
 
 def test_who_decided_is_what_the_page_on_error_on_graph_break_says(site: Path) -> None:
-    found = [report.breaks[-1] for report in reports(executed(site, "error_on_graph_break"))]
-    assert [each.outcome for each in found] == ["resumed"] * 3 + ["error"] + ["resumed"] * 2 + ["error"] * 2
-    assert [each.setting.rules for each in found if each.setting][-2:] == [["fullgraph"], ["fullgraph"]]
+    last_breaks = [report.breaks[-1] for report in reports(executed(site, "error_on_graph_break"))]
+    assert [graph_break.outcome for graph_break in last_breaks] == ["resumed"] * 3 + ["error"] + ["resumed"] * 2 + [
+        "error"
+    ] * 2
+    assert [graph_break.setting.rules for graph_break in last_breaks if graph_break.setting][-2:] == [
+        ["fullgraph"],
+        ["fullgraph"],
+    ]
 
 
 def test_the_table_of_both_settings(site: Path) -> None:
@@ -153,16 +158,16 @@ def test_the_table_of_both_settings(site: Path) -> None:
 
 
 def test_what_runs_eagerly_is_what_the_page_on_skipped_functions_says(site: Path) -> None:
-    skipped = [[each.function for each in report.skipped] for report in reports(executed(site, "skipped"))]
-    eager = [["accumulate"], [], ["accumulate"], ["step"], [], [], ["step"], [], ["announce"]]
-    assert skipped == eager
+    functions = [[skipped.function for skipped in report.skipped] for report in reports(executed(site, "skipped"))]
+    expected = [["accumulate"], [], ["accumulate"], ["step"], [], [], ["step"], [], ["announce"]]
+    assert functions == expected
 
 
-def test_the_limit_is_told_and_who_spent_it(site: Path) -> None:
-    found = reports(executed(site, "recompiles"))
-    assert [each.kind for report in found for each in report.skipped] == ["recompile limit", "shared wrapper"]
-    assert [each.function for each in found[4].skipped] == ["tanhshrink"]  # the ninth
-    assert any(again.limit_hit for again in found[2].recompiles)
+def test_the_limit_is_reported_and_what_spent_it(site: Path) -> None:
+    of_page = reports(executed(site, "recompiles"))
+    assert [skipped.kind for report in of_page for skipped in report.skipped] == ["recompile limit", "shared wrapper"]
+    assert [skipped.function for skipped in of_page[4].skipped] == ["tanhshrink"]  # the ninth
+    assert any(again.limit_hit for again in of_page[2].recompiles)
 
 
 def test_every_option_and_every_field_is_on_its_page(site: Path) -> None:
@@ -173,6 +178,19 @@ def test_every_option_and_every_field_is_on_its_page(site: Path) -> None:
     for kind in (schema.Report, schema.Break, location.Location, schema.Setting):
         for name in kind.__struct_encode_fields__:
             assert f">{name}</span>" in fields
+
+
+def test_options_in_the_meaning_of_others_are_code(site: Path) -> None:
+    options = (site / "options.html").read_text(encoding="utf-8")
+    assert "%compile_explain --frontends f(x), f(-x)" in re.sub(r"<[^>]+>", "", options)
+    assert "–" not in options  # what a double hyphen becomes in a text
+
+
+def test_the_parameters_of_what_a_user_holds_are_on_the_page_of_the_api(site: Path) -> None:
+    page = (site / "api.html").read_text(encoding="utf-8")
+    for name in ("results.Changes", "Frontends", "report.frontends.Verdict", "_torch_compat.version.TorchUnavailable"):
+        assert f'id="jupyter_graphbreak.{name}"' in page
+    assert 'id="jupyter_graphbreak.Report.diff"' in page
 
 
 def test_without_a_recording_the_page_on_gpus_says_so(site: Path) -> None:

@@ -49,10 +49,10 @@ def record_one(program: Path) -> None:
 
     records = [
         Record(
-            msgspec.json.decode(neutral(msgspec.json.encode(each.envelope).decode())),
-            neutral(each.payload) if each.payload is not None else None,
+            msgspec.json.decode(neutral(msgspec.json.encode(record.envelope).decode())),
+            neutral(record.payload) if record.payload is not None else None,
         )
-        for each in recording.records
+        for record in recording.records
     ]
     folder = HERE / version
     folder.mkdir(exist_ok=True)

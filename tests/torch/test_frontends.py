@@ -60,8 +60,8 @@ def traced(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return torch.jit.trace(fn, args)
 
 
-def captured(frontend: str, fn: Any, each: Any, backend: Any) -> Any:
-    args, kwargs = copies(each.first, each.kwargs)
+def captured(frontend: str, fn: Any, case: Any, backend: Any) -> Any:
+    args, kwargs = copies(case.first, case.kwargs)
     match frontend:
         case "torch.jit.trace":
             return traced(fn, args, kwargs)
@@ -74,28 +74,28 @@ def captured(frontend: str, fn: Any, each: Any, backend: Any) -> Any:
     return exported(fn, args, kwargs, strict="strict" in frontend)
 
 
-def by_hand(frontend: str, each: Any) -> ByHand:
+def by_hand(frontend: str, case: Any) -> ByHand:
     """Capture, run with both inputs, compare with eager; nothing of ours is used."""
     torch._dynamo.reset()
     torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export of torch 2.9 leaves one
     backend, counted = counting()
-    fn = each.make()
+    fn = case.make()
     initial = held(fn)
     random.seed(7)  # not the one that it is called with
     try:
-        program = captured(frontend, fn, each, backend)
+        program = captured(frontend, fn, case, backend)
         restore(fn, initial)  # capturing may run it
-        got = called(program, each.first, each.kwargs)
+        got = called(program, case.first, case.kwargs)
     except Exception as error:  # noqa: BLE001
         return ByHand("raises", type(error).__name__, None)
     graphs = len(counted) if "compile" in frontend else 1
-    eager = each.make()
-    wrong = not same(called(eager, each.first, each.kwargs), got)
+    eager = case.make()
+    wrong = not same(called(eager, case.first, case.kwargs), got)
     refused, expected = None, None
     with contextlib.suppress(Exception):
-        expected = called(eager, each.second, each.kwargs)
+        expected = called(eager, case.second, case.kwargs)
     try:
-        got = called(program, each.second, each.kwargs)
+        got = called(program, case.second, case.kwargs)
         wrong = wrong or expected is None or not same(expected, got)
     except Exception as error:  # noqa: BLE001
         refused = type(error).__name__ if expected is not None else None
@@ -131,7 +131,7 @@ def called(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     )
     if hasattr(value, "__next__"):
         value = list(value)
-    return value, [each for each in given if isinstance(each, torch.Tensor)]
+    return value, [tensor for tensor in given if isinstance(tensor, torch.Tensor)]
 
 
 def same(expected: Any, got: Any) -> bool:
@@ -166,40 +166,40 @@ def _silence() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_every_verdict_is_what_running_the_front_end_by_hand_gives(name: str) -> None:
-    each = CASES[name]
-    found = compare_frontends(each.make(), *each.first, also=[each.second], **each.kwargs)
+    case = CASES[name]
+    verdicts = compare_frontends(case.make(), *case.first, also=[case.second], **case.kwargs)
     for frontend in FRONTENDS:
-        hand = by_hand(frontend, each)
-        verdict = found[frontend]
+        hand = by_hand(frontend, case)
+        verdict = verdicts[frontend]
         agrees = {"captures", "breaks", "eager"}
         outcome = "agrees" if verdict.outcome in agrees else verdict.outcome
         error = verdict.raised.type if verdict.raised is not None else None
         assert (outcome, error, verdict.graphs) == (hand.outcome, hand.error, hand.graphs), f"{frontend}: {verdict}"
-    assert found["torch.compile"].breaks == each.breaks
+    assert verdicts["torch.compile"].breaks == case.breaks
 
 
 def test_what_was_compiled_before_does_not_use_up_the_recompile_limit() -> None:
     kind = type(CASES["module_with_a_buffer"].make())
     compiled: list[Any] = [torch.compile(kind(), backend="eager") for _ in range(12)]
-    for each in compiled:
-        each(torch.ones(3))
+    for program in compiled:
+        program(torch.ones(3))
     torch._dynamo.utils.counters["mine"]["seen"] = 1
     counters = {name: dict(counted) for name, counted in torch._dynamo.utils.counters.items()}
-    found = compare_frontends(kind(), torch.ones(3))
-    assert (found["torch.compile"].graphs, found["torch.compile(fullgraph=True)"].graphs) == (1, 1)
+    verdicts = compare_frontends(kind(), torch.ones(3))
+    assert (verdicts["torch.compile"].graphs, verdicts["torch.compile(fullgraph=True)"].graphs) == (1, 1)
     assert {name: dict(counted) for name, counted in torch._dynamo.utils.counters.items()} == counters
 
 
 # -- What is found without a second input, and what is kept.
 
 
-def outcomes(found: Frontends) -> dict[str, str]:
-    return {verdict.frontend: verdict.outcome for verdict in found.verdicts}
+def outcomes(verdicts: Frontends) -> dict[str, str]:
+    return {verdict.frontend: verdict.outcome for verdict in verdicts.verdicts}
 
 
 def test_the_input_that_exposes_a_trace_is_found() -> None:
-    found = compare_frontends(CASES["data_dependent_branch"].make(), torch.asarray([1, 2, 3]))
-    assert outcomes(found) == {
+    verdicts = compare_frontends(CASES["data_dependent_branch"].make(), torch.asarray([1, 2, 3]))
+    assert outcomes(verdicts) == {
         "torch.jit.trace": "silently wrong",
         "torch.jit.script": "captures",
         "torch.fx.symbolic_trace": "raises",
@@ -208,14 +208,14 @@ def test_the_input_that_exposes_a_trace_is_found() -> None:
         "torch.export.export": "raises",
         "torch.export.export(strict=True)": "raises",
     }
-    trace = found["torch.jit.trace"]
+    trace = verdicts["torch.jit.trace"]
     assert trace.example is not None
     assert (trace.example.what, trace.example.values) == ("x negated", "x = tensor([-1, -2, -3])")
     assert trace.difference == "tensor([9, 8, 7]) instead of tensor([-11, -12, -13])"
     assert trace.warnings[0].startswith("TracerWarning: Converting a tensor to a Python boolean")
-    assert (found["torch.compile"].graphs, found["torch.compile"].breaks) == (2, 1)
-    assert found.report is not None
-    assert found.report.summary.breaks == 1
+    assert (verdicts["torch.compile"].graphs, verdicts["torch.compile"].breaks) == (2, 1)
+    assert verdicts.report is not None
+    assert verdicts.report.summary.breaks == 1
 
 
 @pytest.mark.parametrize(
@@ -229,16 +229,16 @@ def test_the_input_that_exposes_a_trace_is_found() -> None:
     ],
 )
 def test_inputs_are_derived_until_one_exposes_the_trace(name: str, what: str) -> None:
-    each = CASES[name]
-    trace = compare_frontends(each.make(), *each.first)["torch.jit.trace"]
+    case = CASES[name]
+    trace = compare_frontends(case.make(), *case.first)["torch.jit.trace"]
     assert trace.example is not None
     assert (trace.outcome, trace.example.what) == ("silently wrong", what)
 
 
 def test_an_input_on_which_the_function_never_ends_is_left_out() -> None:
-    found = compare_frontends(CASES["while_loop"].make(), torch.tensor(3.0))
-    assert found.others
-    assert not {"x negated", "x zero"} & {each.what for each in found.others}
+    verdicts = compare_frontends(CASES["while_loop"].make(), torch.tensor(3.0))
+    assert verdicts.others
+    assert not {"x negated", "x zero"} & {example.what for example in verdicts.others}
 
 
 def test_a_program_made_for_one_size_is_a_capture_and_says_so() -> None:
@@ -247,12 +247,12 @@ def test_a_program_made_for_one_size_is_a_capture_and_says_so() -> None:
 
 
 def test_the_other_inputs_follow_the_first_where_a_call_changes_something() -> None:
-    found = compare_frontends(CASES["remembers_its_first_input"].make(), torch.ones(3))
-    fx = found["torch.fx.symbolic_trace"]
+    verdicts = compare_frontends(CASES["remembers_its_first_input"].make(), torch.ones(3))
+    fx = verdicts["torch.fx.symbolic_trace"]
     assert fx.example is not None
     assert (fx.outcome, fx.example.what) == ("silently wrong", "x negated")
-    assert found.changes == ["seen"]
-    assert "A call changes seen, so each of these was run after the first input." in found.to_text()
+    assert verdicts.changes == ["seen"]
+    assert "A call changes seen, so each of these was run after the first input." in verdicts.to_text()
 
 
 def test_a_function_that_calls_itself_calls_the_one_that_is_compiled() -> None:
@@ -274,10 +274,10 @@ def test_an_optimizer_works_on_copies_too() -> None:
         optimizer.step()
         return loss.detach()
 
-    found = compare_frontends(step, torch.ones(3))
-    compiled = found["torch.compile"]
+    verdicts = compare_frontends(step, torch.ones(3))
+    compiled = verdicts["torch.compile"]
     assert (compiled.outcome, compiled.deprecated) == ("breaks", False)
-    assert found.changes == ["optimizer", "weight"]
+    assert verdicts.changes == ["optimizer", "weight"]
     assert torch.equal(weight, torch.ones(3))
     assert not optimizer.state
 
@@ -294,9 +294,9 @@ def test_numbers_drawn_while_capturing_are_wrong_and_those_drawn_in_another_orde
     def noise(x: torch.Tensor) -> torch.Tensor:
         return x + torch.randn(3)
 
-    found = outcomes(compare_frontends(noise, torch.ones(3)))
-    assert found["torch.fx.symbolic_trace"] == "silently wrong"
-    assert found["torch.jit.trace"] == found["torch.compile"] == "captures"
+    outcome_by_frontend = outcomes(compare_frontends(noise, torch.ones(3)))
+    assert outcome_by_frontend["torch.fx.symbolic_trace"] == "silently wrong"
+    assert outcome_by_frontend["torch.jit.trace"] == outcome_by_frontend["torch.compile"] == "captures"
 
 
 def test_a_function_of_the_time_is_not_held_against_the_front_ends() -> None:
@@ -320,13 +320,13 @@ def test_an_input_with_which_the_function_itself_raises_is_named() -> None:
             raise ValueError("negative")
         return x.sqrt()
 
-    found = compare_frontends(root, torch.ones(2), also=[-torch.ones(2)])
-    assert found["torch.jit.trace"].outcome == "silently wrong"
-    assert "where eager raises ValueError: negative" in str(found["torch.jit.trace"].difference)
-    assert found["torch.compile"].breaks == 1
-    assert "Graphs and breaks are counted with the first input." in found.to_text()
-    assert found.others[0].raised == Raised("ValueError", "negative", "function")
-    assert "The function itself raises ValueError with x = tensor([-1., -1.])." in found.to_text()
+    verdicts = compare_frontends(root, torch.ones(2), also=[-torch.ones(2)])
+    assert verdicts["torch.jit.trace"].outcome == "silently wrong"
+    assert "where eager raises ValueError: negative" in str(verdicts["torch.jit.trace"].difference)
+    assert verdicts["torch.compile"].breaks == 1
+    assert "Graphs and breaks are counted with the first input." in verdicts.to_text()
+    assert verdicts.others[0].raised == Raised("ValueError", "negative", "function")
+    assert "The function itself raises ValueError with x = tensor([-1., -1.])." in verdicts.to_text()
 
 
 class Unprintable(Exception):  # noqa: N818 - a name is all that it shows
@@ -342,11 +342,11 @@ def test_hostile_errors_and_values_stay_text() -> None:
             raise ValueError(f"{text}\x1b[31m")
         return x + 1
 
-    found = compare_frontends(hostile, torch.ones(2), "<script>alert(1)</script>")
-    assert found["torch.fx.symbolic_trace"].raised == Raised("ValueError", "Proxy(text)\x1b[31m", "capture")
-    assert "<script>" not in found.to_html()
-    assert "\x1b" not in found.to_text()
-    assert "\x1b" not in found.to_html()
+    verdicts = compare_frontends(hostile, torch.ones(2), "<script>alert(1)</script>")
+    assert verdicts["torch.fx.symbolic_trace"].raised == Raised("ValueError", "Proxy(text)\x1b[31m", "capture")
+    assert "<script>" not in verdicts.to_html()
+    assert "\x1b" not in verdicts.to_text()
+    assert "\x1b" not in verdicts.to_html()
 
 
 def test_the_users_function_module_and_settings_are_as_before() -> None:
@@ -375,13 +375,13 @@ def test_what_was_compiled_before_stays_compiled() -> None:
     module = CASES["module_in_training"].make()
     compiled: Any = torch.compile(module, backend=backend)
     compiled(torch.ones(4, 3))
-    found = compare_frontends(module, torch.ones(4, 3))
-    assert (found["torch.compile"].graphs, found["torch.compile(fullgraph=True)"].graphs) == (1, 1)
+    verdicts = compare_frontends(module, torch.ones(4, 3))
+    assert (verdicts["torch.compile"].graphs, verdicts["torch.compile(fullgraph=True)"].graphs) == (1, 1)
     compiled(torch.ones(4, 3))
     assert len(counted) == 1
 
 
 def test_a_comparison_goes_to_json() -> None:
-    found = compare_frontends(CASES["dict_output"].make(), torch.ones(3))
-    assert msgspec.convert(json.loads(json.dumps(found.to_dict())), Frontends) == found
-    assert set(found._repr_mimebundle_()) == {"text/plain", "text/html"}
+    verdicts = compare_frontends(CASES["dict_output"].make(), torch.ones(3))
+    assert msgspec.convert(json.loads(json.dumps(verdicts.to_dict())), Frontends) == verdicts
+    assert set(verdicts._repr_mimebundle_()) == {"text/plain", "text/html"}

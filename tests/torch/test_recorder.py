@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -54,8 +56,8 @@ def program(tmp_path: Path) -> Iterator[ModuleType]:
 
 
 def kept(report: Report) -> list[tuple[int, str]]:
-    (source,) = [each for each in report.sources if each.name == "program.py"]
-    return [(each.first_line, each.text.split("\n")[0].strip()) for each in source.segments]
+    (source,) = [candidate for candidate in report.sources if candidate.name == "program.py"]
+    return [(segment.first_line, segment.text.split("\n")[0].strip()) for segment in source.segments]
 
 
 @pytest.mark.parametrize(
@@ -73,3 +75,60 @@ def test_the_function_around_a_break_is_kept_and_no_other(program: ModuleType, n
     text = report.to_text()
     assert code in text
     assert "untouched" not in text
+
+
+LIBRARY = """\
+import torch
+
+
+def leaf(x):
+    torch._dynamo.graph_break()
+    return x + 1
+
+
+def tries(x):
+    x = x.sin()
+    try:
+        x = leaf(x)
+    except ValueError:
+        pass
+    return x
+
+
+def repeats(x):
+    for _ in range(2):
+        x = leaf(x)
+    return x
+
+
+def tries_further_out(x):
+    try:
+        return repeats(x) * 2
+    finally:
+        x = x + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tries", [("tries", "try", 9, 15)]),
+        ("tries_further_out", [("tries_further_out", "try", 24, 28), ("repeats", "loop", 18, 21)]),
+    ],
+)
+def test_a_library_function_that_is_given_up_shows_the_block_that_is_to_blame(
+    name: str, expected: list[tuple[str, str, int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "library_under_test.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(folder)
+    paths = {**sysconfig.get_paths(), "purelib": str(folder)}
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: paths)
+    monkeypatch.delitem(sys.modules, "library_under_test", raising=False)
+    library = importlib.import_module("library_under_test")
+    torch._dynamo.reset()
+    report = jupyter_graphbreak.explain(getattr(library, name), torch.ones(3))
+    assert {source.kind for source in report.sources if source.name == "library_under_test.py"} == {"library"}
+    skipped = [(each.function, each.kind, each.location) for each in report.skipped]
+    assert [(function, kind, at.line, at.end_line) for function, kind, at in skipped if at is not None] == expected

@@ -1,4 +1,4 @@
-"""What the reader is told of a resume function that no frame of the run compiles: never more than is known."""
+"""What a report says of a resume function that no frame of the run compiles: never more than is known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jupyter_graphbreak.results import Report
 #: Earlier releases do not say which frames Dynamo did not begin.
 TELLS_SKIPS = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
 ONES, DOUBLES = torch.ones(3), torch.ones(3, dtype=torch.float64)
-WORDS = "ran eagerly|compiled before this run|not reached|not known if it ran"
+WORDS = "ran eagerly|compiled before this run|compiled with its caller|not reached|not known if it ran"
 
 
 @pytest.fixture(autouse=True)
@@ -35,19 +35,19 @@ def recorded(run: Callable[[], object]) -> Report:
     return Report.of(build_report(recording.records))
 
 
-class Told(NamedTuple):
-    """What the reader finds: in the text, in the break's card and in the table of resume functions."""
+class Wording(NamedTuple):
+    """What a reader sees: in the text, in the break's card and in the table of resume functions."""
 
     text: str
     card: list[str]
     table: list[str]
 
 
-def told(report: Report) -> Told:
+def wording(report: Report) -> Wording:
     (text,) = [line for line in report.to_text().split("\n") if "resumes at" in line]
     html = Markup(report.to_html()).striptags()  # noqa: S704 - read, not shown
     card, _, table = html.partition("aftergoes on atframesgraphs")
-    return Told(text, re.findall(rf"goes on at line \d+ in \w+ \(({WORDS})\)", card), re.findall(WORDS, table))
+    return Wording(text, re.findall(rf"goes on at line \d+ in \w+ \(({WORDS})\)", card), re.findall(WORDS, table))
 
 
 @torch.compile(backend="eager")
@@ -73,34 +73,130 @@ def number_after(x: torch.Tensor) -> int:
 
 def test_one_compiled_by_an_earlier_run_may_have_run_as_it_was() -> None:
     same_after(ONES)
-    found = told(recorded(lambda: same_after(DOUBLES)))
-    assert found.text.endswith("in same_after (compiled before this run)")
-    assert found.card == found.table == ["compiled before this run"]
+    shown = wording(recorded(lambda: same_after(DOUBLES)))
+    assert shown.text.endswith("in same_after (compiled before this run)")
+    assert shown.card == shown.table == ["compiled before this run"]
 
 
 def test_one_without_tensors_runs_eagerly() -> None:
-    found = told(recorded(lambda: number_after(ONES)))
+    shown = wording(recorded(lambda: number_after(ONES)))
     words = "ran eagerly" if TELLS_SKIPS else "not known if it ran"
-    assert found.text.endswith(f"in number_after ({words})")
-    assert found.card == found.table == [words]
+    assert shown.text.endswith(f"in number_after ({words})")
+    assert shown.card == shown.table == [words]
 
 
 def test_a_branch_not_taken_is_not_reached() -> None:
-    found = told(recorded(lambda: branch(ONES)))
+    shown = wording(recorded(lambda: branch(ONES)))
     words = "not reached" if TELLS_SKIPS else "not known if it ran"
-    assert found.text.endswith("the other branch was not taken" if TELLS_SKIPS else "the other branch may have run")
-    assert found.card == found.table == [words]
+    assert shown.text.endswith("the other branch was not taken" if TELLS_SKIPS else "the other branch may have run")
+    assert shown.card == shown.table == [words]
 
 
-def test_nothing_is_claimed_of_one_that_an_earlier_run_may_have_left_to_python() -> None:
+def test_nothing_is_claimed_of_one_that_an_earlier_run_may_have_made_run_eagerly() -> None:
     branch(ONES)
-    found = told(recorded(lambda: branch(DOUBLES)))
-    assert found.text.endswith("the other branch may have run")
-    assert found.card == found.table == ["not known if it ran"]
+    shown = wording(recorded(lambda: branch(DOUBLES)))
+    assert shown.text.endswith("the other branch may have run")
+    assert shown.card == shown.table == ["not known if it ran"]
 
 
 def test_what_is_compiled_afresh_owes_nothing_to_earlier_runs() -> None:
-    first = told(jupyter_graphbreak.explain(branch, ONES))
-    assert told(jupyter_graphbreak.explain(branch, ONES)) == first
-    other = told(jupyter_graphbreak.explain(branch, -ONES))
+    first = wording(jupyter_graphbreak.explain(branch, ONES))
+    assert wording(jupyter_graphbreak.explain(branch, ONES)) == first
+    other = wording(jupyter_graphbreak.explain(branch, -ONES))
     assert (other.card, other.table) == (first.card, first.table)
+
+
+def leaf(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    torch._dynamo.graph_break()
+    y = y * 2
+    torch._dynamo.graph_break()
+    return y + 3
+
+
+def middle(x: torch.Tensor) -> torch.Tensor:
+    return leaf(x) + 1
+
+
+def root(x: torch.Tensor) -> torch.Tensor:
+    return middle(x) - 1
+
+
+def either(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() if x.sum() > 0 else x.cos()
+
+
+def choosing(x: torch.Tensor) -> torch.Tensor:
+    return either(x) * 3
+
+
+def again(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+    if times == 0:
+        torch._dynamo.graph_break()
+        return x + 1
+    return again(x, times - 1) * 2
+
+
+def number_of(x: torch.Tensor) -> int:
+    x.sin()
+    torch._dynamo.graph_break()
+    return 5
+
+
+def number_from(x: torch.Tensor) -> int:
+    return number_of(x) + 1
+
+
+def nested(function: Callable[[torch.Tensor], object], *inputs: torch.Tensor) -> Report:
+    """Record calls of a function that is compiled with the flag on; it is off again at the end of the run."""
+
+    def run() -> None:
+        with torch._dynamo.config.patch(nested_graph_breaks=True):
+            compiled = torch.compile(function, backend="eager")
+            for given in inputs:
+                compiled(given)
+
+    return recorded(run)
+
+
+def fates(report: Report) -> list[tuple[str, list[str], str | None]]:
+    """Return of each resume function its function, its graphs, and why it has no frame."""
+    return [(resume.function, resume.graphs, resume.no_frame) for resume in report.resumes]
+
+
+def test_nested_ones_are_in_the_graph_of_their_callers_resume_function() -> None:
+    report = nested(root, ONES)
+    assert fates(report) == [
+        ("leaf", ["B"], "inlined"), ("middle", ["B"], "inlined"), ("root", ["B"], None),
+        ("leaf", ["C"], "inlined"), ("middle", ["C"], "inlined"), ("root", ["C"], None),
+    ]  # fmt: skip
+    assert report.config["nested_graph_breaks"] is True
+    assert "not reached" not in report.to_text()
+    assert "compiled with its caller" in report.to_html()
+
+
+def test_nested_ones_of_a_branch_not_taken_are_not_reached() -> None:
+    words = "not reached" if TELLS_SKIPS else None
+    assert fates(nested(choosing, ONES)) == [
+        ("either", ["B"], "inlined"), ("choosing", ["B"], None), ("either", [], words), ("choosing", [], words),
+    ]  # fmt: skip
+    torch._dynamo.reset()
+    both = fates(nested(choosing, ONES, -ONES))
+    assert both[2:] == [("either", ["C"], "inlined"), ("choosing", ["C"], None)]
+
+
+def test_nested_ones_of_a_function_that_calls_itself() -> None:
+    held, own = ("again", ["A"], "inlined"), ("again", ["A"], None)
+    assert fates(nested(again, ONES)) == [held, held, own]
+
+
+def test_nested_ones_that_get_no_graph_are_not_called_compiled() -> None:
+    report = nested(number_from, ONES)
+    assert [resume.function for resume in report.resumes] == ["number_of", "number_from"]
+    for resume in report.resumes:
+        assert resume.graphs == []
+        assert resume.frames or resume.no_frame == ("eager" if TELLS_SKIPS else None)
+
+
+def test_without_nesting_each_has_a_frame() -> None:
+    assert {fate for _, _, fate in fates(recorded(lambda: torch.compile(root, backend="eager")(ONES)))} == {None}

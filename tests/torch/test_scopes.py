@@ -204,34 +204,36 @@ def load(tmp_path: Path, body: str, entry: str) -> Report:
 
 def expected(body: str) -> dict[int, tuple[bool, int | None]]:
     lines = body.strip("\n").split("\n")
-    found = {}
+    settings = {}
     for number, line in enumerate(lines, start=3):
         match = re.search(r"# is (True|False) by (\d+|default)", line)
         if match:
-            found[number] = (match[1] == "True", None if match[2] == "default" else int(match[2]))
-    return found
+            settings[number] = (match[1] == "True", None if match[2] == "default" else int(match[2]))
+    return settings
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_setting_and_its_scope(name: str, tmp_path: Path) -> None:
     report = load(tmp_path, PROGRAMS[name], PLAIN)
     scopes = {scope.id: scope for scope in report.scopes}
-    said = {}
-    for found in report.breaks:
-        assert found.setting is not None
-        assert found.location is not None
-        scope = scopes.get(found.scope or "")
+    actual = {}
+    for graph_break in report.breaks:
+        assert graph_break.setting is not None
+        assert graph_break.location is not None
+        scope = scopes.get(graph_break.scope or "")
         line = scope.location.line if scope is not None and scope.location is not None else None
-        said[found.location.line] = (found.setting.value, line)
-    assert said == expected(PROGRAMS[name])
-    assert not [each for each in report.diagnostics if "Dynamo held" in each.message]
+        actual[graph_break.location.line] = (graph_break.setting.value, line)
+    assert actual == expected(PROGRAMS[name])
+    assert not [diagnostic for diagnostic in report.diagnostics if "Dynamo held" in diagnostic.message]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_if_is_what_happens(name: str, tmp_path: Path) -> None:
     base = load(tmp_path, PROGRAMS[name], PLAIN)
-    lines = {each.id: each.location.line for each in base.breaks if each.location is not None}
-    strict = [lines[each] for each in base.what_if.error_on_graph_break]
+    lines = {
+        graph_break.id: graph_break.location.line for graph_break in base.breaks if graph_break.location is not None
+    }
+    strict = [lines[break_id] for break_id in base.what_if.error_on_graph_break]
     raised = [
         e.location.line for e in load(tmp_path, PROGRAMS[name], STRICT).breaks if e.outcome == "error" and e.location
     ]
@@ -274,16 +276,20 @@ def test_the_table_of_both_settings(fullgraph: bool, scope: bool, tmp_path: Path
     """
     first, second, inside = TABLE[fullgraph, scope]
     report = load(tmp_path, two, entry)
-    outcomes = {each.location.line: each.outcome for each in report.breaks if each.location is not None}
+    outcomes = {
+        graph_break.location.line: graph_break.outcome
+        for graph_break in report.breaks
+        if graph_break.location is not None
+    }
     assert (outcomes.get(6), outcomes.get(8)) == (first, second)
-    (found,) = load(tmp_path, toggled, entry).breaks
-    assert found.outcome == inside
-    assert found.setting is not None
+    (graph_break,) = load(tmp_path, toggled, entry).breaks
+    assert graph_break.outcome == inside
+    assert graph_break.setting is not None
     if fullgraph:
-        assert "fullgraph" in found.setting.rules
-        assert len(found.setting.chain) == 3  # both scopes were open, and lost
+        assert "fullgraph" in graph_break.setting.rules
+        assert len(graph_break.setting.chain) == 3  # both scopes were open, and lost
     else:
-        assert found.setting.rules == (["own", "inner over outer"] if scope else ["own"])
+        assert graph_break.setting.rules == (["own", "inner over outer"] if scope else ["own"])
 
 
 def test_scope_in_an_imported_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,8 +306,8 @@ def test_scope_in_an_imported_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             return lenient.norm(x) + 1
     """
     report = load(tmp_path, body, STRICT)
-    (found,) = report.breaks
-    scope = next(each for each in report.scopes if each.id == found.scope)
+    (graph_break,) = report.breaks
+    scope = next(candidate for candidate in report.scopes if candidate.id == graph_break.scope)
     names = {source.id: source.name for source in report.sources}
     assert scope.location is not None
     assert (names[scope.location.source], scope.location.line, scope.form) == ("lenient.py", 4, "decorator")
@@ -316,7 +322,7 @@ def test_shared_wrapper_that_spent_the_limit_is_told_at_the_function_it_cost(tmp
     calls = ", ".join(f"f{n}" for n in range(12))
     body = f"{functions}\n        def run(x):\n            for each in ({calls}):\n                entry(each)(x)\n"
     report = load(tmp_path, body, PLAIN)
-    (lost,) = [each for each in report.skipped if each.kind == "shared wrapper"]
+    (lost,) = [skipped for skipped in report.skipped if skipped.kind == "shared wrapper"]
     assert lost.function == "f8"
     assert lost.location is not None
     assert lost.location.code is not None
@@ -357,11 +363,11 @@ def test_kinds_of_skipped_frames(body: str, kind: str, tmp_path: Path) -> None:
     assert skipped.kind == kind
     assert skipped.way_out
     functions = {frame.id: frame.function for frame in report.frames}
-    assert [functions[each] for each in skipped.callees] == ["helper"]
+    assert [functions[frame] for frame in skipped.callees] == ["helper"]
 
 
 def test_one_cause_has_one_name_and_its_others_are_told(tmp_path: Path) -> None:
-    (found,) = load(tmp_path, PROGRAMS["branch on data"], PLAIN).breaks
-    assert (found.gb_type, found.gb_id) == ("Data-dependent branching", "GB0170")
-    assert "generic_jump TensorVariable()" in found.also_reported_as
-    assert "Dynamic control flow is not supported at the moment" in found.also_reported_as
+    (graph_break,) = load(tmp_path, PROGRAMS["branch on data"], PLAIN).breaks
+    assert (graph_break.gb_type, graph_break.gb_id) == ("Data-dependent branching", "GB0170")
+    assert "generic_jump TensorVariable()" in graph_break.also_reported_as
+    assert "Dynamic control flow is not supported at the moment" in graph_break.also_reported_as

@@ -41,10 +41,11 @@ LAYERS = {
     "analysis.source": Layer({"recording.records", "report"}),
     "analysis.torch_text": Layer({"recording.records"}),
     "analysis.finished": Layer({"report"}),
+    "analysis.reasons": Layer({"report", "analysis.source", "analysis.torch_text"}),
     "analysis": Layer(
         {
-            "recording.records", "recording.additions", "report",
-            "analysis.source", "analysis.torch_text", "analysis.finished",
+            "recording.records", "recording.additions", "report", "analysis.source", "analysis.torch_text",
+            "analysis.reasons", "analysis.finished",
         }
     ),
     "trial": Layer({"report", "_torch_compat", "recording"}, TORCH),
@@ -57,11 +58,11 @@ LAYERS = {
     "results": Layer({"report", "analysis", "views.text", "views.html", "views.html.widget"}),
     "api": Layer({"report", "_torch_compat", "recording", "analysis", "trial", "frontends", "results"}, TORCH),
     "mystnb": Layer({"report", "views.html"}, frozenset({"docutils", "myst_nb"})),
-    "ipython.cell": Layer({"recording.records", "recording"}, IPYTHON),
+    "ipython.cell": Layer({"recording.records", "recording", "analysis.source"}, IPYTHON),
     "ipython": Layer(
         {
             "report", "_torch_compat", "recording", "recording.records", "analysis.source", "trial", "frontends",
-            "views.html", "views.html.widget", "results", "api", "ipython.cell",
+            "views.text", "views.html", "views.html.widget", "results", "api", "ipython.cell",
         },
         IPYTHON,
     ),

@@ -17,8 +17,8 @@ FRONT_END = ROOT / "labextension"
 def mime_types(files: list[Path]) -> list[str]:
     """Return every mime type of ours that stands in the files, as often as it stands there."""
     assert files
-    found = (re.findall(r"application/vnd\.graphbreak\.[\w.+-]+", path.read_text(encoding="utf-8")) for path in files)
-    return [name for names in found for name in names]
+    matches = (re.findall(r"application/vnd\.graphbreak\.[\w.+-]+", path.read_text(encoding="utf-8")) for path in files)
+    return [name for names in matches for name in names]
 
 
 def test_python_and_npm_packages_have_one_version() -> None:

@@ -32,8 +32,8 @@ def test_jupyterlabs_assets_are_in_it_once(names: list[str]) -> None:
 
 
 def test_it_has_every_file_of_the_package_and_nothing_else_of_the_project(names: list[str]) -> None:
-    found = {path.relative_to(ROOT) for path in (ROOT / "jupyter_graphbreak").rglob("*") if path.is_file()}
-    files = {path.as_posix() for path in found if not {"__pycache__", "labextension"} & set(path.parts)}
+    present = {path.relative_to(ROOT) for path in (ROOT / "jupyter_graphbreak").rglob("*") if path.is_file()}
+    files = {path.as_posix() for path in present if not {"__pycache__", "labextension"} & set(path.parts)}
     assert {"jupyter_graphbreak/views/html/static/widget.js", "jupyter_graphbreak/views/html/static/page.js"} < files
     assert {name for name in names if name.startswith("jupyter_graphbreak/")} == files
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"jupyter_graphbreak"}

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code
+from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.fullgraph_sites import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.scope_hooks import SCOPES
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
@@ -24,7 +25,14 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     with_positions,
 )
 from jupyter_graphbreak._torch_compat.patching import patched
-from jupyter_graphbreak.recording.additions import BreakSeen, FrameFailed, FrameStarted, GraphStacks, ResumeMade
+from jupyter_graphbreak.recording.additions import (
+    BreakSeen,
+    FrameFailed,
+    FrameStarted,
+    GraphStacks,
+    ResumeMade,
+    SettingsInForce,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,10 +45,19 @@ _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
 
 @contextlib.contextmanager
 def watch_starts(observer: Observer) -> Iterator[None]:
-    """Tell who calls a frame, and which resume function it is."""
+    """Record who calls a frame, which resume function it is, and which settings it is compiled with."""
     module = importlib.import_module(_CONVERT_FRAME)
     original = module.log_dynamo_start
     takes_skip = "skip" in inspect.signature(original).parameters
+    settings: list[SettingsInForce] = []
+
+    def look_at_settings() -> SettingsInForce | None:
+        values, defaults = dynamo_settings()
+        now = SettingsInForce(values=values, defaults=defaults)
+        if settings[-1:] == [now]:
+            return None
+        settings.append(now)
+        return now
 
     @functools.wraps(original)
     def log_dynamo_start(code: Any, *args: Any, **kwargs: Any) -> Any:
@@ -51,6 +68,7 @@ def watch_starts(observer: Observer) -> Iterator[None]:
             site = fullgraph_site(observer) if observer.local(caller, "one_graph") else None
             return FrameStarted(**identity(code), stack=stack_above(), fullgraph_site=site)
 
+        observer.observe("log_dynamo_start", look_at_settings)
         observer.observe("log_dynamo_start", look)
         if takes_skip:  # one more frame to leave out of the stack that the original takes
             if args:
@@ -65,7 +83,7 @@ def watch_starts(observer: Observer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watch_breaks(observer: Observer) -> Iterator[None]:
-    """Tell the exact expression of a break, and the settings in force at it."""
+    """Record the exact expression of a break, and the settings in force at it."""
     module = importlib.import_module(_SYMBOLIC_CONVERT)
     tracers = module.InstructionTranslatorBase
     if hasattr(tracers, "log_graph_break"):
@@ -107,7 +125,7 @@ def _function_beside_tracer(original: Callable[..., Any], observer: Observer) ->
 
         def look() -> BreakSeen:
             user_stack = _argument(original, args, kwargs, "user_stack")
-            tracer = next((f.f_locals["self"] for f in outward(caller, 3) if "self" in f.f_locals), None)
+            tracer = observer.local(next((f for f in outward(caller, 3) if "self" in f.f_locals), caller), "self")
             return BreakSeen(
                 error_on_graph_break=getattr(tracer, "error_on_graph_break", None),
                 fullgraph=getattr(tracer, "one_graph", None),
@@ -129,7 +147,7 @@ def _argument(function: Callable[..., Any], args: Any, kwargs: dict[str, Any], n
 
 @contextlib.contextmanager
 def watch_failures(observer: Observer) -> Iterator[None]:
-    """Tell the place of an error that no break event tells of, and whether it went up to the user."""
+    """Record the place of an error that no break event names, and whether it went up to the user."""
     module = importlib.import_module(_CONVERT_FRAME)
     original = module.exception_handler
 
@@ -183,12 +201,11 @@ def _error_on_graph_break() -> bool | None:
 
 @contextlib.contextmanager
 def watch_resumes(observer: Observer) -> Iterator[None]:
-    """Tell which break made a resume function, the line at which it goes on, and whether it is from before."""
+    """Record which break made a resume function, the line at which it goes on, and whether it is from before."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache
     original = inspect.getattr_static(cache, "lookup")
     function = original.__func__
-    parameters = list(inspect.signature(cache.generate).parameters)
-    at = parameters.index("resume_offset") if "resume_offset" in parameters else None
+    parameters = list(inspect.signature(cache.generate).parameters)[1:]  # those after the code object
 
     def lookup(cls: Any, code: Any, *args: Any, **kwargs: Any) -> Any:
         earlier: list[Any] = []
@@ -197,13 +214,15 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
 
         def look() -> ResumeMade:
             resume = made if hasattr(made, "co_name") else made[0]  # some releases pair it with its name
-            offset = kwargs.get("resume_offset", args[at - 1] if at is not None and len(args) >= at else None)
+            given = {**dict(zip(parameters, args, strict=False)), **kwargs}
+            inner = given.get("nested_code_objs")
             return ResumeMade(
                 **identity(resume),
                 of=code_object(code),
-                line=line_at(code, offset),
+                line=line_at(code, given.get("resume_offset")),
                 new=not any(known is made for known in earlier),
                 compiled=has_cached_code(resume),
+                enters=id(inner[-1]) if inner else None,
             )
 
         observer.observe("lookup", look)
@@ -215,7 +234,7 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watch_graphs(observer: Observer) -> Iterator[None]:
-    """Tell the call stack of each operation of a graph."""
+    """Record the call stack of each operation of a graph."""
     graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
     original = graphs.call_user_compiler
 

@@ -26,7 +26,7 @@ _SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 
 @contextlib.contextmanager
 def watch_fullgraph(observer: Observer) -> Iterator[None]:
-    """Tell which torch.compile(fullgraph=True) is in force."""
+    """Record which torch.compile(fullgraph=True) is in force."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
     original = context.__init__
 

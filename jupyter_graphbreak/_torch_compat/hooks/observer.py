@@ -28,7 +28,7 @@ class Observer:
     emit : callable
         Given each observation, under no lock, from the thread that compiles.
     spent : callable
-        Told the seconds that each observation took.
+        Given the seconds that each observation took.
     """
 
     def __init__(self, emit: Emit, spent: Callable[[float], None]) -> None:
@@ -45,7 +45,7 @@ class Observer:
         what : str
             The name of the hook, for the note about a fault.
         look : callable
-            Returns the observation, or ``None`` where there is nothing to tell.
+            Returns the observation, or ``None`` where there is nothing to record.
         """
         start = time.perf_counter()
         try:

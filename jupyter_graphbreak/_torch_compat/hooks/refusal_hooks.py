@@ -27,7 +27,7 @@ _CONVERT_FRAME = "torch._dynamo.convert_frame"
 
 @contextlib.contextmanager
 def watch_generators(observer: Observer) -> Iterator[None]:
-    """Tell which generators Dynamo was to compile."""
+    """Record which generators Dynamo was to compile."""
     module = importlib.import_module(_CONVERT_FRAME)
     original = module.is_generator
 
@@ -62,7 +62,7 @@ def watch_generators(observer: Observer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watch_limits(observer: Observer) -> Iterator[None]:
-    """Tell which functions Dynamo does not compile once more, because a limit is reached."""
+    """Record which functions Dynamo does not compile once more, because a limit is reached."""
     module = importlib.import_module(_CONVERT_FRAME)
     original = module.exceeds_recompile_limit
 
@@ -107,7 +107,7 @@ def _limited(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
 
 @contextlib.contextmanager
 def watch_skips(observer: Observer) -> Iterator[None]:
-    """Tell which frames Dynamo leaves alone, and why."""
+    """Record which frames Dynamo leaves alone, and why."""
     wrapper = importlib.import_module(_CONVERT_FRAME).CatchErrorsWrapper
     if not hasattr(wrapper, "_handle_skip"):  # torch < 2.13
         yield

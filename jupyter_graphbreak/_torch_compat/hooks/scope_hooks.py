@@ -92,7 +92,7 @@ SCOPES = Scopes()
 
 @contextlib.contextmanager
 def watch_scopes(observer: Observer) -> Iterator[None]:
-    """Tell which error_on_graph_break scope is in force."""
+    """Record which error_on_graph_break scope is in force."""
     SCOPES.forget()
     with _watch_entered(observer), _watch_traced(observer):
         yield
@@ -126,7 +126,7 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
         frame = sys._getframe(1)
 
         def look() -> ScopeOpened:
-            scope = _entered_scope(_original(frame, self), frame)
+            scope = _entered_scope(observer, _original(observer, frame, self), frame)
             around = SCOPES.entered
             SCOPES.enter(self, scope)
             return _opened(scope, around)
@@ -140,7 +140,7 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
         return leave(self, *args, **kwargs)
 
     # Traced code may reach them, too, as through contextlib.ExitStack: then Dynamo must find what it would find
-    # without us, functions of torch that it does not trace. It tells by the file.
+    # without us, functions of torch that it does not trace. It goes by the file.
     ours: list[tuple[Any, Any]] = [(made, make), (entered, enter), (left, leave)]
     for function, original in ours:
         function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
@@ -186,11 +186,11 @@ def _opened(scope: OpenScope, around: list[OpenScope]) -> ScopeOpened:
     return ScopeOpened(**{name: getattr(scope, name) for name in scope.__struct_fields__}, around=around)
 
 
-def _original(frame: FrameType, manager: Any) -> Any:
+def _original(observer: Observer, frame: FrameType, manager: Any) -> Any:
     """Return the scope object of a decorated function; code that Dynamo made opens a copy of it."""
     if not is_wrapper(frame.f_code):
         return manager
-    held = frame.f_locals.get("self")
+    held = observer.local(frame, "self")
     return held if isinstance(held, type(manager)) else manager
 
 
@@ -208,8 +208,8 @@ def is_wrapper(code: CodeType) -> bool:
     return code.co_filename.endswith("external_utils.py") and {"self", "func"} <= set(code.co_freevars)
 
 
-def _entered_scope(manager: Any, frame: FrameType) -> OpenScope:
-    wrapped = frame.f_locals.get("func") if is_wrapper(frame.f_code) else None
+def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenScope:
+    wrapped = observer.local(frame, "func") if is_wrapper(frame.f_code) else None
     entered = site_of(frame)
     # Dynamo's own code has no columns: the line at which it opens the scope again is not the scope's.
     generated = entered is not None and (is_resume(entered.function) or entered.column is None)

@@ -18,7 +18,7 @@ _OWN = __file__.replace("\\", "/").rpartition("/_torch_compat/")[0] + "/"
 
 
 def identity(code: CodeType) -> dict[str, Any]:
-    """Return what tells one code object from another: the fields of :class:`CodeObject`."""
+    """Return what identifies a code object: the fields of :class:`CodeObject`."""
     return {
         "id": id(code),
         "name": code.co_name,

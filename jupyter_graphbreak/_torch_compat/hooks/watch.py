@@ -35,7 +35,7 @@ def watch(emit: Emit, spent: Callable[[float], None]) -> Iterator[list[str]]:
     emit : Emit
         Called under no lock, from the thread that compiles. An exception in it never reaches PyTorch.
     spent : callable
-        Told the seconds that each observation took.
+        Given the seconds that each observation took.
 
     Yields
     ------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Source
     from jupyter_graphbreak.report.schema import Break, Report
 
+AnyReport = TypeVar("AnyReport", bound="Report")
+
 #: Folders in which libraries keep what is about one model; what is elsewhere repeats in every model.
 _MODELS = {"model", "models"}
 
 
-def with_priorities(report: Report) -> Report:
+def with_priorities(report: AnyReport) -> AnyReport:
     """Return a report whose breaks say what they cost, and which says in which order they are read.
 
     What the reader wrote comes first, as it ran; then the code of models in libraries, then other code of libraries,

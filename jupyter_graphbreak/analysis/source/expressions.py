@@ -41,7 +41,7 @@ def find_expression(tree: ast.AST, line: int, column: int, end_column: int, end_
     }
     if not ranges:
         return None
-    smallest = min(ranges, key=lambda found: found.end_line)
+    smallest = min(ranges, key=lambda place: place.end_line)
     return _test_of(ranges[smallest]) or smallest
 
 
@@ -73,5 +73,14 @@ def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.
 
 
 def _test_of(node: ast.AST) -> Range | None:
-    """Return the range of the condition of an ``if``, ``while`` or ``assert``."""
-    return _range_of(node.test) if isinstance(node, ast.If | ast.While | ast.Assert) else None
+    """Return the range of the condition of an ``if``, ``while`` or ``assert``.
+
+    Where it begins on a further line, the range begins with the statement: a place keeps its line.
+    """
+    if not isinstance(node, ast.If | ast.While | ast.Assert):
+        return None
+    test = node.test
+    if test.end_lineno is None or test.end_col_offset is None:
+        return None
+    first = test if test.lineno == node.lineno else node
+    return Range(first.lineno, first.col_offset, test.end_lineno, test.end_col_offset)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from jupyter_graphbreak.analysis.source.expressions import Range, find_expression, whole_test
+from jupyter_graphbreak.analysis.source.functions import end_by_indentation, end_in_tree
 from jupyter_graphbreak.analysis.source.machinery import is_machinery
 from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.recording.records import is_resume, plain_function
@@ -28,6 +29,8 @@ Kind = Literal["cell", "file", "library", "machinery"]
 _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 
 _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
+#: What the code of a cell is called that was made one function.
+_WHOLE_CELL = "cell"
 #: Lines of a library shown before and after a break, and before and after another place of the report.
 _NEAR_BREAK, _NEAR_OTHERS = 10, 3
 
@@ -189,6 +192,36 @@ class Sources:
         """Return the place of an entry of a stack."""
         return self.location(entry.filename, entry.line, entry.function, entry.columns, branches=branches)
 
+    def rest_of_function(self, filename: str, line: int | None, name: str) -> Location | None:
+        """Return the lines from one line of a function to its end; where the text is not known, the one line.
+
+        Parameters
+        ----------
+        filename, line, name : str, int, str
+            As a code object has them; the line may be the first, or the one at which a resume function goes on.
+        """
+        start = self.location(filename, line, name)
+        text = self._texts.get(filename)
+        if start is None or text is None:
+            return start
+        return msgspec.structs.replace(
+            start, end_line=max(start.line, self._end(text, start.line, plain_function(name)))
+        )
+
+    def _end(self, text: SourceText, line: int, name: str) -> int:
+        """Return the last line of the function around a line, as the reader counts them."""
+        ends = (end_in_tree(tree, line, name) for tree in self._trees_of(text))
+        end = next((end for end in ends if end is not None), None)
+        if end is not None:
+            return end
+        segment = next((s for s in text.segments if 0 <= line - s.first_line <= s.text.count("\n")), None)
+        if segment is None:
+            return line
+        lines = segment.text.rstrip().split("\n")
+        if text.kind == "cell" and name == _WHOLE_CELL:
+            return segment.first_line + len(lines) - 1
+        return segment.first_line + end_by_indentation(lines, min(line - segment.first_line, len(lines) - 1))
+
     def sources(self, breaks: Iterable[Location | None], others: Iterable[Location | None]) -> list[Source]:
         """Return the sources that were mentioned, with their texts.
 
@@ -240,9 +273,9 @@ class Sources:
         column, end_column = column + text.indent, end_column + text.indent
         end_line = last + text.line_offset if last is not None else None
         for tree in self._trees_of(text):
-            found = find_expression(tree, line, column, end_column, end_line)
-            if found is not None:
-                return found
+            expression = find_expression(tree, line, column, end_column, end_line)
+            if expression is not None:
+                return expression
         if end_line is None or self._line(text, end_line) is None:
             return None
         exact = Range(line, column, end_line, end_column)

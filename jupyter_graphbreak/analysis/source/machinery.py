@@ -1,4 +1,4 @@
-"""Tell the code that only carries a program from the program: what runs a cell, what runs Dynamo, and ourselves."""
+"""Separate the code that only carries a program from the program: what runs a cell, what runs Dynamo, and ourselves."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class CodeOp(msgspec.Struct, frozen=True):
 
 
 class GraphCode(msgspec.Struct, frozen=True):
-    """A graph as its code tells it; ``unread`` counts the lines that could not be read."""
+    """A graph as its code has it; ``unread`` counts the lines that could not be read."""
 
     inputs: list[CodeInput]
     ops: list[CodeOp]
@@ -118,7 +118,7 @@ def parse_graph(code: str) -> GraphCode:
         if text.startswith("def forward("):
             in_forward = True
             inputs, read = _inputs(text)
-            values = {each.name for each in inputs}
+            values = {parameter.name for parameter in inputs}
             unread += not read
             continue
         if not in_forward or not text:

@@ -136,7 +136,7 @@ def other_names(cause: Cause, reasons: list[str]) -> list[str]:
         What ``torch._dynamo.explain`` and Dynamo's debug log call it: the reason why a graph was compiled.
     """
     inside = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
-    former = [name for name in _FORMER_NAMES.get(cause.gb_type, []) if not any(name in each for each in inside)]
+    former = [name for name in _FORMER_NAMES.get(cause.gb_type, []) if not any(name in reason for reason in inside)]
     return [*inside, *former]
 
 

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Literal
 
 from IPython.core.inputtransformer2 import cell_magic
 
-from jupyter_graphbreak.ipython.cell.function import as_function, own_nodes, split, why_no_function
+from jupyter_graphbreak.ipython.cell.bindings import own_nodes
+from jupyter_graphbreak.ipython.cell.function import as_function, leading_statements, split, why_not_valid
+from jupyter_graphbreak.ipython.cell.obstacles import obstacle_to_compiling
 from jupyter_graphbreak.ipython.cell.requests import Asked
 
 if TYPE_CHECKING:
@@ -64,8 +66,8 @@ def is_magic_line(line: str) -> bool:
 class BeginObservation(ast.NodeTransformer):
     """Turn the string that stands for the magic into the call that begins it; an AST transformer of IPython.
 
-    A cell that compiles nothing itself becomes the body of one function, which that call's partner compiles. Names
-    that it assigns are declared global: they go to the notebook as ever.
+    A cell that compiles nothing itself becomes the body of one function, which that call's partner compiles. Nothing
+    is raised here: IPython would take the transformer away for the rest of the session.
 
     Parameters
     ----------
@@ -75,6 +77,8 @@ class BeginObservation(ast.NodeTransformer):
         Whether a line magic runs code of its own.
     take_asked : callable
         What the front end asks for of the cell that is about to run, once.
+    on_fault : callable
+        Told what of ours failed, and how.
     """
 
     def __init__(
@@ -82,13 +86,24 @@ class BeginObservation(ast.NodeTransformer):
         uses_compile: Callable[[ast.Module], bool],
         code_magic: Callable[[str], bool] = lambda _: False,
         take_asked: Callable[[], Asked | None] = lambda: None,
+        on_fault: Callable[[str, Exception], None] = lambda _, __: None,
     ) -> None:
+        self._on_fault = on_fault
         self._uses_compile = uses_compile
         self._code_magic = code_magic
         self._take_asked = take_asked
 
-    def visit_Module(self, node: ast.Module) -> ast.Module:
+    def visit(self, node: ast.AST) -> ast.AST:
         """Rewrite a cell that starts with the string or that is asked for; leave any other alone."""
+        if not isinstance(node, ast.Module):
+            return node
+        try:
+            return self._visited(node)
+        except Exception as fault:  # noqa: BLE001 - whatever a cell can hold, it runs
+            self._on_fault("reading the cell", fault)
+            return node
+
+    def _visited(self, node: ast.Module) -> ast.Module:
         asked = self._take_asked()
         options = _marked(node)
         if options is not None:
@@ -100,19 +115,33 @@ class BeginObservation(ast.NodeTransformer):
 
     def _rewritten(self, node: ast.Module, at: ast.stmt, body: list[ast.stmt], asked: Asked) -> ast.Module:
         plan: Plan
-        reason = _cell_magic(body)
-        if reason or self._uses_compile(ast.Module(body, [])):
-            plan = "as it stands"
-        else:
-            lead, rest = split(body, self._code_magic)
-            reason = why_no_function(rest, self._code_magic)
-            plan = "nothing" if not rest else "not compilable" if reason else "compiled"
-            if plan == "nothing" and asked.skip_definitions:
-                return node
-            if plan == "compiled":
-                body = [*lead, *as_function(rest, at, _call)]
+        lead: list[ast.stmt]
+        try:
+            plan, reason, lead, rest = self._planned(body, at)
+        except Exception as error:  # noqa: BLE001 - whatever a cell can hold, it runs
+            plan, reason, lead, rest = "not compilable", f"it could not be read ({type(error).__name__})", [], body
+        if plan == "nothing" and asked.skip_definitions:
+            return node
         begin = _call("begin", [ast.Constant(asked.explain), ast.Constant(plan), ast.Constant(reason)], at)
-        return ast.fix_missing_locations(ast.Module([begin, *body], node.type_ignores))
+        return ast.Module([*lead, begin, *rest], node.type_ignores)
+
+    def _planned(self, body: list[ast.stmt], at: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
+        """Return what is done with a cell and why, what comes before the observation, and what is observed."""
+        first = leading_statements(body)
+        magic = _cell_magic(body)
+        if magic or self._uses_compile(ast.Module(body, [])):
+            return "as it stands", magic, body[:first], body[first:]
+        lead, rest = split(body, self._code_magic)
+        if not rest:
+            return "nothing", "", body[:first], body[first:]
+        reason = obstacle_to_compiling(rest, self._code_magic)
+        if reason:
+            return "not compilable", reason, body[:first], body[first:]
+        made = as_function(rest, at, _call)
+        reason = why_not_valid([*rest, made[0]])
+        if reason:  # IPython compiles statement by statement, so that those above the wrong one still run
+            return "not compilable", reason, body[:first], body[first:]
+        return "compiled", "", body[:first], [*lead[first:], *made]
 
 
 def _marked(node: ast.Module) -> str | None:
@@ -138,4 +167,6 @@ def _call(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
     for part in [*_HOME.split(".")[1:], name]:
         home = ast.Attribute(home, part, ast.Load())
     made = ast.Expr(ast.Call(home, arguments, []))
-    return ast.copy_location(made, at)
+    for node in ast.walk(made):
+        ast.copy_location(node, at)
+    return made

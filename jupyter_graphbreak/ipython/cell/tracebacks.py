@@ -2,56 +2,216 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
+import linecache
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.analysis.source.python_text import parse_python
+from jupyter_graphbreak.recording.records import is_resume, plain_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Iterator
+
+#: Where the frames lie that carry compiled code.
+_CARRIERS = ("/torch/_dynamo/", "/torch/_compile.py", "/jupyter_graphbreak/")
 
 
-def trim(error: BaseException, is_cell: Callable[[str], bool]) -> None:
-    """Take the frames between the notebook and the cell's own off an error's traceback.
+def trim(error: BaseException) -> None:
+    """Take out of an error's traceback, and of those that it is chained to, what a plain run does not have.
+
+    These are the frames between the notebook and the cell's own, the frames of Dynamo, and resume functions, which
+    stand for the function that they resume.
 
     Parameters
     ----------
     error : BaseException
-    is_cell : callable
-        Whether a function of this name is the cell, or goes on with it after a break.
+        While it is handled in the cell's own code.
     """
     if error.__traceback__ is None:
         return
     filename = error.__traceback__.tb_frame.f_code.co_filename
+    for chained in _chain(error):
+        chained.__traceback__ = _trimmed(chained.__traceback__, filename)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()
     while pending:
-        each = pending.pop()
-        if each is None or id(each) in seen:
-            continue
-        seen.add(id(each))
-        pending += [each.__cause__, each.__context__]
-        kept = None
-        entry = each.__traceback__
-        while entry is not None:
-            code = entry.tb_frame.f_code
-            if code.co_filename == filename and is_cell(code.co_name):
-                kept = entry
-            entry = entry.tb_next
-        if kept is not None:
-            each.__traceback__ = _at_module_level(kept)
+        chained = pending.pop()
+        if chained is not None and id(chained) not in seen:
+            seen.add(id(chained))
+            yield chained
+            pending += [chained.__cause__, chained.__context__]
 
 
-def _at_module_level(entry: types.TracebackType) -> types.TracebackType:
-    """Return the entry of a traceback as if its line stood in the cell itself.
+def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.TracebackType | None:
+    entries = [entry for entry in _entries(traceback) if not _is_carrier(entry)]
+    first = next((i for i, entry in enumerate(entries) if _is_cell(entry, filename)), None)
+    if first is None:
+        return traceback  # it was raised elsewhere, and chained to an error of the cell
+    kept: list[tuple[types.TracebackType, types.CodeType]] = []  # each with the code of the function itself
+    for entry in entries[first:]:
+        if kept and _resumes(entry, kept[-1][0]):
+            kept[-1] = (entry, kept[-1][1])
+        else:
+            kept.append((entry, entry.tb_frame.f_code))
+    trimmed = None
+    for entry, code in reversed(kept):
+        trimmed = _linked(entry, code, trimmed)
+    return trimmed
+
+
+def _entries(traceback: types.TracebackType | None) -> Iterator[types.TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _is_carrier(entry: types.TracebackType) -> bool:
+    path = entry.tb_frame.f_code.co_filename.replace("\\", "/")
+    return any(part in path for part in _CARRIERS)
+
+
+def _is_cell(entry: types.TracebackType, filename: str) -> bool:
+    """Whether an entry is that of the cell as a function, or of what goes on with it after a break."""
+    code = entry.tb_frame.f_code
+    as_function = is_resume(code.co_name) or bool(code.co_flags & _NEW_LOCALS)
+    return code.co_filename == filename and plain_function(code.co_name) == "<module>" and as_function
+
+
+#: A function has locals of its own, a module has not (``inspect.CO_NEWLOCALS``).
+_NEW_LOCALS = 0x0002
+
+
+def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
+    code, calling = entry.tb_frame.f_code, caller.tb_frame.f_code
+    same = plain_function(code.co_name) == plain_function(calling.co_name) and code.co_filename == calling.co_filename
+    return is_resume(code.co_name) and same
+
+
+def _linked(
+    entry: types.TracebackType, function: types.CodeType, following: types.TracebackType | None
+) -> types.TracebackType:
+    """Return an entry that goes on with another one; of a cell or of code that Dynamo made a stand-in.
 
     Not only for its looks: IPython hashes the code of each frame, and Dynamo's has constants that have no hash.
     """
-    code, namespace = entry.tb_frame.f_code, entry.tb_frame.f_globals
-    stand_in = compile("\n" * (entry.tb_lineno - 1) + "raise StopIteration", code.co_filename, "exec")
+    code = entry.tb_frame.f_code
+    if plain_function(code.co_name) == "<module>" or is_resume(code.co_name) or not _is_hashable(code):
+        stand_in = _stand_in(entry, function)
+        if stand_in is not None:
+            return types.TracebackType(following, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
+    return types.TracebackType(following, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+
+
+def _is_hashable(code: types.CodeType) -> bool:
     try:
-        exec(stand_in, namespace)  # noqa: S102 - the line above
+        hash(code)
+    except TypeError:
+        return False
+    return True
+
+
+def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.TracebackType | None:
+    """Return the entry of a traceback whose code raises at the same place, under the name that the reader gave."""
+    frame = entry.tb_frame
+    filename, name = frame.f_code.co_filename, plain_function(frame.f_code.co_name)
+    statement = _raising(entry)
+    scope: dict[str, Any] = {_RAISER: _Raiser()}
+    try:
+        if name == "<module>":
+            code = compile(ast.Module([statement], []), filename, "exec")
+            exec(code, frame.f_globals, scope)  # noqa: S102 - the statement above
+        else:
+            parameters = function.co_varnames[: function.co_argcount]
+            definition = _function(statement, parameters, function.co_firstlineno)
+            code = compile(ast.Module([definition], []), filename, "exec")
+            scope = {**frame.f_globals, **scope}
+            exec(code, scope)  # noqa: S102 - as above
+            made = scope["stand_in"]
+            made.__code__ = made.__code__.replace(co_name=name, co_qualname=name)
+            made(*(frame.f_locals.get(parameter) for parameter in parameters))
     except StopIteration as raised:
-        made = raised.__traceback__
-        frame = made.tb_next if made is not None else None
-        if frame is not None:
-            return types.TracebackType(entry.tb_next, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return entry
+        own = raised.__traceback__
+        return own.tb_next if own is not None else None
+    return None
+
+
+_RAISER = "raiser"
+
+
+class _Raiser:
+    """Raises whatever is done with it."""
+
+    def _raise(self, *_: object) -> Any:
+        raise StopIteration
+
+    __call__ = __getattr__ = __getitem__ = __neg__ = __pos__ = __invert__ = _raise
+    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __matmul__ = _raise
+    __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _raise
+    __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _raise
+
+
+def _raising(entry: types.TracebackType) -> ast.stmt:
+    """Return a statement that raises at the range of an entry's instruction.
+
+    It is the same kind of expression as in the source, so that tools that mark the failing part of a line know it.
+    """
+    positions = entry.tb_frame.f_code.co_positions()
+    position = next(itertools.islice(positions, entry.tb_lasti // 2, None), (None, None, None, None))
+    line, end_line, column, end_column = (number if number is not None else -1 for number in position)
+    raising: ast.stmt = ast.Raise(ast.Name("StopIteration", ast.Load()), None)
+    if line != entry.tb_lineno or min(end_line, column, end_column) < 0:
+        line = end_line = entry.tb_lineno
+        column = end_column = 0
+    else:
+        node = _node_at(entry.tb_frame.f_code.co_filename, (line, column, end_line, end_column))
+        raising = ast.Expr(node) if node is not None else raising
+    for part in ast.walk(raising):
+        if isinstance(part, ast.stmt | ast.expr):
+            part.lineno, part.end_lineno, part.col_offset, part.end_col_offset = line, end_line, column, end_column
+    came_to = entry.tb_frame.f_lineno
+    if came_to is None or came_to == line:
+        return raising
+    # The frame went on to another line, to leave a with block for one: IPython shows that line.
+    last = ast.Pass(lineno=came_to, end_lineno=came_to, col_offset=0, end_col_offset=0)
+    return ast.copy_location(ast.Try([raising], [], [], [last]), raising)
+
+
+def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None:
+    """Return the expression at a place of a file, its parts replaced by one that raises; ``None`` for other kinds."""
+    tree = parse_python("".join(linecache.getlines(filename)))
+    raiser = ast.Name(_RAISER, ast.Load())
+    for node in ast.walk(tree) if tree is not None else ():
+        if not isinstance(node, ast.expr):
+            continue
+        if (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) != place:
+            continue
+        match node:
+            case ast.BinOp(op=op):
+                return ast.BinOp(raiser, op, ast.Constant(0))
+            case ast.Call():
+                return ast.Call(raiser, [], [])
+            case ast.Attribute(attr=attr, ctx=ast.Load()):
+                return ast.Attribute(raiser, attr, ast.Load())
+            case ast.Subscript(ctx=ast.Load()):
+                return ast.Subscript(raiser, ast.Constant(0), ast.Load())
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert() as op):
+                return ast.UnaryOp(op, raiser)
+            case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()] as ops):
+                return ast.Compare(raiser, ops, [ast.Constant(0)])
+            case _:
+                pass
+    return None
+
+
+def _function(statement: ast.stmt, parameters: Iterable[str], first_line: int) -> ast.FunctionDef:
+    at = ast.Pass(lineno=first_line, end_lineno=first_line, col_offset=0, end_col_offset=0)
+    names = [ast.copy_location(ast.arg(parameter), at) for parameter in parameters]
+    definition = ast.FunctionDef("stand_in", ast.arguments([], names, None, [], [], None, []), [statement], [])
+    if "type_params" in ast.FunctionDef._fields:  # Python 3.12
+        setattr(definition, "type_params", [])  # noqa: B010 - unknown to the types of Python 3.11
+    return ast.copy_location(definition, at)

@@ -2,8 +2,8 @@
 
 An element's id is the report's prefix and a *reference*: ``b1`` is the break with the number 1, ``g0`` the first graph,
 ``f``, ``r``, ``k``, ``y`` and ``c`` stand for frames, resume functions, skipped functions, recompiles and scopes,
-``l0-14`` is line 14 of the first source. ``data-in`` of an element lists the references of what lights up with it. The front end
-(``labextension/src/view/selection.ts``) reads both.
+``l0-14`` is line 14 of the first source. ``data-in`` of an element lists the references of what lights up with it. The
+front end (``labextension/src/view/selection.ts``) reads both.
 """
 
 from __future__ import annotations

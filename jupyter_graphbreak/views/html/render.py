@@ -56,7 +56,7 @@ def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]
 
 
 def packed_rest(report: Report) -> str:
-    """Return all that :func:`render_html` leaves out, for a front end with no kernel to ask; empty if that is nothing."""
+    """Return all that :func:`render_html` leaves out, for a front end with no kernel; empty if that is nothing."""
     rest = render_rest(report)
     return _packed({"rest": rest}) if rest else ""
 

@@ -31,8 +31,8 @@ def render_text(report: Report) -> str:
     """Return the report as text, without a line break at the end.
 
     The summary comes first; then each break in a few lines, what to fix first; then what else runs eagerly, then the
-    source lines with the letters of their graphs. Text from the code under study cannot steer the terminal: control characters are shown
-    as escapes.
+    source lines with the letters of their graphs. Text from the code under study cannot steer the terminal: control
+    characters are shown as escapes.
     """
     lines = [summary_line(report)]
     if report.changes is not None:

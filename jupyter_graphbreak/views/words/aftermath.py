@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _WORDS: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",
     "compiled before": "compiled before this run",
+    "inlined": "compiled with its caller",
     "not reached": "not reached",
     None: "not known if it ran",
 }
@@ -88,7 +89,7 @@ def nearest_first(graph_break: Break, resumes: Iterable[Resume]) -> list[Resume]
 
 def surely_ran(resume: Resume) -> bool:
     """Whether a resume function was entered in the run."""
-    return bool(resume.frames) or resume.no_frame == "eager"
+    return bool(resume.frames) or resume.no_frame in {"eager", "inlined"}
 
 
 def without_frame(resume: Resume) -> str:

@@ -5,14 +5,11 @@ Every view lists sources; what is to be said about a line is worked out here, on
 
 from __future__ import annotations
 
-import inspect
-import re
-import tokenize
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from jupyter_graphbreak.report.location import Location, Segment, Source
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Skipped
@@ -106,7 +103,7 @@ def listing(report: Report, source: Source) -> list[Line]:
     breaks = _marks_by_line(report, source, lines)
     leads_to = _calls_by_line(report, source)
     scopes = _scopes_by_line(report, source)
-    eager = dict(_eager_lines(report, source, lines))
+    eager = _eager_by_line(report, source, lines)
     return [
         replace(
             lines[number],
@@ -191,61 +188,7 @@ def _scopes_by_line(report: Report, source: Source) -> dict[int, Scope]:
     return {line: scope for _, place, scope in regions for line in range(place.line, place.end_line + 1)}
 
 
-def _eager_lines(report: Report, source: Source, lines: dict[int, Line]) -> Iterator[tuple[int, Skipped]]:
-    resumed_at = {resume.id: resume.location for resume in report.resumes}
-    frames = {frame.id: frame for frame in report.frames}
-    numbers = sorted(lines)
-    texts = [lines[number].text for number in numbers]
-    for skipped in report.skipped:
-        frame = frames.get(skipped.frame or "")
-        start = skipped.location
-        if frame is not None and frame.resume is not None:
-            start = resumed_at.get(frame.resume) or start
-        if start is None or start.source != source.id:
-            continue
-        if start.end_line > start.line or start.line not in lines:
-            yield from ((number, skipped) for number in range(start.line, start.end_line + 1))
-        else:
-            first = numbers.index(start.line)
-            last = _block_end(texts, first, start.function)
-            yield from ((number, skipped) for number in numbers[first : last + 1])
-
-
-def _block_end(lines: Sequence[str], index: int, function: str | None) -> int:
-    """Return the index of the last line of the function that starts at or around ``lines[index]``."""
-    name = re.escape(function.rpartition(".")[2]) if function else r"\w+"
-    opening = re.compile(rf"\s*(?:async\s+)?def\s+{name}\b")
-    for first in range(index, -1, -1):
-        if opening.match(lines[first]) or (first == index and lines[first].lstrip().startswith("@")):
-            last = first + _block_length(lines[first:]) - 1
-            if last >= index:
-                return last
-    return index
-
-
-def _block_length(lines: Sequence[str]) -> int:
-    try:
-        return max(1, len(inspect.getblock([line + "\n" for line in lines])))
-    except (SyntaxError, tokenize.TokenError):
-        # Where lines are left out, what is there need not be Python.
-        return _indented_length(lines)
-
-
-def _indented_length(lines: Sequence[str]) -> int:
-    """Return how many lines from the first on belong to its function, going by their indentation alone."""
-    around = _indentation(lines[0])
-    length, defined = 0, False
-    for number, line in enumerate(lines, start=1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        if _indentation(line) <= around and not text.startswith(")"):
-            if defined:
-                break
-            defined = not text.startswith("@")
-        length = number
-    return length
-
-
-def _indentation(line: str) -> int:
-    return len(line) - len(line.lstrip())
+def _eager_by_line(report: Report, source: Source, lines: dict[int, Line]) -> dict[int, Skipped]:
+    places = ((skipped.location, skipped) for skipped in report.skipped)
+    here = [(place, skipped) for place, skipped in places if place is not None and place.source == source.id]
+    return {line: skipped for place, skipped in here for line in lines if place.line <= line <= place.end_line}

@@ -48,9 +48,9 @@ def brief_code(code: str | None) -> str:
     """Return the text of an expression on one line; of one that goes on below, its beginning and an ellipsis."""
     lines = (code or "").split("\n")
     shown = lines[0].strip()
-    # A bracket alone says nothing.
+    # A bracket alone says nothing, and no more does the keyword before it.
     for line in lines[1:]:
-        if re.search(r"\w", shown):
+        if re.search(r"\w", re.sub(r"^(if|elif|while|assert|return)\b", "", shown)):
             return f"{shown} …"
         shown = f"{shown} {line.strip()}".strip()
     return shown

@@ -98,9 +98,9 @@ export function kindLabel(kind: PartKind, trans: TranslationBundle): string {
 export function briefCode(code: string): string {
   const [first = '', ...further] = code.split('\n');
   let shown = first.trim();
-  // A bracket alone says nothing.
+  // A bracket alone says nothing, and no more does the keyword before it.
   for (const line of further) {
-    if (/\w/.test(shown)) {
+    if (/\w/.test(shown.replace(/^(if|elif|while|assert|return)\b/, ''))) {
       return oneLine(`${shown} …`);
     }
     shown = `${shown} ${line.trim()}`.trim();

@@ -76,10 +76,11 @@ function breakPart(
       outcomeLabel(context, graphBreak),
       name && name !== '<module>' && location.code !== null
         ? trans.__('in %1', name)
-        : '',
-      costLabel(context, graphBreak)
+        : ''
     ],
-    more: [reason, graphBreak.explanation ?? ''].join('\n').trim(),
+    more: [reason, graphBreak.explanation ?? '', costLabel(context, graphBreak)]
+      .join('\n')
+      .trim(),
     cause: reason,
     cost: cost?.compile_s ?? null
   });
@@ -220,7 +221,7 @@ function errorPart(
 }
 
 function hasRun({ frames, no_frame: noFrame }: Resume): boolean {
-  return frames.length > 0 || noFrame === 'eager';
+  return frames.length > 0 || noFrame === 'eager' || noFrame === 'inlined';
 }
 
 /** How long every frame took to compile, by its id. */

@@ -1,7 +1,7 @@
 /* Made from schema.json by scripts/types.mjs; not to be edited. */
 
 /**
- * What ``torch.compile`` did in one run. See the classes of its lists for the fields.
+ * What ``torch.compile`` did in one run. The classes of its lists describe their fields.
  */
 export interface Report {
   status: 'error' | 'interrupted' | 'ok';
@@ -59,7 +59,7 @@ export interface Location {
   code: string | null;
 }
 /**
- * Seconds: the whole run, the part that was compilation, and the part that our own code took.
+ * Seconds: the whole run, the time that compiling took, and the time that our own code took.
  */
 export interface Timing {
   wall_s: number | null;
@@ -67,7 +67,7 @@ export interface Timing {
   capture_s: number | null;
 }
 /**
- * How many of each; equal to what the lists of the report hold.
+ * How many entries the lists of the report hold; ``events`` counts the occurrences of all breaks.
  */
 export interface Summary {
   frames: number;
@@ -81,7 +81,7 @@ export interface Summary {
   errors: number;
 }
 /**
- * A file or a cell. A cell is one segment, whole; of a file only the functions that took part are kept.
+ * A file or a cell. A cell is one segment, whole; a file has only the functions that took part.
  */
 export interface Source {
   id: string;
@@ -138,7 +138,7 @@ export interface Graph {
   break: string | null;
 }
 /**
- * One operation of a graph: the name of its result, what is called, the line it comes from (without its text).
+ * One operation of a graph: the name of its result, what it calls, the line it comes from (without its text).
  */
 export interface Op {
   name: string;
@@ -155,7 +155,7 @@ export interface TensorMeta {
   device: string | null;
 }
 /**
- * An input of a graph; of a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol.
+ * An input of a graph. For a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol.
  */
 export interface Tensor {
   name: string;
@@ -172,7 +172,7 @@ export interface GraphLine {
   ops: number;
 }
 /**
- * One place in the source that broke a graph, for one reason, however often it was met.
+ * One place in the source that broke a graph, for one reason, however often Dynamo came to it.
  */
 export interface Break {
   id: string;
@@ -197,14 +197,14 @@ export interface Break {
   minor: boolean;
 }
 /**
- * A reason by the names PyTorch gives it: its GB id in the registry of graph breaks, and its type.
+ * A reason under PyTorch's names for it: its GB id in the registry of graph breaks, and its type.
  */
 export interface Reason {
   gb_id: string | null;
   gb_type: string;
 }
 /**
- * One event of the trace: the break as one frame met it in one attempt.
+ * One event of the trace: the break in one frame and one attempt.
  */
 export interface Occurrence {
   frame: string | null;
@@ -215,7 +215,7 @@ export interface Occurrence {
   setting: Setting | null;
 }
 /**
- * Whether a break was an error, and who said so.
+ * Whether a break was an error, and what decided that.
  */
 export interface Setting {
   value: boolean;
@@ -224,7 +224,7 @@ export interface Setting {
   chain: string[];
 }
 /**
- * One thing to do about a break; ``origin`` says whether PyTorch's hint or ours.
+ * One thing to do about a break; ``origin`` says whether the hint is PyTorch's or ours.
  */
 export interface Advice {
   text: string;
@@ -239,7 +239,7 @@ export interface BreakCost {
   eager: number;
 }
 /**
- * A function that Dynamo made to go on after a break.
+ * A function that Dynamo made to continue after a break.
  */
 export interface Resume {
   id: string;
@@ -249,7 +249,7 @@ export interface Resume {
   break: string | null;
   frames: string[];
   graphs: string[];
-  no_frame: ('compiled before' | 'eager' | 'not reached') | null;
+  no_frame: ('compiled before' | 'eager' | 'inlined' | 'not reached') | null;
 }
 /**
  * A function that runs eagerly because of a break or an error.
@@ -302,14 +302,14 @@ export interface Recompile {
   limit_hit: boolean;
 }
 /**
- * The guard that did not hold any more, and the source line that had put it there, where PyTorch tells.
+ * The guard that no longer held, and the source line that caused it, where PyTorch says so.
  */
 export interface GuardFailure {
   guard: string;
   location: Location | null;
 }
 /**
- * What a stricter setting would have made of this run, worked out from what it did.
+ * What stricter settings would have done in this run, derived from what it did.
  */
 export interface WhatIf {
   error_on_graph_break: string[];
@@ -323,7 +323,7 @@ export interface Diagnostic {
   message: string;
 }
 /**
- * What changed from one run to a later one: the figures of both, and the breaks.
+ * What changed from one run to a later one.
  */
 export interface Changes {
   before: RunFigures;
@@ -341,7 +341,7 @@ export interface RunFigures {
   timing: Timing1;
 }
 /**
- * How many of each; equal to what the lists of the report hold.
+ * How many entries the lists of the report hold; ``events`` counts the occurrences of all breaks.
  */
 export interface Summary1 {
   frames: number;
@@ -355,7 +355,7 @@ export interface Summary1 {
   errors: number;
 }
 /**
- * Seconds: the whole run, the part that was compilation, and the part that our own code took.
+ * Seconds: the whole run, the time that compiling took, and the time that our own code took.
  */
 export interface Timing1 {
   wall_s: number | null;
@@ -363,7 +363,7 @@ export interface Timing1 {
   capture_s: number | null;
 }
 /**
- * A break that only one of two runs met, or that stands at another line now.
+ * A break that only one of two runs has, or that is at another line now.
  */
 export interface Change {
   change: 'gone' | 'moved' | 'new';

@@ -31,12 +31,12 @@ def test_an_operand_that_is_not_the_first_is_known(columns: tuple[int, int], who
     assert (whole_test(ast.parse(BOTH), found) is not None) is whole
 
 
-def test_a_test_that_begins_below_its_if_is_the_place() -> None:
+def test_a_test_that_begins_below_its_if_begins_with_it() -> None:
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, SPREAD)])])
     place = sources.location("m.py", 2, "f", (4, 16, 6), branches=True)
     assert place is not None
-    assert (place.line, place.end_line) == (3, 4)
-    assert place.code == "e.ok\n        and p.any()"
+    assert (place.line, place.end_line) == (2, 4)
+    assert place.code == "if (\n        e.ok\n        and p.any()"
 
 
 def test_only_what_is_in_the_source_is_quoted() -> None:

@@ -47,6 +47,55 @@ def test_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
     assert (location.column, location.end_line, location.end_column) == (8, 6, 18)
 
 
+INLINED = """\
+def f(x):
+    logger.warning(
+        "a message",
+        x,
+    )
+    print("one", (
+        2,
+    ))
+    if x.sum() > 0:
+        y = x + 1
+    else:
+        y = x - 1
+    if (
+        x.max() > 0
+    ):
+        y = x
+    z = {
+        name: value
+        for name, value in x
+    }
+    assert all(
+        x
+    ), "no"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "columns", "code", "end"),
+    [
+        (2, (4, 5), 'logger.warning(\n        "a message",\n        x,\n    )', (5, 5)),
+        (2, (4, 18), "logger.warning", (2, 18)),
+        (6, (4, 6), 'print("one", (\n        2,\n    ))', (8, 6)),
+        (9, (4, 17), "x.sum() > 0", (9, 18)),
+        (9, (7, 18), "x.sum() > 0", (9, 18)),
+        (13, (4, 13), "if (\n        x.max() > 0", (14, 19)),
+        (17, (8, 5), "{\n        name: value\n        for name, value in x\n    }", (20, 5)),
+        (21, (11, 5), "all(\n        x\n    )", (23, 5)),
+    ],
+)
+def test_columns_of_an_inlined_frame_come_without_the_last_line(
+    line: int, columns: tuple[int, int], code: str, end: tuple[int, int]
+) -> None:
+    source = SourceText("/project/model.py", "model.py", "file", [Segment(1, INLINED)])
+    location = Sources([source]).location("/project/model.py", line, "f", (*columns, None))
+    assert location is not None
+    assert (location.line, location.code, (location.end_line, location.end_column)) == (line, code, end)
+
+
 def test_lines_count_as_the_editor_shows_them() -> None:
     source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\n  def f():\n      g()")], line_offset=2, indent=2)
     location = Sources([source]).location(CELL, 2, "f", (4, 7, 2))

@@ -23,6 +23,7 @@ EXPECTED = {
     "limit": ([], (8, 8, 8, 0), ["grow"]),
     "loop": ([(15, "Call to `torch._dynamo.graph_break()`", "skipped", 1)], (2, 1, 1, 0), ["repeat"]),
     "nested_break": ([(8, "Call to `torch._dynamo.graph_break()`", "resumed", 3)], (6, 4, 4, 3), []),
+    "nested_resumes": ([(8, "Call to `torch._dynamo.graph_break()`", "resumed", 1)], (2, 2, 6, 3), []),
     "with_and_try": (
         [
             (17, "Call to `torch._dynamo.graph_break()`", "skipped", 1),
@@ -75,6 +76,34 @@ def test_a_branch_not_taken_is_told_where_the_release_tells_what_dynamo_skips(re
     assert (other.frames, other.no_frame) == ([], None if release == "2.9.1" else "not reached")
     _, other = build_report(records).resumes
     assert (other.frames, other.no_frame) == (["2/0"], None)
+
+
+@pytest.mark.parametrize("release", ["2.9.1", "2.13.0", "2.15.0"])
+def test_resume_functions_that_a_graph_holds_are_in_it(release: str) -> None:
+    report = build_report(read_trace(HERE / "recordings" / release / "nested_resumes.log"))
+    assert report.config["nested_graph_breaks"] is True
+    fates = [(resume.function, resume.frames, resume.graphs, resume.no_frame) for resume in report.resumes]
+    assert fates == [
+        ("leaf", [], ["B"], "inlined"),
+        ("middle", [], ["B"], "inlined"),
+        ("root", ["1/0"], ["B"], None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("program", "lines"),
+    [
+        ("generator", [("numbers", 6, 7)]),
+        ("limit", [("grow", 6, 8)]),
+        ("loop", [("repeat", 10, 16)]),
+        ("with_and_try", [("guarded", 13, 20), ("within", 23, 28)]),
+    ],
+)
+def test_what_runs_eagerly_spans_all_its_lines(program: str, lines: list[tuple[str, int, int]]) -> None:
+    for release in ("2.9.1", "2.13.0", "2.15.0"):
+        report = build_report(read_trace(HERE / "recordings" / release / f"{program}.log"))
+        places = [(skipped.function, skipped.location) for skipped in report.skipped]
+        assert [(function, at.line, at.end_line) for function, at in places if at is not None] == lines
 
 
 def test_operations_read_from_code_are_those_that_torch_counted(recording: Path) -> None:

@@ -8,12 +8,10 @@ from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import (
     Break,
     Device,
-    Frame,
     Graph,
     GraphLine,
     Occurrence,
     Report,
-    Resume,
     Scope,
     Skipped,
 )
@@ -117,37 +115,16 @@ def test_the_innermost_scope_holds_wherever_it_stands_in_the_list() -> None:
         assert [made[number].scope for number in (1, 2, 6, 8, 10)] == [None, outer, inner, outer, None]
 
 
-def test_a_skipped_function_is_eager_to_its_end() -> None:
-    made = lines(report(skipped=[Skipped("k", "0/0", "step", at(3, function="step"), "why")]))
+def test_a_skipped_function_is_eager_on_the_lines_that_the_report_names() -> None:
+    made = lines(report(skipped=[Skipped("k", "0/0", "step", at(3, 9), "why")]))
     assert [number for number, line in made.items() if line.eager] == [3, 4, 5, 6, 7, 8, 9]
 
 
-def test_a_skipped_resume_function_is_eager_from_where_it_resumes() -> None:
-    made = lines(
-        report(
-            frames=[Frame("1/0", "step", at(3, function="step"), "resume", "skipped", resume="r")],
-            resumes=[Resume("r", "torch_dynamo_resume_in_step_at_5", "step", at(7, function="step"))],
-            skipped=[Skipped("k", "1/0", "step", at(3, function="step"), "why")],
-        )
-    )
-    assert [number for number, line in made.items() if line.eager] == [7, 8, 9]
-
-
-def test_a_skipped_function_of_which_lines_are_left_out_is_eager_to_its_end() -> None:
-    segments = [
-        Segment(1, "class A:\n    @wrapped\n    def f(\n        self,\n        x,"),
-        Segment(9, "        if x:\n# out\n            y = 1\n\n    # of g\n    @wrapped\n    def g(self): ..."),
-    ]
+def test_eager_lines_that_the_source_does_not_hold_are_left_out() -> None:
+    segments = [Segment(1, "class A:\n    @wrapped\n    def f("), Segment(9, "        if x:\n            y = 1")]
     source = Source("s1", "lib.py", "library", segments=segments)
-    for start in (2, 3):
-        made = report(skipped=[Skipped("k", "0/0", "f", at(start, function="f"), "why")])
-        eager = [line.number for line in listing(made, source) if line.eager]
-        assert eager == [2, 3, 4, 5, 9, 10, 11][start - 2 :]
-
-
-def test_source_that_is_no_python_still_has_its_one_eager_line() -> None:
-    made = lines(report("def f(:\n  '''", skipped=[Skipped("k", None, "f", at(1, function="f"), "why")]))
-    assert made[1].eager
+    made = report(skipped=[Skipped("k", "0/0", "f", at(2, 10**9), "why")])
+    assert [line.number for line in listing(made, source) if line.eager] == [2, 3, 9, 10]
 
 
 def test_numbers_and_colours_follow_the_order_of_the_report() -> None:

@@ -53,8 +53,8 @@ def model() -> Report:
             ],
             frames=[
                 Frame("0/0", "wrapper", Location("s3", 1, 1), "entry", "compiled", breaks=["b1"]),
-                Frame("1/0", "forward", Location("s2", 1234, 1234, function="forward"), "call", "compiled", caller="0/0",
-                      breaks=["b1"]),
+                Frame("1/0", "forward", Location("s2", 1234, 1234, function="forward"), "call", "compiled",
+                      caller="0/0", breaks=["b1"]),
                 Frame("2/0", "wrapper", Location("s3", 1, 1), "call", "skipped", caller="1/0", breaks=["b1"]),
                 Frame("3/0", "wrapper", Location("s3", 1, 1), "call", "skipped", caller="2/0", breaks=["b1"]),
                 Frame("5/0", "<dictcomp>", helper, "call", "skipped", caller="3/0", breaks=["b2"]),
@@ -72,8 +72,8 @@ def model() -> Report:
                       resumes=["r1", "r2"], skipped=["k1", "k2", "k4"]),
                 Break("b2", "GB4347", "Missing tp_iternext", helper, "skipped",
                       occurrences=[Occurrence("5/0", 1, [helper], "skipped")], skipped=["k3"]),
-                Break("b3", "GB0025", "Call to `print`", own, "resumed", occurrences=[Occurrence("9/0", 1, [own], "resumed")],
-                      setting=Setting(False, ["default"])),
+                Break("b3", "GB0025", "Call to `print`", own, "resumed",
+                      occurrences=[Occurrence("9/0", 1, [own], "resumed")], setting=Setting(False, ["default"])),
             ],
             resumes=[
                 Resume("r1", "torch_dynamo_resume_in_wrapper_at_944", "wrapper",
@@ -224,7 +224,14 @@ def test_a_function_that_spent_its_limit_is_not_praised() -> None:
 
 @pytest.mark.parametrize(
     ("code", "brief"),
-    [("x > 0", "x > 0"), ("f(\n  x)", "f( …"), ("{\n  'a': 1,\n}", "{ 'a': 1, …"), (None, ""), ("(\n)", "( )")],
+    [
+        ("x > 0", "x > 0"),
+        ("f(\n  x)", "f( …"),
+        ("{\n  'a': 1,\n}", "{ 'a': 1, …"),
+        (None, ""),
+        ("(\n)", "( )"),
+        ("if (\n  x\n  and y", "if ( x …"),
+    ],
 )
 def test_code_of_several_lines_is_its_first_and_an_ellipsis(code: str | None, brief: str) -> None:
     assert brief_code(code) == brief

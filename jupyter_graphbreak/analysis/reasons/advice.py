@@ -27,10 +27,16 @@ _BY_TYPE = {
     "Unsupported Tensor.item() call with capture_scalar_outputs=False": (
         "keep the value as a tensor; .item() needs it on the host"
     ),
+    "Generator reconstruction with mutations": (
+        "use the generator up before the break, as with list(...), or have it change nothing outside of it"
+    ),
     "Attempt to trace generator": "compile the function that consumes the generator, not the generator",
 }
 _BY_CONSEQUENCE = {
-    "graph break in loop": "or move the loop's body, or the break, into a function of its own: then only that is split",
+    "graph break in loop": (
+        "or give the loop's body a function of its own: it is then compiled, up to the break and after it, and only "
+        "the loop itself runs eagerly; a function of its own for the loop keeps what is around it compiled"
+    ),
     "Graph break under GenericContextWrappingVariable": "or move the break out of the with block",
 }
 

@@ -1,0 +1,68 @@
+"""Which names the code of a cell binds, read from its syntax tree.
+
+Not from bytecode: CPython leaves out code that can never run, and a name that is bound only there is still a name of
+the scope that it stands in.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield the nodes of the cell's own level: those inside functions and classes that it defines are left out.
+
+    What a definition evaluates where it stands (decorators, defaults, base classes) belongs to that level. The nodes
+    are walked without recursion, since a cell may nest deeper than Python's stack.
+    """
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            pending += [*getattr(node, "decorator_list", []), *_evaluated(node.args)]
+        elif isinstance(node, ast.ClassDef):
+            pending += [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]
+        else:
+            pending += ast.iter_child_nodes(node)
+
+
+def _evaluated(arguments: ast.arguments) -> list[ast.expr]:
+    return [*arguments.defaults, *(default for default in arguments.kw_defaults if default is not None)]
+
+
+def bound_names(body: Iterable[ast.stmt]) -> set[str]:
+    """Return the names that statements bind or delete in the scope in which they stand."""
+    names: set[str] = set()
+    in_comprehensions = _comprehension_targets(body)
+    for node in own_nodes(body):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if node not in in_comprehensions:
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=name, asname=asname):
+                names.add(asname or name.partition(".")[0])
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                names.add(name)
+            case ast.MatchMapping(rest=str(name)):
+                names.add(name)
+            case _:
+                pass
+    return names
+
+
+def _comprehension_targets(body: Iterable[ast.stmt]) -> set[ast.AST]:
+    """Return the names that comprehensions bind: they are their own. What ``:=`` binds inside one is not."""
+    targets: set[ast.AST] = set()
+    for node in own_nodes(body):
+        if isinstance(node, _COMPREHENSIONS):
+            for generator in node.generators:
+                targets.update(ast.walk(generator.target))
+    return targets

@@ -1,0 +1,89 @@
+"""Why a cell cannot be compiled as one function and do the same: what its own level would notice of it.
+
+A page of the documentation, *Limits*, lists what is found here for the reader.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.ipython.cell.bindings import own_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Names that mean another scope inside a function, or that read what only a module has.
+_OF_THE_MODULE = frozenset(
+    {"exec", "eval", "locals", "vars", "dir", "globals", "iter", "NameError", "__annotations__", "__name__", "__doc__"}
+)
+#: Attributes that set or read what compiling sets, too, or that ask for the code that is running.
+_OF_THE_COMPILER = frozenset(
+    {"set_stance", "set_logs", "_getframe", "currentframe", "user_ns", "format_exc", "print_exc", "print_stack",
+     "format_stack", "extract_stack", "exc_info", "exception", "settrace", "setprofile", "stack", "suppress",
+     "is_compiling", "is_dynamo_compiling"}
+)  # fmt: skip
+_CONFIGURED = frozenset({"_dynamo", "_inductor", "_functorch"})
+
+
+def obstacle_to_compiling(body: list[ast.stmt], code_magic: Callable[[str], bool]) -> str:
+    """Return why statements cannot be the body of one function, as the end of a sentence; empty where they can.
+
+    Parameters
+    ----------
+    body : list of ast.stmt
+    code_magic : callable
+        Whether a line magic runs code of its own.
+    """
+    if any(_is_text(statement) for statement in body[:-1]):
+        return "it has a string by itself, which a module takes for its documentation"
+    for node in own_nodes(body):
+        reason = _obstacle(node, code_magic)
+        if reason:
+            return reason
+    return next((reason for statement in body for node in ast.walk(statement) if (reason := _notices(node))), "")
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _notices(node: ast.AST) -> str:
+    """Return what code at any depth would notice of the compiler."""
+    match node:
+        case ast.Attribute(ast.Attribute(_, package) | ast.Name(package), "config" | "reset") if package in _CONFIGURED:
+            return f"it uses the state of torch.{package}, which compiling changes, too"
+        case ast.Constant(str(text)) if "funcName" in text:
+            return "a log of it names the function that runs (funcName)"
+        case ast.Attribute(_, "optim"):
+            return "it makes an optimizer, which computes in another way when it is compiled"
+        case ast.Attribute(_, name) if name in _OF_THE_COMPILER:
+            return f"it uses {name}, which would notice that it is compiled"
+    return ""
+
+
+def _obstacle(node: ast.AST, code_magic: Callable[[str], bool]) -> str:  # noqa: PLR0911 - a table
+    match node:
+        case ast.Name(id=name) if name in _OF_THE_MODULE:
+            return f"it uses {name}, which gives something else in a compiled function"
+        case ast.Call(ast.Attribute(_, "run_line_magic"), [ast.Constant(str(name)), *_]) if code_magic(name):
+            return f"it uses %{name}, which runs code of its own"
+        case ast.Name(id="get_ipython"):
+            return "it asks for IPython's own state"
+        case ast.Await() | ast.AsyncFor() | ast.AsyncWith() | ast.comprehension(is_async=1):
+            return "it awaits at its top level"
+        case ast.ImportFrom(names=[ast.alias("*"), *_]):
+            return "it imports *"
+        case ast.ImportFrom(module="__future__"):
+            return "it imports from __future__"
+        case ast.Return() | ast.Yield() | ast.YieldFrom():
+            return "it returns or yields outside a function"
+        case ast.Global() | ast.Nonlocal():
+            return "it declares names global or nonlocal"
+        case ast.AnnAssign():
+            return "it annotates a variable, which a module remembers and a function does not"
+        case ast.ClassDef():
+            return "it defines a class after its first other statement"
+        case ast.Try() | ast.TryStar():
+            return "it handles exceptions, which Dynamo does in ways of its own"
+    return ""

@@ -1,0 +1,68 @@
+"""What code would notice that it is compiled, though nobody asked to compile it."""
+
+from __future__ import annotations
+
+import logging
+import types
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.compiled import is_forbidden
+from jupyter_graphbreak.recording.library import library_roots
+from jupyter_graphbreak.recording.targets import own_codes, reached
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Names by which code looks at its own scope, its own frame, or at the state of the compiler.
+_NOTICING = frozenset(
+    {"globals", "locals", "vars", "dir", "exec", "eval", "NameError", "UnboundLocalError", "_getframe", "currentframe",
+     "user_ns", "get_ipython", "format_exc", "print_exc", "print_stack", "format_stack", "extract_stack", "exc_info",
+     "set_stance", "set_logs", "settrace", "setprofile", "is_compiling", "is_dynamo_compiling", "suppress"}
+)  # fmt: skip
+
+
+def hazard(values: Mapping[str, Any]) -> str:
+    """Return why code that names some objects is not to be compiled, as the end of a sentence; empty where it may be.
+
+    Parameters
+    ----------
+    values : mapping
+        The objects that the code names, by name. What they lead to counts, too, as far as it is the reader's own.
+    """
+    numpy = next((name for name, value in values.items() if _is_numpy(value)), None)
+    if numpy is not None:
+        return f"it uses numpy ({numpy}), whose numbers Dynamo turns into arrays"
+    optimizer = next((name for name, value in values.items() if _is_optimizer(value)), None)
+    if optimizer is not None:
+        return f"it uses an optimizer ({optimizer}), which computes in another way when it is compiled"
+    if any(is_forbidden(value) for value in reached(*values.values())):
+        return "it leads to a function that sets the stance of the compiler"
+    if _logs_function_names():
+        return "a log names the function that runs (funcName), and after a break that is one of Dynamo's"
+    roots = tuple(library_roots())
+    for code in own_codes(*values.values()):
+        if code.co_filename.startswith(roots):
+            continue
+        noticing = _NOTICING.intersection(code.co_names)
+        if {"_dynamo", "config"}.issubset(code.co_names):
+            return f"{code.co_qualname} uses the settings of torch._dynamo, which compiling changes, too"
+        if noticing:
+            return f"{code.co_qualname} uses {min(noticing)}, which would notice that it is compiled"
+        if code.co_name == "__del__":
+            return f"{code.co_qualname} would be called for objects that Dynamo makes while it traces"
+    return ""
+
+
+def _logs_function_names() -> bool:
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    handlers = [handler for logger in loggers for handler in getattr(logger, "handlers", ())]
+    return any("funcName" in str(getattr(handler.formatter, "_fmt", "")) for handler in handlers)
+
+
+def _is_optimizer(value: Any) -> bool:
+    return any(kind.__module__.startswith("torch.optim") for kind in type(value).__mro__ if kind is not object)
+
+
+def _is_numpy(value: Any) -> bool:
+    home = value.__name__ if isinstance(value, types.ModuleType) else type(value).__module__
+    return str(home).partition(".")[0] == "numpy"

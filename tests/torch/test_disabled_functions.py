@@ -1,0 +1,107 @@
+"""Functions that torch was told to leave alone stay so, whichever cell disabled them and however often we explain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from jupyter_graphbreak.report.schema import MIME_TYPE
+
+DISABLED = """
+import functools, torch
+
+def logged(function):
+    @functools.wraps(function)
+    def wrapper(*args):
+        return function(*args)
+    return wrapper
+
+{of_function}
+def quiet(x):
+    return x.sin() + 1
+
+class Layer:
+    {of_method}
+    def quiet(self, x):
+        return x.sin() + 1
+
+layer = Layer()
+
+@torch.compiler.disable(recursive=False)
+def other(x):
+    return x.tan()
+"""
+CALLER = """
+graphs = []
+
+def counting(graph, inputs):
+    graphs.append(sum(node.op.startswith("call") for node in graph.graph.nodes))
+    return graph
+
+@torch.compile(backend=counting)
+def f(x):
+    y = {called}(x * 2)
+    return y.cos()
+
+f(torch.ones(3))
+"""
+DECORATORS = [
+    "@torch.compiler.disable(recursive=False)",
+    "@torch.compiler.disable(recursive=False, reason='a reason')",
+    "@torch.compiler.disable",
+    "@torch._dynamo.disable(recursive=False)",
+    "@torch._dynamo.decorators.skip",
+    "@logged\n@torch.compiler.disable(recursive=False)",
+]
+
+
+@pytest.fixture
+def shell() -> Iterator[Any]:
+    torch._dynamo.reset()
+    InteractiveShell.clear_instance()
+    made: Any = InteractiveShell.instance()
+    made.display_pub = CapturingDisplayPublisher()
+    made.run_line_magic("load_ext", "jupyter_graphbreak")
+    yield made
+    made.run_line_magic("unload_ext", "jupyter_graphbreak")
+    InteractiveShell.clear_instance()
+    torch._dynamo.reset()
+
+
+def run(shell: Any, code: str) -> list[int]:
+    """Run a cell and return the number of operations in each graph that it compiled."""
+    shell.display_pub.outputs.clear()
+    with capture_output(display=False):
+        shell.run_cell(code, store_history=True).raise_error()
+    return list(shell.user_ns.get("graphs", []))
+
+
+def reported(shell: Any) -> list[int]:
+    """Return the number of operations in each graph of the report that was shown last."""
+    shown = [output["data"][MIME_TYPE] for output in shell.display_pub.outputs if MIME_TYPE in output["data"]]
+    return [len(graph["ops"]) for graph in shown[-1]["graphs"]]
+
+
+@pytest.mark.parametrize(
+    ("decorator", "called"),
+    [
+        *((decorator, "quiet") for decorator in DECORATORS),
+        *((decorator, "layer.quiet") for decorator in DECORATORS[:2]),
+    ],
+)
+def test_a_function_disabled_in_an_earlier_cell_is_left_alone(shell: Any, decorator: str, called: str) -> None:
+    run(shell, DISABLED.format(of_function=decorator, of_method=decorator.replace("\n", "\n    ")))
+    caller = CALLER.format(called=called)
+    assert run(shell, caller) == [1, 1]
+    for _ in range(2):
+        assert run(shell, f"%%compile_explain\n{caller}") == [1, 1]
+        assert reported(shell) == [1, 1]
+    other = CALLER.format(called="other")
+    assert run(shell, f"%%compile_explain\n{other}") == [1, 1]
+    assert run(shell, other) == [1, 1]

@@ -1,0 +1,191 @@
+"""Generators: which are breaks of their own, which follow from another break, and what is said of one in use."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import os
+import pathlib
+import pickle
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.results import Report
+
+ONES = torch.ones(3)
+#: Earlier releases give some functions up without a word, or for other reasons.
+IS_RECENT = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
+log = logging.getLogger("a logger of the test")
+log.addHandler(logging.NullHandler())
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def saves(x: torch.Tensor, folder: str) -> torch.Tensor:
+    y = x + 1
+    torch.save(y, os.path.join(folder, "saved.pt"))  # noqa: PTH118
+    return y * 2
+
+
+def dumps(x: torch.Tensor, _: str) -> torch.Tensor:
+    y = x + 1
+    text = json.dumps({"a": [1, 2, {"b": 3}]}, indent=2)
+    return y * len(text)
+
+
+def dumps_over_lines(x: torch.Tensor, _: str) -> torch.Tensor:
+    y = x + 1
+    text = json.dumps(
+        {"a": [1, 2, {"b": 3}]},
+        indent=2,
+    )
+    return y * len(text)
+
+
+def dumps_to_a_file(x: torch.Tensor, folder: str) -> torch.Tensor:
+    y = x + 1
+    with open(os.path.join(folder, "dumped.json"), "w") as file:  # noqa: PTH118, PTH123
+        json.dump({"a": [1, 2, {"b": 3}]}, file)
+    return y * 2
+
+
+def lists_files(x: torch.Tensor, folder: str) -> torch.Tensor:
+    y = x + 1
+    count = len(list(pathlib.Path(folder).glob("*.py")))
+    count += len(list(os.walk(folder)))
+    return y * count
+
+
+def logs(x: torch.Tensor, _: str) -> torch.Tensor:
+    y = x + 1
+    log.warning("three is %s", 3)
+    return y * 2
+
+
+def pickles(x: torch.Tensor, _: str) -> torch.Tensor:
+    y = x + 1
+    return y * len(pickle.dumps(y))
+
+
+def matches(x: torch.Tensor, _: str) -> torch.Tensor:
+    y = x + 1
+    re.compile("a(b|c)*d+x").match("abcd")
+    return y * 2
+
+
+def makes_a_folder(x: torch.Tensor, _: str) -> torch.Tensor:
+    y = x + 1
+    with tempfile.TemporaryDirectory() as made:
+        os.listdir(made)  # noqa: PTH208
+    return y * 2
+
+
+def numbers() -> Iterator[int]:
+    yield 1
+    yield 2
+
+
+def uses_its_own(x: torch.Tensor, folder: str) -> torch.Tensor:
+    y = x + 1
+    with open(os.path.join(folder, "mine"), "w"):  # noqa: PTH118, PTH123
+        total = sum(numbers())
+    return y * total
+
+
+def refused(report: Report) -> list[str]:
+    """Return the generators that are breaks of their own."""
+    return [b.stack[-1].function or "" for b in report.breaks if b.gb_type == "Attempt to trace generator"]
+
+
+@pytest.mark.parametrize(
+    ("function", "breaks", "generators"),
+    [
+        (saves, 1, 2), (dumps, 1, 1), (dumps_over_lines, 1, 1), (dumps_to_a_file, 2, 1), (logs, 1, 0),
+        (pickles, 1, 0), (makes_a_folder, 2, 0), *([(lists_files, 1, 2), (matches, 0, 0)] if IS_RECENT else []),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)  # fmt: skip
+def test_generators_of_a_library_follow_from_the_break_that_called_them(
+    function: Callable[..., object], breaks: int, generators: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("torch.utils.serialization")]:
+        monkeypatch.delitem(sys.modules, name)  # torch.save imports it, and generators run while it is made
+    report = jupyter_graphbreak.explain(function, ONES, str(tmp_path))
+    assert refused(report) == []
+    assert len(report.breaks) == breaks
+    known = {found.id: found for found in report.breaks}
+    followed = [skipped for skipped in report.skipped if skipped.kind == "generator"]
+    assert len(followed) >= generators
+    for skipped in followed:
+        assert skipped.break_ is not None
+        assert skipped.id in known[skipped.break_].skipped
+        assert skipped.reason == "a generator of a library, called by code that runs eagerly because of the break"
+
+
+def test_a_generator_of_the_readers_own_is_a_break_of_its_own(tmp_path: Path) -> None:
+    report = jupyter_graphbreak.explain(uses_its_own, ONES, str(tmp_path))
+    assert refused(report) == ["numbers"]
+    (skipped,) = [skipped for skipped in report.skipped if skipped.kind == "generator"]
+    assert (skipped.function, skipped.way_out) == ("numbers", "compile the function that consumes it")
+
+
+def test_a_generator_of_a_library_that_is_compiled_itself_is_a_break() -> None:
+    compiled = torch.compile(ast.walk, backend="eager")
+    with recorder.record() as recording:
+        list(compiled(ast.parse("x = 1")))
+    assert [found.gb_type for found in build_report(recording.records).breaks] == ["Attempt to trace generator"]
+
+
+def counting(x: torch.Tensor, counted: list[int]) -> Iterator[torch.Tensor]:
+    for number in range(3):
+        counted.append(number)
+        yield x + number
+
+
+def in_use_across_a_break(x: torch.Tensor) -> torch.Tensor:
+    counted: list[int] = []
+    generator = counting(x, counted)
+    y = next(generator)
+    torch._dynamo.graph_break()
+    return y + next(generator)
+
+
+def used_up_before_the_break(x: torch.Tensor) -> torch.Tensor:
+    counted: list[int] = []
+    items = list(counting(x, counted))
+    torch._dynamo.graph_break()
+    return items[0] + items[1]
+
+
+@pytest.mark.skipif(not IS_RECENT, reason="that release of torch keeps the graph")
+def test_a_generator_in_use_across_a_break_is_not_called_uncompilable() -> None:
+    report = jupyter_graphbreak.explain(in_use_across_a_break, ONES)
+    assert "Generator reconstruction with mutations" in [found.gb_type for found in report.breaks]
+    (skipped,) = report.skipped
+    assert skipped.kind == "other"
+    assert skipped.reason.startswith("a generator that changes objects outside of it is in use across a graph break")
+    assert skipped.way_out == (
+        "use the generator up before the break, as with list(...), or have it change nothing outside of it"
+    )
+    assert skipped.way_out in [step.text for found in report.breaks for step in found.advice]
+
+
+def test_the_way_out_works() -> None:
+    report = jupyter_graphbreak.explain(used_up_before_the_break, ONES)
+    assert report.skipped == []
+    assert len(report.graphs) == 2

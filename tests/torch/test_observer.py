@@ -1,0 +1,132 @@
+"""What our hooks read of PyTorch by name and do not find is said, once, and nothing else suffers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo import convert_frame
+
+from jupyter_graphbreak._torch_compat.hooks.compile_hooks import _function_beside_tracer, watch_failures, watch_starts
+from jupyter_graphbreak._torch_compat.hooks.observer import Observer
+from jupyter_graphbreak._torch_compat.hooks.refusal_hooks import watch_generators, watch_limits
+from jupyter_graphbreak.recording.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
+
+
+@pytest.fixture
+def emitted() -> list[Addition]:
+    return []
+
+
+@pytest.fixture
+def observer(emitted: list[Addition]) -> Observer:
+    def emit(addition: Addition) -> None:
+        emitted.append(addition)
+
+    return Observer(emit, lambda _: None)
+
+
+def notes(emitted: list[Addition]) -> list[str]:
+    assert not [addition for addition in emitted if isinstance(addition, WatchFailed)]
+    return [addition.message for addition in emitted if isinstance(addition, Note)]
+
+
+def frame(function: str, **variables: object) -> Any:
+    return SimpleNamespace(f_code=SimpleNamespace(co_name=function), f_locals=variables)
+
+
+def test_a_variable_is_read_where_it_is(observer: Observer, emitted: list[Addition]) -> None:
+    assert observer.local(frame("_compile", one_graph=False), "one_graph") is False
+    assert observer.local(frame("_compile", one_graph=None), "one_graph") is None
+    assert emitted == []
+
+
+def test_a_variable_that_is_gone_is_said_once(observer: Observer, emitted: list[Addition]) -> None:
+    for _ in range(3):
+        assert observer.local(frame("_compile", full=True), "one_graph") is None
+    assert observer.local(frame("compile_wrapper"), "fn") is None
+    assert observer.local(None, "fn") is None
+    assert notes(emitted) == [
+        "Not seen with this torch: the variable 'one_graph' of _compile, which it does not have.",
+        "Not seen with this torch: the variable 'fn' of compile_wrapper, which it does not have.",
+        "Not seen with this torch: the variable 'fn' of a function, which it does not have.",
+    ]
+
+
+def test_a_frame_starts_all_the_same(observer: Observer, emitted: list[Addition]) -> None:
+    def renamed_compile() -> None:
+        convert_frame.log_dynamo_start(renamed_compile.__code__)
+
+    with watch_starts(observer):
+        renamed_compile()
+        renamed_compile()
+    assert [started.name for started in emitted if isinstance(started, FrameStarted)] == ["renamed_compile"] * 2
+    assert notes(emitted) == [
+        "Not seen with this torch: the variable 'one_graph' of renamed_compile, which it does not have."
+    ]
+
+
+def test_a_failure_goes_up_all_the_same(observer: Observer, emitted: list[Addition]) -> None:
+    def renamed_compile() -> None:
+        convert_frame.exception_handler(ValueError("of the test"), renamed_compile.__code__)
+
+    with watch_failures(observer):
+        renamed_compile()
+    assert notes(emitted) == [
+        "Not seen with this torch: the variable 'one_graph' of renamed_compile, which it does not have."
+    ]
+
+
+def test_what_a_refusal_reads_is_said(observer: Observer, emitted: list[Addition]) -> None:
+    def refuses() -> None:
+        vars(convert_frame)["is_generator"]((lambda: (yield)).__code__)
+
+    with watch_generators(observer), watch_limits(observer):
+        refuses()
+    assert notes(emitted) == ["Not seen with this torch: the variable 'self' of refuses, which it does not have."]
+
+
+def test_a_break_without_a_tracer_is_said(observer: Observer, emitted: list[Addition]) -> None:
+    """In torch before 2.11 the tracer is a variable of the function that logs the break."""
+    calls: list[object] = []
+
+    def log_graph_break(code_options: object, reason: str = "", user_stack: object = None) -> None:
+        calls.append((code_options, reason, user_stack))
+
+    watched = _function_beside_tracer(log_graph_break, observer)
+
+    def renamed_handler() -> None:
+        watched({}, reason="a reason", user_stack=[])
+
+    class Tracer:
+        error_on_graph_break = True
+        one_graph = False
+
+        def handler(self) -> None:
+            watched({}, reason="a reason", user_stack=[])
+
+    Tracer().handler()
+    assert notes(emitted) == []
+    renamed_handler()
+    assert notes(emitted) == [
+        "Not seen with this torch: the variable 'self' of renamed_handler, which it does not have."
+    ]
+    seen = [addition for addition in emitted if isinstance(addition, BreakSeen)]
+    assert [event.error_on_graph_break for event in seen] == [True, None]
+    assert len(calls) == 2
+
+
+def test_a_run_with_this_torch_has_all_variables() -> None:
+    from jupyter_graphbreak.recording import recorder
+
+    def breaks(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x + 1
+
+    torch._dynamo.reset()
+    with recorder.record() as recording:
+        torch.compile(breaks, backend="eager")(torch.ones(2))
+    said = [record.data["message"] for record in recording.records if record.kind == Note.kind]
+    assert not [message for message in said if "the variable" in message]

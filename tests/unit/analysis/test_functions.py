@@ -1,0 +1,98 @@
+"""Where functions end: what runs eagerly spans all their lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.analysis.source.locations import Sources, SourceText
+from jupyter_graphbreak.report.location import Segment
+
+FILE = "/project/model.py"
+TEXT = """\
+class Model:
+    @first
+    @second(
+        1,
+    )
+    def forward(
+        self,
+        x,
+    ):
+        def inner(y):
+            return y
+
+        # a comment at the left
+# further left
+        total = sum(
+            each + 1
+            for each in x
+        )
+        return inner(total)
+
+    # of the next one
+    def other(self): ...
+
+
+shout = lambda x: (
+    print(x),
+    x + 1,
+)
+
+
+def forward(x):
+    return x
+"""
+
+
+def lines(
+    line: int, name: str, text: str = TEXT, first_line: int = 1, offset: int = 0, kind: str = "file"
+) -> tuple[int, int]:
+    """Return first and last line of what runs eagerly from a line of a function on."""
+    source = SourceText(FILE, "model.py", kind, [Segment(first_line, text.rstrip())], line_offset=offset)  # type: ignore[arg-type]
+    found = Sources([source]).rest_of_function(FILE, line, name)
+    assert found is not None
+    return found.line, found.end_line
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "last"),
+    [
+        (2, "forward", 19),
+        (6, "forward", 19),
+        (15, "forward", 19),
+        (15, "torch_dynamo_resume_in_forward_at_15", 19),
+        (10, "inner", 11),
+        (15, "<genexpr>", 18),
+        (22, "other", 22),
+        (25, "<lambda>", 28),
+        (31, "forward", 32),
+        (15, "unknown", 15),
+    ],
+)
+def test_the_rest_of_a_function_reaches_to_its_last_line(line: int, name: str, last: int) -> None:
+    line = 16 if name == "<genexpr>" else line
+    assert lines(line, name) == (line, last)
+
+
+def test_lines_are_counted_as_the_reader_counts_them() -> None:
+    assert lines(31, "forward", offset=0) == (31, 32)
+    assert lines(1, "f", "%%magic\ndef f(x):\n    return (\n        x\n    )", offset=1) == (2, 5)
+
+
+@pytest.mark.parametrize(("line", "last"), [(4, 14), (9, 9)])
+def test_a_function_of_which_lines_are_left_out_is_read_by_its_indentation(line: int, last: int) -> None:
+    broken = "    @wrapped\n    def f(\n        self,\n        x,\n        if x:\n# out\n            y = 1\n\n"
+    broken += "    # of g\n            z = (\n        )\n    @wrapped\n    def g(self): ..."
+    assert lines(line, "f", broken, first_line=4) == (line, last)
+
+
+def test_a_cell_that_was_made_one_function_reaches_to_its_end() -> None:
+    cell = "%%compile_explain\nimport torch\nx = torch.ones(3)\nif x.sum() > 0:\n    x = -x\n\n"
+    assert lines(2, "cell", cell, offset=1, kind="cell") == (3, 5)
+
+
+def test_where_no_text_is_known_it_is_one_line() -> None:
+    found = Sources([]).rest_of_function(FILE, 7, "forward")
+    assert found is not None
+    assert (found.line, found.end_line) == (7, 7)
+    assert Sources([]).rest_of_function(FILE, None, "forward") is None

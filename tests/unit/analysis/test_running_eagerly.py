@@ -1,0 +1,35 @@
+"""Why a function runs eagerly, by the registry's name of the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.analysis.reasons.advice import advise
+from jupyter_graphbreak.analysis.reasons.running_eagerly import of_break
+from jupyter_graphbreak.analysis.torch_text.messages import Cause
+from jupyter_graphbreak.report.schema import Reason
+
+
+@pytest.mark.parametrize(
+    ("gb_type", "kind"),
+    [
+        ("Attempt to trace generator", "generator"),
+        ("Generator reconstruction with mutations", "other"),
+        ("infinite generator detected", "other"),
+        ("torch.Generator method", "other"),
+        ("call_method on generator", "other"),
+    ],
+)
+def test_only_a_generator_that_is_compiled_itself_is_called_one(gb_type: str, kind: str) -> None:
+    reason = of_break(Cause(gb_type, "GB0001"), None, None)
+    assert reason.kind == kind
+    assert ("cannot be compiled itself" in reason.sentence) == (kind == "generator")
+
+
+def test_advice_for_a_loop_does_not_promise_what_moving_the_break_does_not_do() -> None:
+    loop = Reason("GB7000", "graph break in loop")
+    (step,) = advise(Cause("Call to `torch._dynamo.graph_break()`", "GB0025"), loop)
+    assert step.text == (
+        "or give the loop's body a function of its own: it is then compiled, up to the break and after it, and only "
+        "the loop itself runs eagerly; a function of its own for the loop keeps what is around it compiled"
+    )

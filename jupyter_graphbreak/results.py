@@ -131,13 +131,13 @@ class Job(job.Job, frozen=True):
 
     def to_text(self) -> str:
         """Return the job as text for a terminal 100 columns wide."""
-        from jupyter_graphbreak.views.text.job_text import render_job
+        from jupyter_graphbreak.views.jobs.job_text import render_job
 
         return render_job(self)
 
     def to_html(self) -> str:
         """Return the job as a snippet of HTML with its own style sheet, for the output of a cell."""
-        from jupyter_graphbreak.views.html.job_html import render_job_html
+        from jupyter_graphbreak.views.jobs.job_html import render_job_html
 
         return render_job_html(self)
 

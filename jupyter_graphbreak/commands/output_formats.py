@@ -100,8 +100,8 @@ def _json(found: Found) -> str:
 
 
 def _html(found: Found) -> str:
-    from jupyter_graphbreak.views.html.job_html import render_job_page, render_reports_page
     from jupyter_graphbreak.views.html.render import render_page
+    from jupyter_graphbreak.views.jobs.job_html import render_job_page, render_reports_page
 
     if found.job is not None:
         return render_job_page(found.job)
@@ -112,7 +112,7 @@ def _html(found: Found) -> str:
 
 def _markdown(found: Found, verdict: Verdict | None, new: list[set[str]], *, redacted: bool) -> str:
     from jupyter_graphbreak.views.exchange.markdown import render_markdown, render_markdown_lines
-    from jupyter_graphbreak.views.words.job_words import job_headline, process_name, where_in_job, who_has
+    from jupyter_graphbreak.views.jobs.job_words import job_headline, process_name, where_in_job, who_has
 
     parts = []
     if verdict is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import uuid
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from IPython.display import display, update_display
@@ -28,7 +30,7 @@ class Output:
     """
 
     def __init__(self, shell: InteractiveShell) -> None:
-        self.live = hasattr(shell, "kernel")
+        self.live = hasattr(shell, "kernel") and not _of_console()
         self._shell = shell
         self._id = uuid.uuid4().hex
         self._shown = False
@@ -170,6 +172,16 @@ def _plain_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
 
         lines.append(render_text(report))
     return {"text/plain": "\n".join(lines), **bundle}
+
+
+def _of_console() -> bool:
+    """Whether a Jupyter console started this kernel: it prints what it is shown and never replaces it."""
+    with contextlib.suppress(Exception):
+        import psutil
+
+        words = psutil.Process(os.getppid()).cmdline()
+        return any(PurePath(word).name.replace("_", "-") == "jupyter-console" for word in words[:3])
+    return False
 
 
 def _show(how: Callable[..., Any], bundle: dict[str, Any], display_id: str) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.records import Record, StackEntry
 
 #: A function of more lines is cut off.
-_MOST_LINES = 400
+_MOST_LINES = 2000
 
 
 class CellText(msgspec.Struct, frozen=True):

@@ -51,11 +51,12 @@ LAYERS = {
     "analysis.reports": Layer({"recording.records", "report"}),
     "analysis.source": Layer({"recording.records", "report"}),
     "analysis.torch_text": Layer({"recording.records"}),
+    "analysis.finished": Layer({"report"}),
     "analysis.reasons": Layer({"report", "analysis.source", "analysis.torch_text"}),
     "analysis": Layer(
         {
             "recording.records", "recording.additions", "report", "analysis.source", "analysis.torch_text",
-            "analysis.reasons",
+            "analysis.reasons", "analysis.finished",
         }
     ),
     "trial": Layer({"report", "_torch_compat", "recording", "recording.library"}, TORCH),
@@ -64,9 +65,10 @@ LAYERS = {
     "views.text": Layer({"report", "views.words"}),
     "views.html.widget": Layer({"report", "views.words", "views.text", "views.html"}, frozenset({"anywidget"})),
     "views.html": Layer({"report", "views.words", "views.text"}),
+    "views.jobs": Layer({"report", "views.words", "views.text", "views.html"}),
     "views.exchange": Layer({"report", "views.words", "views.text"}),
     "views": Layer(set()),
-    "results": Layer({"report", "analysis", "analysis.reports", "views.text", "views.html", "views.html.widget"}),
+    "results": Layer({"report", "analysis", "analysis.reports", "views.text", "views.html", "views.html.widget", "views.jobs"}),
     "api": Layer(
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports", "trace",
@@ -76,7 +78,8 @@ LAYERS = {
     ),
     "commands": Layer(
         {
-            "report", "gate", "trace", "notebookfiles", "views.words", "views.html", "views.exchange", "results", "api",
+            "report", "gate", "trace", "notebookfiles", "views.words", "views.html", "views.jobs", "views.exchange", "results",
+            "api",
             "",
         },
     ),

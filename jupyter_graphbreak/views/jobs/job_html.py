@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.environment import environment, style_sheet
 from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.jobs.job_words import job_headline, job_notes, process_name, where_in_job, who_has
 from jupyter_graphbreak.views.text.report_text import summary_line
-from jupyter_graphbreak.views.words.job_words import job_headline, job_notes, process_name, where_in_job, who_has
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.views.jobs.job_words import job_headline, job_notes, process_name, where_in_job, who_has
 from jupyter_graphbreak.views.text.report_text import summary_line
 from jupyter_graphbreak.views.text.terminal import INDENT, cut, wrapped
-from jupyter_graphbreak.views.words.job_words import job_headline, job_notes, process_name, where_in_job, who_has
 from jupyter_graphbreak.views.words.plain_text import one_line
 
 if TYPE_CHECKING:

@@ -102,6 +102,7 @@ class Origin:
         root, home = _ROOT.match(interned[0]), _HOME.match(interned[0])
         if root is not None:
             self._roots[root["root"]] = None
+            self._roots[f"{root['root']}/site-packages"] = None
         if home is not None and self._home is None:
             self._home = home["home"]
 

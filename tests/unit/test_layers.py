@@ -81,8 +81,7 @@ LAYERS = {
     "commands": Layer(
         {
             "report", "gate", "trace", "notebookfiles", "views.words", "views.html", "views.jobs", "views.exchange",
-            "results", "api",
-            "",
+            "results", "api", "",
         },
     ),
     "cli": Layer({"commands", ""}),
@@ -92,7 +91,7 @@ LAYERS = {
     "ipython": Layer(
         {
             "report", "_torch_compat", "recording", "recording.records", "analysis.source", "trial", "frontends",
-            "views.text", "views.html", "views.html.widget", "results", "api", "ipython.cell",
+            "views.text", "views.html", "views.html.widget", "results", "api", "ipython.cell", "trace",
         },
         IPYTHON,
     ),

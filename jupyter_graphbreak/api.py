@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.report.job import Process
     from jupyter_graphbreak.trial.inputs import Arguments
 
 
@@ -313,16 +314,29 @@ def job_with(report: Report, folder: Path) -> Job | None:
     folder : Path
         That of :func:`jupyter_graphbreak.recording.children.watched_children`.
     """
-    from jupyter_graphbreak.analysis.reports.jobs import build_job
+    return job_of(report, processes_in(folder))
+
+
+def processes_in(folder: Path) -> list[Process]:
+    """Return the processes that wrote their traces into a folder, each with its report."""
     from jupyter_graphbreak.report.job import Process
     from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
 
     try:
         traces = list(read_processes(trace_files(folder)))
-    except UnreadableTrace:
-        return None
-    children = [
+    except UnreadableTrace:  # there are none
+        return []
+    return [
         Process(f"p{number}", trace.rank, trace.pid or None, None, build_report(trace.records))
         for number, trace in enumerate(traces, start=2)
     ]
+
+
+def job_of(report: Report, children: list[Process]) -> Job | None:
+    """Return the job of this process and of those that it started; ``None`` if there are none."""
+    from jupyter_graphbreak.analysis.reports.jobs import build_job
+    from jupyter_graphbreak.report.job import Process
+
+    if not children:
+        return None
     return Job.of(build_job([Process("p1", None, os.getpid(), None, report), *children]))

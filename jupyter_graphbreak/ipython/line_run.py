@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
+from IPython.display import display
 
 from jupyter_graphbreak.ipython.calls import FrontendComparison, evaluate
 from jupyter_graphbreak.ipython.namespace import named_in
@@ -27,6 +29,9 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     UsageError
         If the line is no call.
     """
+    if options.log is not None:
+        _explain_log(shell, options, options.log)
+        return None
     from jupyter_graphbreak.recording.compilation import ensure_compiled
     from jupyter_graphbreak.recording.targets import forget, is_compiled
 
@@ -46,6 +51,23 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
         raise
     finally:
         observation.close(failed)
+
+
+def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
+    """Show what trace logs say, and store it where that is asked for."""
+    from jupyter_graphbreak import api
+    from jupyter_graphbreak.trace.processes import UnreadableTrace
+
+    if options.expression:
+        raise UsageError(f"%compile_explain --log explains a log, and no call: leave out {options.expression!r}")
+    try:
+        explained = api.read_trace(Path(path).expanduser(), progress=not options.quiet)
+    except (UnreadableTrace, OSError) as error:
+        raise UsageError(str(error)) from None
+    if options.output is not None:
+        shell.user_ns[options.output] = explained
+    if not options.quiet:
+        display(explained)
 
 
 def _calls(options: Options) -> tuple[ast.Expression, list[ast.Call]]:

@@ -167,6 +167,14 @@ class CompileExplain(Magics):
         "-o", "--output", default=None, metavar="NAME",
         help="Store the report in this variable; with --frontends the comparison, whose .report it is.",
     )  # fmt: skip
+    @argument(
+        "--processes", action="store_true",
+        help="Watch the processes that the cell starts, too: workers of a data loader, ranks of a distributed run.",
+    )  # fmt: skip
+    @argument(
+        "--log", default=None, metavar="PATH",
+        help="Explain the logs that a program wrote with TORCH_TRACE: a folder of them, or one of them.",
+    )  # fmt: skip
     @argument("-q", "--quiet", action="store_true", help="Show nothing; useful together with -o.")
     @argument("expression", nargs=argparse.REMAINDER, help="With %%compile_explain on a line: the call to explain.")
     @no_var_expand
@@ -179,6 +187,7 @@ class CompileExplain(Magics):
             %%compile_explain [options]       as the first line of a cell
             %compile_explain [options] f(x)   on a line: compiles f, calls it, returns its value
             %compile_explain --frontends f(x), f(-x)   the front ends on f, compared on -x as well
+            %compile_explain --log PATH       what the logs say that TORCH_TRACE wrote
 
         A cell whose code uses torch.compile runs as it stands. Any other is compiled itself, as one function;
         --fullgraph, --mode and --dynamic apply to what the magic compiles. The report has every graph break once, at

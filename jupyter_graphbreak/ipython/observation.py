@@ -16,6 +16,7 @@ from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.output import LiveOutputs
     from jupyter_graphbreak.recording.device import Choice
     from jupyter_graphbreak.recording.recorder import Recording
-    from jupyter_graphbreak.results import Frontends
+    from jupyter_graphbreak.report.job import Process
+    from jupyter_graphbreak.results import Frontends, Job
 
 
 def complain(what: str, fault: BaseException) -> None:
@@ -78,6 +80,8 @@ class Observation:
         self._faults: list[Diagnostic] = []
         self._opened = Opened(self.note_fault)
         self._output: Output | None = None
+        self._folder: Path | None = None
+        self._children: list[Process] = []
         choice = self._checked()
         self._device = choice.default if choice is not None else None
         try:
@@ -91,6 +95,7 @@ class Observation:
         from jupyter_graphbreak._torch_compat.configuration import forced_backend
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
+        from jupyter_graphbreak.recording.children import watched_children
         from jupyter_graphbreak.recording.targets import forget
 
         opened = self._opened
@@ -112,6 +117,8 @@ class Observation:
         self.recording = opened.enter("watching", lambda: recorder.record(cells.find, count), None)
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
+        if self.options.processes:
+            self._folder = opened.enter("watching the processes that the cell starts", watched_children, None)
         opened.enter("the backend", lambda: forced_backend(self.options.backend), None)
         opened.enter("the default device", lambda: default_device(self._device), None)
 
@@ -163,10 +170,11 @@ class Observation:
         with deferred_interrupts():
             self._stop(error)
             report = self._report(error, finish)
+            job = self._job(report)
             if self.options.output is not None:
-                self._shell.user_ns[self.options.output] = report
+                self._shell.user_ns[self.options.output] = report if job is None else job
             if self._output is not None:
-                self._output.close(report, self._faults)
+                self._output.close(report, self._faults, job)
                 self._live.add(self._output, self.cell_id)
             elif self.options.output is None:
                 for fault in self._faults:
@@ -182,6 +190,13 @@ class Observation:
             self._note_stale()
         except Exception as fault:  # noqa: BLE001 - the run is over all the same
             self.note_fault("noting how the run ended", fault)
+        if self._folder is not None:
+            try:
+                from jupyter_graphbreak import api
+
+                self._children = api.processes_in(self._folder)
+            except Exception as fault:  # noqa: BLE001 - then the report is that of the kernel alone
+                self.note_fault("reading what other processes wrote", fault)
         self._opened.close()
 
     def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> Report:
@@ -204,6 +219,16 @@ class Observation:
         except Exception as fault:  # noqa: BLE001 - as above
             self.note_fault("comparing with the run before", fault)
             return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]])
+
+    def _job(self, report: Report) -> Job | None:
+        """Return the job of the kernel and the processes that the cell started, where there are some."""
+        from jupyter_graphbreak import api
+
+        try:
+            return api.job_of(report, self._children)
+        except Exception as fault:  # noqa: BLE001 - as above
+            self.note_fault("putting the reports of several processes together", fault)
+            return None
 
     def _abandon(self, error: BaseException) -> None:
         """Undo everything, and say in place of what was shown that the run was ended before it began."""

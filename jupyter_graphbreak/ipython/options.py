@@ -31,6 +31,10 @@ class Options(msgspec.Struct, frozen=True):
         The variable for the report.
     quiet : bool
         Whether to show nothing.
+    processes : bool
+        Whether to watch the processes that the cell starts, too.
+    log : str or None
+        The trace log to explain, in place of a run.
     expression : str
         What follows the options.
     """
@@ -43,6 +47,8 @@ class Options(msgspec.Struct, frozen=True):
     frontends: bool = False
     output: str | None = None
     quiet: bool = False
+    processes: bool = False
+    log: str | None = None
     expression: str = ""
 
     def for_compile(self) -> CompileOptions:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display, update_display
 
+from jupyter_graphbreak.report.schema import MIME_TYPE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.ipython.progress import Progress
     from jupyter_graphbreak.report.schema import Diagnostic, Report
+    from jupyter_graphbreak.results import Job
 
 
 class Output:
@@ -81,7 +84,7 @@ class Output:
         if self._widget is not None:
             self._widget.show_progress(progress)
 
-    def close(self, report: Report, faults: list[Diagnostic]) -> None:
+    def close(self, report: Report, faults: list[Diagnostic], job: Job | None = None) -> None:
         """Show the report; where a view of it fails, what is left of it.
 
         Parameters
@@ -89,6 +92,8 @@ class Output:
         report : Report
         faults : list of Diagnostic
             What of ours has failed so far.
+        job : Job or None
+            What is shown in place of the report, where the cell started other processes.
         """
         self._report = report
         try:
@@ -97,6 +102,8 @@ class Output:
             if self._widget is not None:
                 self._widget.finish(report)
             bundle = mime_bundle(report, self._widget)
+            if job is not None:
+                bundle = {key: data for key, data in bundle.items() if key == MIME_TYPE} | job._repr_mimebundle_()
         except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its report is data
             bundle = _plain_bundle(report, [*(noted.message for noted in faults), f"{type(fault).__name__}: {fault}"])
         self._show_last(bundle)
@@ -164,8 +171,6 @@ def _plain_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
     lines = ["compile_explain: the report cannot be shown as usual", *problems]
     bundle: dict[str, Any] = {}
     with contextlib.suppress(Exception):
-        from jupyter_graphbreak.report.schema import MIME_TYPE
-
         bundle[MIME_TYPE] = report.to_dict()
     with contextlib.suppress(Exception):
         from jupyter_graphbreak.views.text.report_text import render_text

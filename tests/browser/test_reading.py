@@ -192,7 +192,7 @@ def test_report_panel_and_cell_have_one_selection(open_page: Open, lab: Lab) -> 
     marked = own.locator(".jp-GraphBreakMark.jp-mod-selected")
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
     # From the report.
-    report.locator(".gb-item summary").nth(1).click()
+    report.locator(".gb-item > details > summary").nth(1).click()
     expect(marked).to_have_text(re.compile(r"^ +log_stats\(x\)"))
     expect(row(page, "^Break 2, log_stats")).to_have_attribute("aria-selected", "true")
     # From the cell.

@@ -332,6 +332,13 @@ class View {
       case 'g':
         this._panes.focus('graphs');
         return true;
+      case 'Enter':
+      case ' ':
+        if (!target.matches('.gb-item > details > summary')) {
+          return false;
+        }
+        (target as HTMLElement).click();
+        return true;
       case 'o':
         this._toggle(target);
         return true;

@@ -8,7 +8,8 @@ made of a recording from another machine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_graphbreak.analysis.breaks import BreakTable
 from jupyter_graphbreak.analysis.finished.priority import with_priorities
@@ -24,15 +25,16 @@ from jupyter_graphbreak.analysis.source.locations import Sources, SourceText, sh
 from jupyter_graphbreak.analysis.torch_text import messages
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
-from jupyter_graphbreak.report.schema import Device, Report, RunError
+from jupyter_graphbreak.report.schema import Device, Diagnostic, Report, RunError, WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from jupyter_graphbreak.recording.additions import DeviceUsed, SourceRecorded
     from jupyter_graphbreak.recording.records import Record
-    from jupyter_graphbreak.report.schema import Break, Frame, Scope, Skipped
+    from jupyter_graphbreak.report.schema import Break, Frame, Resume, Scope, Skipped
 
+_T = TypeVar("_T")
 #: Exceptions that say a break by another name.
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 
@@ -68,31 +70,32 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     breaks = BreakTable(sources, scopes, ledger.notes)
     graphs = GraphTable(sources, ledger.notes)
     skips = SkipTable(sources, breaks, ledger.resumed_lines())
-    for scope in ledger.scopes:
-        scopes.open(scope)
+    steps = _Steps(ledger.notes)
+    steps.each("scopes", ledger.scopes, scopes.open)
     for frame in ledger.started:
         if frame.start is not None:
-            scopes.open_fullgraph(frame.start.fullgraph_site)
-        breaks.fold(frame)
-    _read_refusals(ledger, breaks, skips)
-    resumes = ResumeTable(ledger, sources, breaks)
-    for frame in ledger.started:
-        graphs.add(frame, breaks.ending(frame))
-    for frame in ledger.started:
-        skips.add_frame(frame)
-    for skip in ledger.skips:
-        skips.add_unbegun(skip)
-    listed_resumes = resumes.resumes(graphs)
-    frames = list_frames(ledger, sources, breaks, graphs, resumes)
-    skipped = skips.skipped(frames)
-    listed_breaks = breaks.breaks(listed_resumes, skipped)
+            steps.each("scopes", [frame.start.fullgraph_site], scopes.open_fullgraph)
+    steps.each("breaks", ledger.started, breaks.fold)
+    steps.each("refused functions", [ledger], lambda ledger: _read_refusals(ledger, breaks, skips))
+    resumes = steps.take("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
+    steps.each("graphs", ledger.started, lambda frame: graphs.add(frame, breaks.ending(frame)))
+    steps.each("eager functions", ledger.started, skips.add_frame)
+    steps.each("eager functions", ledger.skips, skips.add_unbegun)
+    listed_resumes: list[Resume] = []
+    frames: list[Frame] = []
+    if resumes is not None:
+        listed_resumes = steps.listed("resume functions", lambda: resumes.resumes(graphs))
+        frames = steps.listed("frames", lambda: list_frames(ledger, sources, breaks, graphs, resumes))
+    skipped = steps.listed("eager functions", lambda: skips.skipped(frames))
+    listed_breaks = steps.listed("breaks", lambda: breaks.breaks(listed_resumes, skipped))
     listed_graphs = graphs.graphs()
-    listed_scopes = scopes.scopes()
-    recompiles = list_recompiles(ledger, sources)
-    error = _error(ledger, sources, listed_breaks)
+    listed_scopes = steps.listed("scopes", scopes.scopes)
+    recompiles = steps.listed("recompiles", lambda: list_recompiles(ledger, sources))
+    error = steps.take("error", lambda: _error(ledger, sources, listed_breaks), None)
     others: list[Frame | Skipped | Scope] = [*frames, *skipped, *listed_scopes]
     run = ledger.run
-    config, notes = settings_of_run(ledger)
+    no_settings: tuple[dict[str, Any], list[Diagnostic]] = ({}, [])
+    config, notes = steps.take("settings", lambda: settings_of_run(ledger), no_settings)
     return Report(
         status=ledger.error.status if ledger.error is not None else "ok",
         device=_device(ledger.device),
@@ -112,9 +115,11 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
             recompiles=len(recompiles),
             errors=sum(frame.outcome == "error" for frame in frames),
         ),
-        sources=sources.sources(
-            (listed.location for listed in listed_breaks),
-            (other.location for other in others),
+        sources=steps.listed(
+            "sources",
+            lambda: sources.sources(
+                (listed.location for listed in listed_breaks), (other.location for other in others)
+            ),
         ),
         frames=frames,
         graphs=listed_graphs,
@@ -123,9 +128,42 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         skipped=skipped,
         scopes=listed_scopes,
         recompiles=recompiles,
-        what_if=breaks.what_if(),
+        what_if=steps.take("consequences of other settings", breaks.what_if, WhatIf()),
         diagnostics=[*ledger.notes, *notes],
     )
+
+
+class _Steps:
+    """Makes the parts of a report one by one: a fault in one is noted, and leaves the others.
+
+    Parameters
+    ----------
+    notes : list of Diagnostic
+        Where to say what the report lacks.
+    """
+
+    def __init__(self, notes: list[Diagnostic]) -> None:
+        self._notes = notes
+
+    def take(self, what: str, make: Callable[[], _T], default: _T) -> _T:
+        """Return what is made, or the default where that fails."""
+        try:
+            return make()
+        except Exception as fault:  # noqa: BLE001 - a fault of ours costs this part only
+            note = f"The report may lack {what}: making them failed ({type(fault).__name__}: {fault})."
+            if all(known.message != note for known in self._notes):
+                self._notes.append(Diagnostic("error", note))
+            return default
+
+    def listed(self, what: str, make: Callable[[], list[_T]]) -> list[_T]:
+        """Return the list that is made, an empty one where that fails."""
+        empty: list[_T] = []
+        return self.take(what, make, empty)
+
+    def each(self, what: str, items: Iterable[_T], do: Callable[[_T], object]) -> None:
+        """Do something with each item, also with those after one with which it fails."""
+        for item in items:
+            self.take(what, functools.partial(do, item), None)
 
 
 def _read_refusals(ledger: Ledger, breaks: BreakTable, skips: SkipTable) -> None:

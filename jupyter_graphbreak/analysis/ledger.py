@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.records import CompileKey, Record
 
 _LIMIT = "Dynamo recompile limit exceeded"
+_LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reached")  # the last two before torch 2.11
 
 
 @dataclass
@@ -167,6 +169,7 @@ class _Reader:
         self.ledger = Ledger()
         self._names: dict[int, str] = {}  # of files, by the number that the trace gives them
         self._current: dict[CompileKey, FrameLedger] = {}
+        self._begun: Counter[CompileKey] = Counter()
 
     def read(self, record: Record) -> None:
         """Take one record; what cannot be read is noted."""
@@ -178,7 +181,7 @@ class _Reader:
                 self._read_entry(record)
             elif not self._read_about_run(record, addition) and record.compile_key is not None:
                 self._read_about_frame(record, record.compile_key, addition)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except Exception as error:  # noqa: BLE001 - one record that cannot be read leaves the others
             message = f"A record {record.kind!r} could not be read ({type(error).__name__}: {error})."
             ledger.notes.append(Diagnostic("warning", message))
 
@@ -266,7 +269,7 @@ class _Reader:
                 frame.pending_graph = None
             case "compilation_metrics":
                 frame.metrics = data
-                if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMIT):
+                if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMITS):
                     frame.refusal = additions.FrameRefused(
                         reason="recompile limit", registry=additions.RegistryEntry(_LIMIT)
                     )
@@ -281,8 +284,9 @@ class _Reader:
         known = self._current.get(key)
         if known is not None and not (fresh and known.started):
             return known
-        again = sum(frame.key == key for frame in self.ledger.frames)
-        made = FrameLedger(key, f"{key}#{again + 1}" if again else str(key))
+        self._begun[key] += 1
+        again = self._begun[key]
+        made = FrameLedger(key, f"{key}#{again}" if again > 1 else str(key))
         self._current[key] = made
         self.ledger.frames.append(made)
         return made
@@ -324,8 +328,11 @@ def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
         if message.consequence is not None and last.message.consequence is None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
+    if seen is None and last is not None and last.attempt == record.attempt:
+        last.failed = True  # a log: Dynamo logs the break at which it gives a frame up, and an error it does not
+        return
     conditions = seen or additions.Conditions()
-    frame.events.append(Event(message, record.attempt, conditions, order, failed=True, raised=raised))
+    frame.events.append(Event(message, record.attempt, conditions, order, failed=True, raised=raised or seen is None))
 
 
 def _infer_giving_up(frame: FrameLedger) -> None:

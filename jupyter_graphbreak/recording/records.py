@@ -17,6 +17,23 @@ import msgspec
 _TRACE_ENTRY = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
 
+#: The entries of PyTorch's trace that a report is made from.
+KEPT = frozenset(
+    {
+        "artifact:dynamo_error",
+        "artifact:dynamo_graph_break_reason",
+        "artifact:recompile_reasons",
+        "bwd_compilation_metrics",
+        "compilation_metrics",
+        "dynamo_output_graph",
+        "dynamo_start",
+    }
+)
+#: Of the metrics only these are kept; the rest, some fifty settings and counters, is nobody's question here.
+_METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
+            "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
+            "restart_reasons", "recompile_reason", "backend_compile_time_s")  # fmt: skip
+
 #: Keys of the envelope that say where a record comes from, not what it is.
 _CONTEXT_KEYS = frozenset(
     {
@@ -127,6 +144,20 @@ class Record(msgspec.Struct, frozen=True):
     def attempt(self) -> int:
         """The number of restarts of the frame before this entry; 0 where the entry does not say."""
         return int(self.envelope.get("attempt") or 0)
+
+
+def without_spare_metrics(record: Record) -> Record:
+    """Return a record of metrics with those that a report is made from, any other record as it is."""
+    if not record.kind.endswith("compilation_metrics"):
+        return record
+    data = record.data
+    kept = {key: _plain(data.get(key)) for key in _METRICS}
+    context = {key: value for key, value in record.envelope.items() if value is not data}
+    return Record({**context, record.kind: kept})
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, set | frozenset) else value
 
 
 def encodable(record: Record) -> Record:

@@ -85,7 +85,7 @@ def test_without_scripts_a_page_is_complete(open_page: Open, site: Path) -> None
     report.get_by_text("Graphs 2").click()
     expect(report.locator(".gb-item summary", has_text="2 ops").first).to_be_visible()
     report.locator(".gb-note a").first.click()
-    assert re.search(r"#gb\w+-b1$", opened.page.url)
+    assert re.search(r"#g\w+-b1$", opened.page.url)
 
 
 def test_a_page_is_a_notebook_in_jupyterlab(open_page: Open, lab: Lab) -> None:

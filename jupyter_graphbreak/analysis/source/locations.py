@@ -31,6 +31,8 @@ _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
 #: What the code of a cell is called that was made one function.
 _WHOLE_CELL = "cell"
+#: Of a longer expression a place has the beginning; all of it is in the source, once.
+_MOST_CODE = 2000
 #: Lines of a library shown before and after a break, and before and after another place of the report.
 _NEAR_BREAK, _NEAR_OTHERS = 10, 3
 
@@ -179,14 +181,14 @@ class Sources:
         lines = [line for line in known if line is not None]
         if expression is None or len(lines) < len(known):
             code = self._line(text, at)
-            return Location(source, at, at, function=name, code=code.strip() if code is not None else None)
+            return Location(source, at, at, function=name, code=code.strip()[:_MOST_CODE] if code is not None else None)
         start = _characters(lines[0], expression.column)
         end = _characters(lines[-1], expression.end_column)
         lines[-1] = lines[-1][:end]
         lines[0] = lines[0][start:]
         # The further lines without the indentation of the cell, as Python has them.
         code = "\n".join([lines[0], *(line[text.indent :] for line in lines[1:])])
-        return Location(source, expression.line, expression.end_line, start, end, name, code)
+        return Location(source, expression.line, expression.end_line, start, end, name, code[:_MOST_CODE])
 
     def place(self, entry: StackEntry, *, branches: bool = False) -> Location | None:
         """Return the place of an entry of a stack."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.analysis.recompiles import guard
-from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.recording.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import Frame
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def list_frames(
         listed.append(
             Frame(
                 id=frame.ident,
-                function=plain_function(name),
+                function=compiled_function(name),
                 location=sources.location(filename, line, name),
                 role="resume" if is_resume(name) else _role(frame, callers.get(frame.ident)),
                 outcome=_outcome(frame, captured),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.recording.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import NoFrame, Resume
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class ResumeTable:
             Resume(
                 id=f"r{len(self._resumes) + 1}",
                 name=made.name,
-                function=plain_function(made.name),
+                function=compiled_function(made.name),
                 location=self._sources.location(made.filename, line, made.name),
                 break_=folded.ident if folded is not None else None,
                 no_frame=self._no_frame(made),

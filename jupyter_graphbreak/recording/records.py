@@ -193,6 +193,12 @@ def plain_function(name: str) -> str:
     return name
 
 
+def compiled_function(name: str) -> str:
+    """Return what a reader calls a function that Dynamo compiles: a cell that was compiled as a function is "cell"."""
+    plain = plain_function(name)
+    return "cell" if plain == "<module>" else plain
+
+
 def is_resume(name: str) -> bool:
     """Whether a function of this name was made by Dynamo to go on after a break."""
     return _RESUME.match(name) is not None

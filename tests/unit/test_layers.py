@@ -68,7 +68,9 @@ LAYERS = {
     "views.jobs": Layer({"report", "views.words", "views.text", "views.html"}),
     "views.exchange": Layer({"report", "views.words", "views.text"}),
     "views": Layer(set()),
-    "results": Layer({"report", "analysis", "analysis.reports", "views.text", "views.html", "views.html.widget", "views.jobs"}),
+    "results": Layer(
+        {"report", "analysis", "analysis.reports", "views.text", "views.html", "views.html.widget", "views.jobs"}
+    ),
     "api": Layer(
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports", "trace",
@@ -78,8 +80,8 @@ LAYERS = {
     ),
     "commands": Layer(
         {
-            "report", "gate", "trace", "notebookfiles", "views.words", "views.html", "views.jobs", "views.exchange", "results",
-            "api",
+            "report", "gate", "trace", "notebookfiles", "views.words", "views.html", "views.jobs", "views.exchange",
+            "results", "api",
             "",
         },
     ),

@@ -27,7 +27,7 @@ def place(report: Report, location: Location | None) -> str:
         where = f"line {location.line}" if source is cells[0] else f"{source.name} line {location.line}"
     else:
         where = f"{source.name}:{location.line}"
-    return f"{where} in {function_of(report, location)}" if location.function else where
+    return where if location.function in {None, "", _MODULE} else f"{where} in {function_of(report, location)}"
 
 
 def function_of(report: Report, location: Location) -> str:

@@ -66,6 +66,7 @@ class FrameLedger:
     recompile_reasons: list[str] = field(default_factory=list)
     refusal: additions.FrameRefused | None = None
     refusal_order: int = 0
+    left_at: additions.FrameGivenUp | None = None
     attempts: int = 1
     pending_break: additions.BreakSeen | None = None
     pending_failure: additions.FrameFailed | None = None
@@ -194,7 +195,7 @@ class _Reader:
                 ledger.device = addition
             case additions.Note() | additions.WatchFailed() | additions.Blind():
                 ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.Blind)
-                ledger.notes.append(_diagnostic(addition))
+                ledger.notes += _diagnostics(addition)
             case additions.SourceRecorded():
                 ledger.texts.append(addition)
             case additions.FrameSkipped():
@@ -223,6 +224,8 @@ class _Reader:
         match addition:
             case additions.BreakSeen():
                 frame.pending_break = addition
+            case additions.FrameGivenUp():
+                frame.left_at = addition
             case additions.FrameFailed():
                 frame.pending_failure = addition
             case additions.GraphStacks():
@@ -288,14 +291,14 @@ class _Reader:
         return made
 
 
-def _diagnostic(addition: additions.Note | additions.WatchFailed | additions.Blind) -> Diagnostic:
+def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.Blind) -> list[Diagnostic]:
     match addition:
         case additions.WatchFailed():
-            return Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}.")
-        case additions.Blind():
-            return Diagnostic("info", f"Not seen with this torch: {addition.what}.")
+            return [Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}.")]
+        case additions.Blind(what=what):
+            return [Diagnostic("info", f"Not seen with this torch: {what}.")] if what else []
         case _:
-            return Diagnostic(addition.level, addition.message)
+            return [Diagnostic(addition.level, addition.message)]
 
 
 def _add_break(frame: FrameLedger, record: Record, order: int) -> None:
@@ -304,6 +307,9 @@ def _add_break(frame: FrameLedger, record: Record, order: int) -> None:
     if text.startswith("Graph break: ") and frame.pending_failure is not None:
         return  # logged once more when the frame is given up, if the user's logs show graph breaks
     message = messages.parse_break(text, seen.type if seen is not None else None)
+    if seen is not None and seen.gb_id is not None and message.cause.gb_id is None:  # torch < 2.11 links some only
+        cause = msgspec.structs.replace(message.cause, gb_id=seen.gb_id, url=messages.page_of(seen.gb_id))
+        message = msgspec.structs.replace(message, cause=cause)
     frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), order))
 
 

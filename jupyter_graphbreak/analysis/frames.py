@@ -53,6 +53,8 @@ def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empt
         return "compiled"
     if frame.left_at is not None:
         return "skipped"
+    if frame.metrics_lost:
+        return "empty"
     if graphs or frame.metrics.get("fail_type") or not frame.metrics:
         return "error"  # also when the user interrupted it
     return "empty"

@@ -337,7 +337,15 @@ class SettingsInForce(Addition, frozen=True, kw_only=True):
 
 
 class RunSummary(Addition, frozen=True, kw_only=True):
-    """The run as a whole: versions, settings of Dynamo at its end, where packages are, times in seconds."""
+    """The run as a whole: versions, settings of Dynamo at its end, where packages are, times in seconds.
+
+    Parameters
+    ----------
+    watched : bool
+        Whether both the trace and our hooks recorded the run, so that they can be compared.
+    begun : int or None
+        How many compilations Dynamo itself counted, where it does.
+    """
 
     kind: ClassVar[str] = "graphbreak_run"
 
@@ -349,6 +357,8 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     home: str | None = None
     wall_s: float | None = None
     capture_s: float | None = None
+    watched: bool = False
+    begun: int | None = None
 
 
 _CLASSES: dict[str, type[Addition]] = {

@@ -7,30 +7,40 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.api import capture, compare_frontends, explain
-    from jupyter_graphbreak.results import Frontends, Report
+    from jupyter_graphbreak.api import capture, compare_frontends, explain, explain_notebook, read_notebook, read_trace
+    from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, Report
     from jupyter_graphbreak.trial.inputs import Arguments
 
 __version__ = "0.1.0"
 __all__ = [
     "Arguments",
+    "ExplainedNotebook",
     "Frontends",
+    "Job",
     "Report",
     "answer_requests",
     "capture",
     "compare_frontends",
     "explain",
+    "explain_notebook",
     "load_ipython_extension",
+    "read_notebook",
+    "read_trace",
     "unload_ipython_extension",
 ]
 
 _HOMES = {
     "Arguments": "trial.inputs",
+    "ExplainedNotebook": "results",
     "Frontends": "results",
+    "Job": "results",
     "Report": "results",
     "capture": "api",
     "compare_frontends": "api",
     "explain": "api",
+    "explain_notebook": "api",
+    "read_notebook": "api",
+    "read_trace": "api",
 }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +16,7 @@ from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.compilation import Options, ensure_compiled
 from jupyter_graphbreak.recording.targets import forget
 from jupyter_graphbreak.report.schema import Device
-from jupyter_graphbreak.results import Frontends, Report
+from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +30,8 @@ class Run:
 
     def __init__(self) -> None:
         self._report: Report | None = None
+        #: The job of this process and of those that it started, where they were watched and there were any.
+        self.job: Job | None = None
 
     @property
     def report(self) -> Report:
@@ -42,9 +46,11 @@ class Run:
             raise RuntimeError("the report is made when the with block of capture() ends; read it after the block")
         return self._report
 
-    def close(self, recording: recorder.Recording) -> None:
-        """Make the report of a complete recording."""
+    def close(self, recording: recorder.Recording, children: Path | None) -> None:
+        """Make the report of a complete recording, and the job with the processes that wrote into a folder."""
         self._report = report_of(recording)
+        if children is not None:
+            self.job = job_with(self._report, children)
 
 
 def report_of(recording: recorder.Recording) -> Report:
@@ -57,15 +63,21 @@ def report_of(recording: recorder.Recording) -> Report:
 
 
 @contextlib.contextmanager
-def capture() -> Iterator[Run]:
+def capture(*, processes: bool = False) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.
 
     The block runs as it would without; an exception goes on unchanged, and the report is made all the same.
 
+    Parameters
+    ----------
+    processes : bool
+        Whether to watch the processes that the block starts, too: workers of a ``DataLoader``, of
+        ``torch.multiprocessing``, ranks of ``torchrun``.
+
     Yields
     ------
     Run
-        Its ``report`` can be read after the block.
+        Its ``report`` can be read after the block, and with ``processes`` its ``job``.
 
     Raises
     ------
@@ -78,15 +90,18 @@ def capture() -> Iterator[Run]:
     ...     compiled_step(batch)
     >>> print(run.report.to_text())  # doctest: +SKIP
     """
+    from jupyter_graphbreak.recording.children import watched_children
+
     run = Run()
     recording: recorder.Recording | None = None
-    try:
-        with recorder.record() as recording:
-            recording.describe_device(Device("auto", default_device_name()))
-            yield run
-    finally:
-        if recording is not None:
-            run.close(recording)
+    with watched_children() if processes else contextlib.nullcontext() as children:
+        try:
+            with recorder.record() as recording:
+                recording.describe_device(Device("auto", default_device_name()))
+                yield run
+        finally:
+            if recording is not None:
+                run.close(recording, children)
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
@@ -185,3 +200,129 @@ def compare(
     from jupyter_graphbreak.frontends import comparison
 
     return Frontends.of(comparison.compare(fn, first, others, backend=backend, find_cell=find_cell))
+
+
+def read_trace(path: str | Path, *, progress: bool = False) -> Report | Job:
+    """Read the logs that a program wrote with ``TORCH_TRACE``, and explain what happened in it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A folder of such logs, or one of them; also compressed with gzip or zstd, and cut short.
+    progress : bool
+        Whether to show a progress bar, on ``stderr`` or in the notebook.
+
+    Returns
+    -------
+    Report or Job
+        A report if one process wrote the logs, a job with a report for each of them if there were several. What could
+        not be read is counted in their ``diagnostics``.
+
+    Raises
+    ------
+    UnreadableTrace
+        If there is no trace at that place.
+
+    Examples
+    --------
+    >>> print(jupyter_graphbreak.read_trace("traces"))  # doctest: +SKIP
+    """
+    from tqdm.auto import tqdm
+
+    from jupyter_graphbreak.analysis.reports.jobs import build_job
+    from jupyter_graphbreak.report.job import Process
+    from jupyter_graphbreak.trace.processes import read_processes, trace_files
+
+    files = trace_files(Path(path))
+    size = sum(file.stat().st_size for file in files)
+    processes: list[Process] = []
+    with tqdm(total=size, unit="B", unit_scale=True, leave=False, delay=1, disable=not progress) as bar:
+        for trace in read_processes(files, bar.update):
+            report = build_report(trace.records)
+            processes.append(Process(f"p{len(processes) + 1}", trace.rank, trace.pid or None, None, report))
+    if len(processes) == 1:
+        return Report.of(processes[0].report)
+    return Job.of(build_job(processes))
+
+
+def read_notebook(path: str | Path) -> list[Report]:
+    """Return the reports in the outputs of a notebook, in the order of its cells.
+
+    Raises
+    ------
+    UnreadableNotebook
+        If the file is no notebook of format 4.
+    """
+    from jupyter_graphbreak.notebookfiles.reading import read_cells, reports_in
+
+    return [Report.of(report) for report in reports_in(read_cells(Path(path)))]
+
+
+def explain_notebook(
+    path: str | Path, *, output: str | Path | None = None, kernel: str | None = None, progress: bool = False
+) -> ExplainedNotebook:
+    """Run a notebook in a kernel of its own, with every cell explained, and leave the file as it is.
+
+    Lines count as the notebook's editor shows them. A cell that runs no tensor operation has no report.
+
+    Parameters
+    ----------
+    path : str or Path
+    output : str or Path or None
+        Where to write the executed copy, if anywhere.
+    kernel : str or None
+        The kernel's name, where it is to be another than the notebook's own.
+    progress : bool
+        Whether to show a progress bar, on ``stderr`` or in the notebook.
+
+    Returns
+    -------
+    ExplainedNotebook
+        The reports, the executed copy, and the exception that ended it, if a cell raised one.
+
+    Raises
+    ------
+    UnreadableNotebook
+        If the file is no notebook of format 4, or its kernel cannot explain cells.
+    """
+    from tqdm.auto import tqdm
+
+    from jupyter_graphbreak.notebookfiles.execution import execute
+    from jupyter_graphbreak.notebookfiles.reading import reports_in
+
+    with tqdm(unit="cell", leave=False, disable=not progress) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        notebook, error = execute(Path(path), kernel, show)
+    explained = ExplainedNotebook([Report.of(report) for report in reports_in(notebook)], notebook, error)
+    if output is not None:
+        explained.save(output)
+    return explained
+
+
+def job_with(report: Report, folder: Path) -> Job | None:
+    """Return the job of this process and of those that wrote their traces into a folder; ``None`` if none did.
+
+    Parameters
+    ----------
+    report : Report
+        Of this process, which comes first.
+    folder : Path
+        That of :func:`jupyter_graphbreak.recording.children.watched_children`.
+    """
+    from jupyter_graphbreak.analysis.reports.jobs import build_job
+    from jupyter_graphbreak.report.job import Process
+    from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
+
+    try:
+        traces = list(read_processes(trace_files(folder)))
+    except UnreadableTrace:
+        return None
+    children = [
+        Process(f"p{number}", trace.rank, trace.pid or None, None, build_report(trace.records))
+        for number, trace in enumerate(traces, start=2)
+    ]
+    return Job.of(build_job([Process("p1", None, os.getpid(), None, report), *children]))

@@ -7,10 +7,11 @@ May import ``views``, ``analysis`` and ``report``.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from jupyter_graphbreak.report import diff, frontends, schema
+from jupyter_graphbreak.report import diff, frontends, job, schema
 
 if TYPE_CHECKING:
     import msgspec
@@ -73,6 +74,15 @@ class Report(schema.Report, frozen=True):
 
         return render_html(self)
 
+    def redacted(self) -> Report:
+        """Return the report without source text, messages, paths and names, to be shown to anybody.
+
+        Functions, files and cells are called ``f1``, ``file1``, ``cell1``; ids, causes, line numbers and counts stay.
+        """
+        from jupyter_graphbreak.analysis.reports.redaction import redact
+
+        return Report.of(redact(self))
+
     def save(self, path: str | Path) -> None:
         """Write the report to a file: one self-contained page for ``.html``, JSON for ``.json``.
 
@@ -111,6 +121,42 @@ class Report(schema.Report, frozen=True):
         return mime_bundle(self, widget)
 
 
+class Job(job.Job, frozen=True):
+    """What ``torch.compile`` did in several processes; see :class:`jupyter_graphbreak.report.job.Job`."""
+
+    @classmethod
+    def of(cls, made: job.Job) -> Self:
+        """Return a job that was just made, or read, as one that can show itself."""
+        return cls(**_fields(made))
+
+    def to_text(self) -> str:
+        """Return the job as text for a terminal 100 columns wide."""
+        from jupyter_graphbreak.views.jobs.job_text import render_job
+
+        return render_job(self)
+
+    def to_html(self) -> str:
+        """Return the job as a snippet of HTML with its own style sheet, for the output of a cell."""
+        from jupyter_graphbreak.views.jobs.job_html import render_job_html
+
+        return render_job_html(self)
+
+    def redacted(self) -> Job:
+        """Return the job without source text, messages, paths and names; see :meth:`Report.redacted`."""
+        from jupyter_graphbreak.analysis.reports.redaction import redact_job
+
+        return Job.of(redact_job(self))
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return f"<Job of {len(self.processes)} processes, {len(self.breaks)} breaks>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"text/plain": self.to_text(), "text/html": self.to_html(), job.JOB_MIME_TYPE: self.to_dict()}
+
+
 class Frontends(frontends.Frontends, frozen=True):
     """The verdicts on PyTorch's front ends; see :class:`jupyter_graphbreak.report.frontends.Frontends`."""
 
@@ -139,6 +185,31 @@ class Frontends(frontends.Frontends, frozen=True):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/plain": self.to_text(), "text/html": self.to_html()}
+
+
+@dataclass(frozen=True)
+class ExplainedNotebook:
+    """A notebook that was run with every cell explained.
+
+    Parameters
+    ----------
+    reports : list of Report
+        In the order of the cells.
+    notebook : dict
+        The executed copy, as JSON has it.
+    error : str or None
+        The exception of the cell that ended it, in one line.
+    """
+
+    reports: list[Report]
+    notebook: dict[str, Any]
+    error: str | None = None
+
+    def save(self, path: str | Path) -> None:
+        """Write the executed copy."""
+        import nbformat
+
+        nbformat.write(nbformat.from_dict(self.notebook), Path(path))
 
 
 def _fields(data: msgspec.Struct) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.analysis.finished.priority import with_priorities
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import (
@@ -71,7 +72,7 @@ def _summary(report: Report) -> Report:
     import msgspec
 
     return msgspec.structs.replace(
-        report,
+        with_priorities(report),
         summary=Summary(
             frames=len(report.frames),
             graphs=len(report.graphs),

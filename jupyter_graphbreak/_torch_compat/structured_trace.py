@@ -118,3 +118,11 @@ def interned_name(number: int) -> str | None:
     """Return the file name behind a number of the trace; only those interned since torch was imported are known."""
     table = getattr(sys.modules.get("torch._logging.structured"), "INTERN_TABLE", {})
     return next((name for name, known in table.items() if known == number), None)
+
+
+def trace_writer(folder: str) -> logging.Handler:
+    """Return the handler with which ``TORCH_TRACE`` writes the structured trace of a process into a folder."""
+    internal = importlib.import_module("torch._logging._internal")
+    handler: logging.Handler = internal.LazyTraceHandler(folder)
+    handler.setFormatter(internal.TorchLogsFormatter(trace=True))
+    return handler

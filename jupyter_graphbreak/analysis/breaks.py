@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Resume, Skipped
 
 Outcome = Literal["resumed", "skipped", "error"]
+#: The registry's name of a branch that a tensor decides.
+_BRANCHING = "Data-dependent branching"
 _WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
 
 
@@ -75,7 +77,8 @@ class BreakTable:
             stack = self._stack(event)
             name, filename, line = frame.code
             if event.conditions.stack:
-                location = self._sources.place(event.conditions.stack[-1])
+                branches = message.cause.gb_type == _BRANCHING
+                location = self._sources.place(event.conditions.stack[-1], branches=branches)
             elif message.file is not None:
                 function = message.stack[-1].function if message.stack else name
                 location = self._sources.location(message.file, message.line, function)

@@ -12,6 +12,7 @@ import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_graphbreak.analysis.breaks import BreakTable
+from jupyter_graphbreak.analysis.finished.priority import with_priorities
 from jupyter_graphbreak.analysis.frames import list_frames
 from jupyter_graphbreak.analysis.graphs import GraphTable
 from jupyter_graphbreak.analysis.ledger import Ledger, read_records
@@ -56,7 +57,11 @@ def build_report(records: Iterable[Record]) -> Report:
     kinds = Sources([], run.library_roots)
     texts = [_source_text(recorded, kinds) for recorded in ledger.texts]
     sources = Sources(texts, run.library_roots, run.folder, run.home)
-    return _report(ledger, sources)
+    for frame in ledger.started:
+        if frame.start is not None and frame.start.qualname is not None:
+            _, filename, line = frame.code
+            sources.name_function(filename, line, frame.start.qualname)
+    return with_priorities(_report(ledger, sources))
 
 
 def _report(ledger: Ledger, sources: Sources) -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.analysis.recompiles import guard
-from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.recording.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import Frame
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def list_frames(
         listed.append(
             Frame(
                 id=frame.ident,
-                function=plain_function(name),
+                function=compiled_function(name),
                 location=sources.location(filename, line, name),
-                role="resume" if is_resume(name) else _role(frame),
+                role="resume" if is_resume(name) else _role(frame, callers.get(frame.ident)),
                 outcome=_outcome(frame, captured),
                 attempts=frame.attempts,
                 resume=resumes.of_frame(frame.ident),
@@ -60,8 +60,11 @@ def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empt
     return "empty"
 
 
-def _role(frame: FrameLedger) -> Literal["entry", "call"]:
-    stack = frame.start.stack if frame.start is not None else frame.trace_stack[:-1]
+def _role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
+    if frame.start is None:  # of a log: its stack has the user's functions only, without those that run compiled
+        outside = not frame.trace_stack[:-1] or "/torch/_dynamo/" in frame.trace_stack[-2].filename
+        return "entry" if caller is None and outside else "call"
+    stack = frame.start.stack
     # torch/_dynamo/eval_frame.py holds the wrapper that torch.compile returns
     return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"
 
@@ -70,11 +73,38 @@ def _callers(started: list[FrameLedger]) -> dict[str, str]:
     """Return for each frame's id the innermost frame on its stack that was compiled before it, where there is one."""
     callers: dict[str, str] = {}
     earlier: dict[tuple[str, str, int | None], str] = {}
+    in_log = _LogCallers()
     for frame in started:
-        stack = reversed(frame.start.stack) if frame.start is not None else []
+        if frame.start is None:
+            caller = in_log.caller(frame)
+            if caller is not None:
+                callers[frame.ident] = caller
+            continue
+        stack = reversed(frame.start.stack)
         codes = ((entry.function, entry.filename, entry.first_line) for entry in stack)
         caller = next((earlier[code] for code in codes if code in earlier), None)
         if caller is not None:
             callers[frame.ident] = caller
         earlier[frame.code] = frame.ident
     return callers
+
+
+class _LogCallers:
+    """Works out callers from the breaks of earlier frames; the stacks of a log lack functions that run compiled."""
+
+    def __init__(self) -> None:
+        self._broken: dict[tuple[str, str], str] = {}  # the last frame of a function that met a break
+        self._passed: dict[tuple[str, str], str] = {}  # the last frame whose break lay in a call of a function
+
+    def caller(self, frame: FrameLedger) -> str | None:
+        """Return the frame that a frame goes on from, or that called it at a break; and remember it for later ones."""
+        name, filename, _ = frame.code
+        own = (plain_function(name), filename)
+        caller = self._broken.get(own) if is_resume(name) else self._passed.get((name, filename))
+        if frame.events:
+            self._broken[own] = frame.ident
+        for event in frame.events:
+            for entry in event.message.stack:
+                if (plain_function(entry.function), entry.filename) != own:
+                    self._passed[entry.function, entry.filename] = frame.ident
+        return caller

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_graphbreak.analysis.torch_text import graph_code
-from jupyter_graphbreak.recording.records import StackEntry, plain_function, read_stack
+from jupyter_graphbreak.recording.records import StackEntry, compiled_function, read_stack
 from jupyter_graphbreak.report.schema import Diagnostic, Graph, GraphLine, Op, Tensor, TensorMeta
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class GraphTable:
             self._graphs.append(
                 Graph(
                     id=ident,
-                    name=plain_function(frame.code[0]),
+                    name=compiled_function(frame.code[0]),
                     frame=frame.ident,
                     ops=[self._op(op, traces) for op in parsed.ops],
                     inputs=[

@@ -26,6 +26,7 @@ _PAIRS = (
     ("graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
 )
 _SO = "This torch may differ from those that are known here; the report may be incomplete."
+_LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reached")  # the last two before torch 2.11
 
 
 @dataclass
@@ -185,6 +186,7 @@ class _Reader:
         self.ledger = Ledger()
         self._names: dict[int, str] = {}  # of files, by the number that the trace gives them
         self._current: dict[CompileKey, FrameLedger] = {}
+        self._begun: Counter[CompileKey] = Counter()
 
     def read(self, record: Record) -> None:
         """Take one record; what cannot be read is noted."""
@@ -287,7 +289,7 @@ class _Reader:
                 frame.pending_graph = None
             case "compilation_metrics":
                 frame.metrics = data
-                if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMIT):
+                if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMITS):
                     frame.refusal = additions.FrameRefused(
                         reason="recompile limit", registry=additions.RegistryEntry(_LIMIT)
                     )
@@ -302,8 +304,9 @@ class _Reader:
         known = self._current.get(key)
         if known is not None and not (fresh and known.started):
             return known
-        again = sum(frame.key == key for frame in self.ledger.frames)
-        made = FrameLedger(key, f"{key}#{again + 1}" if again else str(key))
+        self._begun[key] += 1
+        again = self._begun[key]
+        made = FrameLedger(key, f"{key}#{again}" if again > 1 else str(key))
         self._current[key] = made
         self.ledger.frames.append(made)
         return made
@@ -348,8 +351,11 @@ def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
         if message.consequence is not None and last.message.consequence is None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
+    if seen is None and last is not None and last.attempt == record.attempt:
+        last.failed = True  # a log: Dynamo logs the break at which it gives a frame up, and an error it does not
+        return
     conditions = seen or additions.Conditions()
-    frame.events.append(Event(message, record.attempt, conditions, order, failed=True, raised=raised))
+    frame.events.append(Event(message, record.attempt, conditions, order, failed=True, raised=raised or seen is None))
 
 
 def _infer_giving_up(frame: FrameLedger) -> None:

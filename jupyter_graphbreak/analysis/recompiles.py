@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.recording.records import plain_function, read_stack
+from jupyter_graphbreak.recording.records import compiled_function, read_stack
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
             Recompile(
                 frame=frame.ident,
                 of=ledger.first_id(frame),
-                function=plain_function(name),
+                function=compiled_function(name),
                 location=sources.location(filename, line, name) if line else None,
                 reasons=[_guard_failure(reason, sources) for reason in frame.recompile_reasons],
                 limit_hit=limit,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.recording.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import NoFrame, Resume
 
 if TYPE_CHECKING:
@@ -71,15 +71,20 @@ class ResumeTable:
         return by_code
 
     def _add_compiled(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
+        ended: dict[tuple[str, str, int | None], FoldedBreak] = {}  # by function, file and a line that led to it
         for frame in frames:
             name, filename, line = frame.code
+            ending = self._breaks.ending(frame)
+            if ending is not None:
+                for entry in ending.first.message.stack:
+                    ended[plain_function(entry.function), entry.filename, entry.line] = ending
             if not is_resume(name):
                 continue
             index = by_code.get(frame.start.id) if frame.start is not None else None
             if index is None:  # no record of its making: it is known by its name
                 index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
             if index is None:  # its name points at the line of the break in its own function
-                broken = self._breaks.passing(filename, line)
+                broken = ended.get((plain_function(name), filename, line)) or self._breaks.passing(filename, line)
                 index = self._add(additions.ResumeMade(name=name, filename=filename, firstlineno=line), broken)
             resume = self._resumes[index]
             self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident], no_frame=None)
@@ -114,7 +119,7 @@ class ResumeTable:
             Resume(
                 id=f"r{len(self._resumes) + 1}",
                 name=made.name,
-                function=plain_function(made.name),
+                function=compiled_function(made.name),
                 location=self._sources.location(made.filename, line, made.name),
                 break_=folded.ident if folded is not None else None,
                 no_frame=self._no_frame(made),

@@ -15,7 +15,7 @@ from jupyter_graphbreak.analysis.reasons.running_eagerly import (
     of_limit,
     of_refusal,
 )
-from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.recording.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import Skipped
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class SkipTable:
             Skipped(
                 id=f"k{len(self._skipped) + 1}",
                 frame=frame,
-                function=plain_function(function),
+                function=compiled_function(function),
                 location=location,
                 reason=reason.sentence,
                 break_=folded.ident if folded is not None else None,

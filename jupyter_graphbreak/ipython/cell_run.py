@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.cell.rewriting import Plan
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
+    from jupyter_graphbreak.ipython.output import LiveOutputs
     from jupyter_graphbreak.results import Report
+
+
+#: Cells whose last report is kept to be compared with the next.
+_MOST_REMEMBERED = 100
 
 
 class CellRuns:
@@ -37,13 +42,14 @@ class CellRuns:
     ----------
     shell : InteractiveShell
     cells : CellTexts
+    live : LiveOutputs
     """
 
-    def __init__(self, shell: InteractiveShell, cells: CellTexts) -> None:
+    def __init__(self, shell: InteractiveShell, cells: CellTexts, live: LiveOutputs) -> None:
         self._shell = shell
         self._cells = cells
+        self._live = live
         self._observation: Observation | None = None
-        self._cell_id: str | None = None
         self._value: Any = None
         self._inner_cells = 0
         self._asked: Asked | None = None
@@ -79,7 +85,7 @@ class CellRuns:
         if result is not None:
             error = result.error_in_exec or result.error_before_exec
         try:
-            observation.close(error, self._compared)
+            observation.close(error, lambda report: self._compared(report, observation.cell_id))
         except KeyboardInterrupt as interrupt:  # it waited for the report, and still ends the cell and those after it
             self._interrupted(interrupt, result)
         except Exception as fault:  # noqa: BLE001 - as above
@@ -122,7 +128,6 @@ class CellRuns:
             Of its code object.
         """
         self._inner_cells = 0
-        self._cell_id = None
         self.end(None)  # an observation that a strange front end never ended
         if options.expression:
             raise UsageError(
@@ -136,8 +141,8 @@ class CellRuns:
             raise AssertionError("an empty text is Python")
         if options.frontends and not calls.last_called(tree, lambda _: True):
             raise UsageError(f"--frontends: the cell calls no function; {calls.HOW_TO_COMPARE}")
-        observation = Observation(self._shell, self._cells, options, named_in(tree, self._shell.user_ns))
-        self._cell_id = self._id_of_cell()
+        named = named_in(tree, self._shell.user_ns)
+        observation = Observation(self._shell, self._cells, options, named, self._live, self._id_of_cell())
         if options.frontends:
             comparison = calls.FrontendComparison(self._shell, self._cells, options)
             observation.compare = lambda: comparison.of_cell(tree)
@@ -185,11 +190,14 @@ class CellRuns:
         cell_id = (self._cells.request() or {}).get("metadata", {}).get("cellId")
         return cell_id if isinstance(cell_id, str) else None
 
-    def _compared(self, report: Report) -> Report:
+    def _compared(self, report: Report, cell_id: str | None) -> Report:
         """Add to a report what changed since the run before of the same cell, and remember it for the next."""
-        if self._cell_id is None:
+        if cell_id is None:
             return report
-        before, self._last_reports[self._cell_id] = self._last_reports.get(self._cell_id), report
+        before = self._last_reports.pop(cell_id, None)
+        self._last_reports[cell_id] = report
+        if len(self._last_reports) > _MOST_REMEMBERED:
+            del self._last_reports[next(iter(self._last_reports))]
         return replace(report, changes=before.diff(report)) if before is not None else report
 
 

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
+    from jupyter_graphbreak.ipython.output import LiveOutputs
 
 
-def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options) -> Any:
+def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, live: LiveOutputs) -> Any:
     """Compile the function of a call, call it and explain what happened; return what it returns.
 
     Raises
@@ -30,7 +31,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options) ->
     from jupyter_graphbreak.recording.targets import forget, is_compiled
 
     tree, given = _calls(options)
-    observation = Observation(shell, cells, options, named_in(tree, shell.user_ns))
+    observation = Observation(shell, cells, options, named_in(tree, shell.user_ns), live)
     failed: BaseException | None = None
     try:
         if options.frontends:

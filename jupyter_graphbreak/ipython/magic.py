@@ -18,6 +18,7 @@ from jupyter_graphbreak.ipython.cell_run import CellRuns
 from jupyter_graphbreak.ipython.line_run import explain_line
 from jupyter_graphbreak.ipython.observation import complain
 from jupyter_graphbreak.ipython.options import read_options
+from jupyter_graphbreak.ipython.output import LiveOutputs
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -108,7 +109,8 @@ class CompileExplain(Magics):
         super().__init__(shell)
         self._ip = shell  # as self.shell, which may be None for its type
         self._cells = CellTexts(shell)
-        self.runs = CellRuns(shell, self._cells)
+        self._live = LiveOutputs()
+        self.runs = CellRuns(shell, self._cells, self._live)
         self._runs_cell = False
         self._ast_transformer = BeginObservation(
             self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, complain
@@ -183,7 +185,7 @@ class CompileExplain(Magics):
         its line, with its reason; the graphs and the lines that went into them; and what runs eagerly, and why.
         """
         if cell is None:
-            return explain_line(self._ip, self._cells, read_options(self.parser, line))
+            return explain_line(self._ip, self._cells, read_options(self.parser, line), self._live)
         # A cell that another one runs as a string; or the magic's line was not replaced, for a fault of ours.
         text = cell if self._runs_cell else f"{MAGIC} {line}\n{cell}"
         self._runs_cell = True

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
+    from jupyter_graphbreak.ipython.output import LiveOutputs
     from jupyter_graphbreak.recording.device import Choice
     from jupyter_graphbreak.recording.recorder import Recording
     from jupyter_graphbreak.results import Frontends
@@ -46,6 +47,10 @@ class Observation:
     options : Options
     named : dict
         The objects of the notebook that the code names.
+    live : LiveOutputs
+        Where its output is kept as long as it is alive.
+    cell_id : str or None
+        The front end's id of the cell that runs, where it sends one.
 
     Raises
     ------
@@ -53,7 +58,17 @@ class Observation:
         If an option asks for something that is not there; nothing has been changed then.
     """
 
-    def __init__(self, shell: InteractiveShell, cells: CellTexts, options: Options, named: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        shell: InteractiveShell,
+        cells: CellTexts,
+        options: Options,
+        named: dict[str, Any],
+        live: LiveOutputs,
+        cell_id: str | None = None,
+    ) -> None:
+        self.cell_id = cell_id
+        self._live = live
         self.options = options
         #: What compares the front ends when the run has ended.
         self.compare: Callable[[], Frontends] | None = None
@@ -80,6 +95,7 @@ class Observation:
 
         opened = self._opened
         if not self.options.quiet and not self.options.frontends:
+            self._live.make_room()
             self._output = Output(self._shell)
             problem = opened.enter("the live view", self._output.opened, None)
             if problem is not None:
@@ -151,6 +167,7 @@ class Observation:
                 self._shell.user_ns[self.options.output] = report
             if self._output is not None:
                 self._output.close(report, self._faults)
+                self._live.add(self._output, self.cell_id)
             elif self.options.output is None:
                 for fault in self._faults:
                     if fault.level == "error":

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import uuid
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from IPython.display import display, update_display
@@ -28,11 +30,12 @@ class Output:
     """
 
     def __init__(self, shell: InteractiveShell) -> None:
-        self.live = hasattr(shell, "kernel")
+        self.live = hasattr(shell, "kernel") and not _of_console()
         self._shell = shell
         self._id = uuid.uuid4().hex
         self._shown = False
         self._widget: Any = None
+        self._report: Report | None = None
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[str | None]:
@@ -87,6 +90,7 @@ class Output:
         faults : list of Diagnostic
             What of ours has failed so far.
         """
+        self._report = report
         try:
             from jupyter_graphbreak.views.html.bundle import mime_bundle
 
@@ -97,11 +101,62 @@ class Output:
             bundle = _plain_bundle(report, [*(noted.message for noted in faults), f"{type(fault).__name__}: {fault}"])
         self._show_last(bundle)
 
+    def let_go(self, *, replaced: bool) -> None:
+        """Close the widget, and forget the report that it shows.
+
+        Parameters
+        ----------
+        replaced : bool
+            Whether the front end has already put another output in its place. Else the output becomes the static
+            report, which needs no widget.
+        """
+        widget, report = self._widget, self._report
+        self._widget = self._report = None
+        if widget is None:
+            return
+        try:
+            if not replaced and report is not None:
+                from jupyter_graphbreak.views.html.bundle import mime_bundle
+
+                _show(update_display, mime_bundle(report, None), self._id)
+            layout = widget.layout
+            widget.close()
+            layout.close()
+        except Exception as fault:  # noqa: BLE001 - an output of an earlier cell is no reason to fail in this one
+            print(f"compile_explain: an earlier report stays as it is ({fault})", file=sys.stderr)  # noqa: T201
+
     def _show_last(self, bundle: dict[str, Any]) -> None:
         try:
             _show(update_display if self._shown else display, bundle, self._id)
         except Exception as fault:  # noqa: BLE001 - whatever a front end brings
             print(f"compile_explain: no report can be shown ({type(fault).__name__}: {fault})", file=sys.stderr)  # noqa: T201
+
+
+class LiveOutputs:
+    """The outputs whose widgets are alive; in a long session the oldest ones are let go.
+
+    Parameters
+    ----------
+    most : int
+        How many may be alive at a time.
+    """
+
+    def __init__(self, most: int = 100) -> None:
+        self._most = most
+        self._outputs: list[tuple[str | None, Output]] = []  # each with the front end's id of its cell
+
+    def add(self, output: Output, cell_id: str | None) -> None:
+        """Take in an output that was just completed; that of an earlier run of the same cell is gone already."""
+        for known in [known for known in self._outputs if cell_id is not None and known[0] == cell_id]:
+            self._outputs.remove(known)
+            known[1].let_go(replaced=True)
+        self._outputs.append((cell_id, output))
+
+    def make_room(self) -> None:
+        """Let the oldest outputs go, before another one is shown."""
+        while len(self._outputs) >= self._most:
+            _, oldest = self._outputs.pop(0)
+            oldest.let_go(replaced=False)
 
 
 def _plain_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
@@ -117,6 +172,16 @@ def _plain_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
 
         lines.append(render_text(report))
     return {"text/plain": "\n".join(lines), **bundle}
+
+
+def _of_console() -> bool:
+    """Whether a Jupyter console started this kernel: it prints what it is shown and never replaces it."""
+    with contextlib.suppress(Exception):
+        import psutil
+
+        words = psutil.Process(os.getppid()).cmdline()
+        return any(PurePath(word).name.replace("_", "-") == "jupyter-console" for word in words[:3])
+    return False
 
 
 def _show(how: Callable[..., Any], bundle: dict[str, Any], display_id: str) -> None:

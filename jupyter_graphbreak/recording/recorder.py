@@ -25,7 +25,7 @@ from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.recording import additions
 from jupyter_graphbreak.recording.library import library_roots
-from jupyter_graphbreak.recording.records import Record, StackEntry, encodable
+from jupyter_graphbreak.recording.records import KEPT, Record, StackEntry, encodable, without_spare_metrics
 from jupyter_graphbreak.recording.source_texts import recorded_sources
 
 if TYPE_CHECKING:
@@ -35,23 +35,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.additions import Addition
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Device
-
-#: The entries of PyTorch's trace that a report is made from.
-KEPT = frozenset(
-    {
-        "artifact:dynamo_error",
-        "artifact:dynamo_graph_break_reason",
-        "artifact:recompile_reasons",
-        "bwd_compilation_metrics",
-        "compilation_metrics",
-        "dynamo_output_graph",
-        "dynamo_start",
-    }
-)
-#: Of the metrics only these are kept; the rest, some fifty settings and counters, is nobody's question here.
-_METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
-            "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
-            "restart_reasons", "recompile_reason", "backend_compile_time_s")  # fmt: skip
 
 
 class Recording:
@@ -242,14 +225,9 @@ class _TraceHandler(logging.Handler):
     def _take(self, record: Record) -> None:
         if record.kind not in KEPT:
             return
-        data = record.data
         if record.kind == "dynamo_start":
-            self._name_files(data.get("stack", ()))
-        if record.kind.endswith("compilation_metrics"):
-            kept = {key: _plain(data.get(key)) for key in _METRICS}
-            context = {key: value for key, value in record.envelope.items() if value is not data}
-            record = Record({**context, record.kind: kept})
-        self._recording.take(record)
+            self._name_files(record.data.get("stack", ()))
+        self._recording.take(without_spare_metrics(record))
 
     def _name_files(self, stack: Any) -> None:
         """Add the names of files that were interned, perhaps before we listened."""
@@ -260,10 +238,6 @@ class _TraceHandler(logging.Handler):
                 name = interned_name(number)
                 if name is not None:
                     self._recording.take(Record({"str": [name, number]}))
-
-
-def _plain(value: Any) -> Any:
-    return sorted(value) if isinstance(value, set | frozenset) else value
 
 
 def _message(error: BaseException) -> str:

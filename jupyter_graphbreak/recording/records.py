@@ -17,6 +17,23 @@ import msgspec
 _TRACE_ENTRY = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
 
+#: The entries of PyTorch's trace that a report is made from.
+KEPT = frozenset(
+    {
+        "artifact:dynamo_error",
+        "artifact:dynamo_graph_break_reason",
+        "artifact:recompile_reasons",
+        "bwd_compilation_metrics",
+        "compilation_metrics",
+        "dynamo_output_graph",
+        "dynamo_start",
+    }
+)
+#: Of the metrics only these are kept; the rest, some fifty settings and counters, is nobody's question here.
+_METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
+            "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
+            "restart_reasons", "recompile_reason", "backend_compile_time_s")  # fmt: skip
+
 #: Keys of the envelope that say where a record comes from, not what it is.
 _CONTEXT_KEYS = frozenset(
     {
@@ -129,6 +146,20 @@ class Record(msgspec.Struct, frozen=True):
         return int(self.envelope.get("attempt") or 0)
 
 
+def without_spare_metrics(record: Record) -> Record:
+    """Return a record of metrics with those that a report is made from, any other record as it is."""
+    if not record.kind.endswith("compilation_metrics"):
+        return record
+    data = record.data
+    kept = {key: _plain(data.get(key)) for key in _METRICS}
+    context = {key: value for key, value in record.envelope.items() if value is not data}
+    return Record({**context, record.kind: kept})
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, set | frozenset) else value
+
+
 def encodable(record: Record) -> Record:
     """Return a record with lone surrogates, which no file can hold, as escapes."""
     try:
@@ -160,6 +191,12 @@ def plain_function(name: str) -> str:
     while (match := _RESUME.match(name)) is not None:
         name = match["name"]
     return name
+
+
+def compiled_function(name: str) -> str:
+    """Return what a reader calls a function that Dynamo compiles: a cell that was compiled as a function is "cell"."""
+    plain = plain_function(name)
+    return "cell" if plain == "<module>" else plain
 
 
 def is_resume(name: str) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.records import Record, StackEntry
 
 #: A function of more lines is cut off.
-_MOST_LINES = 400
+_MOST_LINES = 2000
 
 
 class CellText(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ def recorded_sources(records: Iterable[Record], find_cell: FindCell) -> list[Sou
                 functions.setdefault(filename, {}).setdefault(line, function)
     sources = (
         _cell(filename, cell) if (cell := find_cell(filename)) is not None
-        else _file(filename, mentioned, functions.get(filename, {}))
+        else source_of_file(filename, mentioned, functions.get(filename, {}))
         for filename, mentioned in lines.items()
     )  # fmt: skip
     return [source for source in sources if source is not None]
@@ -85,7 +85,8 @@ def _cell(filename: str, cell: CellText) -> SourceRecorded:
     )
 
 
-def _file(filename: str, mentioned: set[int], functions: dict[int, str]) -> SourceRecorded | None:
+def source_of_file(filename: str, mentioned: set[int], functions: dict[int, str]) -> SourceRecorded | None:
+    """Return of a file the lines that are mentioned, and the functions around others; ``None`` if it is not here."""
     text = linecache.getlines(filename)
     if not text:
         return None

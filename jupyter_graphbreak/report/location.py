@@ -40,11 +40,19 @@ class Segment(msgspec.Struct, frozen=True):
     text: str
 
 
+class FunctionName(msgspec.Struct, frozen=True):
+    """The first line of a function, and its name with that of its class: "BartDecoder.forward"."""
+
+    line: int
+    name: str
+
+
 class Source(msgspec.Struct, frozen=True):
     """A file or a cell. A cell is one segment, whole; a file has only the functions that took part.
 
     ``name`` is what a person calls it: "Cell In[3]", "modeling_bart.py". ``path`` is ``null`` for a cell; it counts
     from the folder of the packages or of the standard library, from the run's working directory, or from ``~``.
+    ``functions`` are those that Dynamo began and that have more than a plain name, by line.
     """
 
     id: str
@@ -52,3 +60,4 @@ class Source(msgspec.Struct, frozen=True):
     kind: Literal["cell", "file", "library"]
     path: str | None = None
     segments: list[Segment] = []
+    functions: list[FunctionName] = []

@@ -188,6 +188,24 @@ class Advice(msgspec.Struct, frozen=True):
     origin: Literal["pytorch", "graphbreak"] = "pytorch"
 
 
+class BreakCost(msgspec.Struct, frozen=True):
+    """What goes when a break goes.
+
+    Parameters
+    ----------
+    graphs : int
+        Graphs that were captured only because it cut the function in two.
+    compile_s : float or None
+        The time that compiling its resume functions took, where it was measured.
+    eager : int
+        Functions that run eagerly because of it.
+    """
+
+    graphs: int = 0
+    compile_s: float | None = None
+    eager: int = 0
+
+
 class Break(msgspec.Struct, frozen=True):
     """One place in the source that broke a graph, for one reason, however often Dynamo came to it.
 
@@ -208,6 +226,8 @@ class Break(msgspec.Struct, frozen=True):
         The id of the :class:`Scope` that governed it when it last occurred; ``setting`` says more.
     also_reported_as : list of str
         Other names that PyTorch's outputs give to the same cause.
+    minor : bool
+        Whether it stands in a library and neither ends a graph nor makes one: a helper runs eagerly, nothing more.
     """
 
     id: str
@@ -228,6 +248,8 @@ class Break(msgspec.Struct, frozen=True):
     advice: list[Advice] = []
     setting: Setting | None = None
     also_reported_as: list[str] = []
+    cost: BreakCost | None = None
+    minor: bool = False
 
 
 NoFrame = Literal["eager", "compiled before", "inlined", "not reached"]
@@ -365,6 +387,7 @@ class Report(msgspec.Struct, frozen=True):
     """What ``torch.compile`` did in one run. The classes of its lists describe their fields.
 
     ``changes`` compares it with the previous run of the same notebook cell, where this kernel has one.
+    ``order`` has the ids of the breaks as a person reads them, what to fix first; their numbers count in it.
     """
 
     status: Literal["ok", "error", "interrupted"]
@@ -380,6 +403,7 @@ class Report(msgspec.Struct, frozen=True):
     frames: list[Frame] = []
     graphs: list[Graph] = []
     breaks: list[Break] = []
+    order: list[str] = []
     resumes: list[Resume] = []
     skipped: list[Skipped] = []
     scopes: list[Scope] = []

@@ -38,6 +38,7 @@ import {
 import { Explainer } from './notebook/explainer';
 import { INotebookReports, NotebookReports } from './notebook/notebookreports';
 import { RANK, rendererFactory } from './notebook/renderer';
+import { ReportLinks } from './notebook/reportlinks';
 import { Guide } from './panel/guide';
 import { GraphBreakPanel } from './panel/panel';
 import { addPanelCommands, PanelCommandIDs } from './panel/panelcommands';
@@ -187,6 +188,12 @@ const marks: JupyterFrontEndPlugin<void> = {
     };
     notebooks.forEach(follow);
     notebooks.widgetAdded.connect((_, panel) => follow(panel));
+    const links = new ReportLinks(reports);
+    const showColumns = (): void => {
+      links.isColumn = marks.isOn;
+    };
+    marks.toggled.connect(showColumns);
+    showColumns();
     addMarksCommand(app.commands, marks, trans);
     palette?.addItem({
       command: EditorCommandIDs.toggleMarks,
@@ -233,7 +240,8 @@ function markOptions(
     trans,
     select: selection => {
       reports.selection = selection;
-    }
+    },
+    isFollowing: () => reports.isFollowing
   };
 }
 

@@ -184,8 +184,11 @@ def test_it_is_walked_by_keyboard_alone(open_report: Open) -> None:
     expect(row(opened, 14)).to_have_class(WITH)
     press("p")
     expect(row(opened, 5)).to_have_class(WITH)
+    card = page.locator(".gb-item").nth(1).locator("details").first
     press("o")
-    expect(page.locator(".gb-item").nth(1).locator(".gb-more").first).to_have_attribute("open", "")
+    expect(card).not_to_have_attribute("open", "")
+    press("o")
+    expect(card).to_have_attribute("open", "")
     press("g")
     expect(page.get_by_role("tab", name="Graphs")).to_be_focused()
     press("ArrowRight")

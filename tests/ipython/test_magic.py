@@ -254,6 +254,21 @@ def test_fault_of_ours_never_reaches_the_user(shell: Shell, monkeypatch: pytest.
     assert "making the report failed (RuntimeError: ours)" in shell.report.diagnostics[0].message
 
 
+@pytest.mark.parametrize(
+    "cell",
+    ["for z in range(3):\n    nonlocal z", "x = 1\nbreak", "*a, *b = [1]", "__debug__ = 1"],
+)
+def test_a_cell_that_python_refuses_leaves_the_magic_alive(shell: Shell, cell: str) -> None:
+    plain = shell.run(f"'as many lines'\n{cell}")
+    refused = shell.run(f"%%compile_explain\n{cell}")
+    error, expected = (run.error_in_exec or run.error_before_exec for run in (refused, plain))
+    assert isinstance(expected, SyntaxError)
+    assert (type(error), str(error).split(" (")[0]) == (SyntaxError, str(expected).split(" (")[0])
+    assert shell.io.stderr == ""
+    shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))")
+    assert shell.report.summary.breaks == 1
+
+
 def test_run_cell_magic_runs_and_raises(shell: Shell) -> None:
     assert shell.ip.run_cell_magic("compile_explain", "", f"{BREAK}f(torch.ones(2)).tolist()") == [4.0, 4.0]
     with pytest.raises(ZeroDivisionError), capture_output():

@@ -93,6 +93,21 @@ PLAIN = {
     "error_after_a_break_and_a_definition": True,
     "exec": False,
     "magics_with_a_scope": False,
+    "dead_code": True,
+    "long_sum": True,
+    "async_comprehension": False,
+    "seen_names": False,
+    "read_by_a_helper": True,
+    "settings_stay": False,
+    "stance": False,
+    "documentation": False,
+    "annotations": False,
+    "numpy_numbers": False,
+    "surrogates": True,
+    "carets": True,
+    "class_of_a_with_block": True,
+    "set_logs_and_log": False,
+    "deleted_objects": False,
 }
 
 

@@ -36,28 +36,59 @@ LAYERS = {
     "recording.additions": Layer({"recording.records"}),
     "report": Layer(set()),
     "_torch_compat": Layer({"recording.records", "recording.additions"}, TORCH),
-    "recording": Layer({"recording.records", "recording.additions", "report", "_torch_compat"}, TORCH),
-    "trace": Layer({"recording.records"}),
+    "recording": Layer(
+        {
+            "recording.records", "recording.additions", "recording.source_texts", "recording.library", "report",
+            "_torch_compat",
+        },
+        TORCH,
+    ),
+    "recording.source_texts": Layer({"recording.records", "recording.additions", "recording.library"}),
+    "recording.library": Layer(set()),
+    "trace": Layer({"recording.records", "recording.additions", "recording.source_texts"}),
+    "gate": Layer({"report"}),
+    "notebookfiles": Layer({"report"}),
+    "analysis.reports": Layer({"recording.records", "report"}),
     "analysis.source": Layer({"recording.records", "report"}),
     "analysis.torch_text": Layer({"recording.records"}),
+    "analysis.finished": Layer({"report"}),
     "analysis.reasons": Layer({"report", "analysis.source", "analysis.torch_text"}),
     "analysis": Layer(
         {
             "recording.records", "recording.additions", "report", "analysis.source", "analysis.torch_text",
-            "analysis.reasons",
+            "analysis.reasons", "analysis.finished",
         }
     ),
-    "trial": Layer({"report", "_torch_compat", "recording"}, TORCH),
-    "frontends": Layer({"report", "_torch_compat", "recording", "analysis", "trial"}, TORCH),
+    "trial": Layer({"report", "_torch_compat", "recording", "recording.library"}, TORCH),
+    "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "views.words": Layer({"report"}),
     "views.text": Layer({"report", "views.words"}),
     "views.html.widget": Layer({"report", "views.words", "views.text", "views.html"}, frozenset({"anywidget"})),
     "views.html": Layer({"report", "views.words", "views.text"}),
+    "views.jobs": Layer({"report", "views.words", "views.text", "views.html"}),
+    "views.exchange": Layer({"report", "views.words", "views.text"}),
     "views": Layer(set()),
-    "results": Layer({"report", "analysis", "views.text", "views.html", "views.html.widget"}),
-    "api": Layer({"report", "_torch_compat", "recording", "analysis", "trial", "frontends", "results"}, TORCH),
+    "results": Layer(
+        {"report", "analysis", "analysis.reports", "views.text", "views.html", "views.html.widget", "views.jobs"}
+    ),
+    "api": Layer(
+        {
+            "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports", "trace",
+            "trial", "frontends", "notebookfiles", "results",
+        },
+        TORCH,
+    ),
+    "commands": Layer(
+        {
+            "report", "gate", "trace", "notebookfiles", "views.words", "views.html", "views.jobs", "views.exchange",
+            "results", "api",
+            "",
+        },
+    ),
+    "cli": Layer({"commands", ""}),
+    "pytest_plugin": Layer({"report", "results", "api"}, frozenset({"pytest", "torch"})),
     "mystnb": Layer({"report", "views.html"}, frozenset({"docutils", "myst_nb"})),
-    "ipython.cell": Layer({"recording.records", "recording", "analysis.source"}, IPYTHON),
+    "ipython.cell": Layer({"recording.records", "recording", "recording.source_texts", "analysis.source"}, IPYTHON),
     "ipython": Layer(
         {
             "report", "_torch_compat", "recording", "recording.records", "analysis.source", "trial", "frontends",

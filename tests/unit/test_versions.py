@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 
 import jupyter_graphbreak
+from jupyter_graphbreak.report.job import JOB_MIME_TYPE
 from jupyter_graphbreak.report.schema import MIME_TYPE, SCHEMA_VERSION
+from jupyter_graphbreak.views.html.bundle import REST_TYPE
 
 ROOT = Path(__file__).parents[2]
 FRONT_END = ROOT / "labextension"
@@ -33,9 +35,10 @@ def test_the_changelog_begins_with_this_version() -> None:
     assert headings[0] == jupyter_graphbreak.__version__
 
 
-def test_the_mime_type_is_written_once_in_python_and_once_in_typescript() -> None:
-    assert mime_types([*(ROOT / "jupyter_graphbreak").rglob("*.py")]) == [MIME_TYPE]
-    assert mime_types([*(FRONT_END / "src").rglob("*.ts*")]) == [MIME_TYPE]
+def test_the_mime_types_are_written_once_in_python_and_once_in_typescript() -> None:
+    shown = [MIME_TYPE, REST_TYPE]
+    assert sorted(mime_types([*(ROOT / "jupyter_graphbreak").rglob("*.py")])) == sorted([*shown, JOB_MIME_TYPE])
+    assert sorted(mime_types([*(FRONT_END / "src").rglob("*.ts*")])) == sorted(shown)
 
 
 def test_the_mime_type_carries_the_major_version_of_the_schema() -> None:

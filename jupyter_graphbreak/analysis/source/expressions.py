@@ -45,6 +45,27 @@ def find_expression(tree: ast.AST, line: int, column: int, end_column: int, end_
     return _test_of(ranges[smallest]) or smallest
 
 
+def whole_test(tree: ast.AST, found: Range) -> Range | None:
+    """Return the range of a test of several operands that begins with the given one, ``None`` where there is none.
+
+    Python 3.11 gives every jump of ``a and b`` the place of ``a``, so that it is not known which of the two was asked.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp) and isinstance(node.test, ast.BoolOp):
+            first: ast.expr = node.test
+            while isinstance(first, ast.BoolOp):
+                first = first.values[0]
+            if found == _range_of(first):
+                return _range_of(node.test)
+    return None
+
+
+def _range_of(node: ast.expr) -> Range | None:
+    if node.end_lineno is None or node.end_col_offset is None:
+        return None
+    return Range(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+
+
 def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.expr]:
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt | ast.expr) and (node.lineno, node.col_offset) == (line, column):

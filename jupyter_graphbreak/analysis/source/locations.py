@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from jupyter_graphbreak.analysis.source.expressions import Range, find_expression
+from jupyter_graphbreak.analysis.source.expressions import Range, find_expression, whole_test
 from jupyter_graphbreak.analysis.source.functions import end_by_indentation, end_in_tree
 from jupyter_graphbreak.analysis.source.machinery import is_machinery
 from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.recording.records import is_resume, plain_function
-from jupyter_graphbreak.report.location import Location, Segment, Source
+from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,6 +31,8 @@ _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
 #: What the code of a cell is called that was made one function.
 _WHOLE_CELL = "cell"
+#: Of a longer expression a place has the beginning; all of it is in the source, once.
+_MOST_CODE = 2000
 #: Lines of a library shown before and after a break, and before and after another place of the report.
 _NEAR_BREAK, _NEAR_OTHERS = 10, 3
 
@@ -81,6 +83,7 @@ class Sources:
         self._ids: dict[str, str] = {}
         self._lines: dict[str, dict[int, str]] = {}  # by file, as the reader counts them
         self._trees: dict[str, list[ast.Module]] = {}  # by file, one for each segment
+        self._functions: dict[str, dict[int, str]] = {}  # by file, their qualified names by their first lines
         for text in self._texts.values():  # cells first and in order, whether or not something points at them
             if text.kind == "cell":
                 self._id(text.filename)
@@ -103,6 +106,12 @@ class Sources:
         """Return what a person calls the source of an id."""
         return next((self.name(filename) for filename, known in self._ids.items() if known == ident), ident)
 
+    def name_function(self, filename: str, line: int, name: str) -> None:
+        """Note the qualified name of a function that begins at a line of the code."""
+        short = ".".join(name.replace("<locals>.", "").split(".")[-2:])
+        if "." in short and not is_resume(name):
+            self._functions.setdefault(filename, {})[line + self.line_offset(filename)] = short
+
     def line_offset(self, filename: str) -> int:
         """Return by how much the reader's line numbers exceed those of the code."""
         text = self._texts.get(filename)
@@ -118,6 +127,7 @@ class Sources:
             kind="library" if kind == "machinery" else kind,
             path=None if kind == "cell" else self._path(filename),
             segments=list(text.segments) if text is not None else [],
+            functions=[FunctionName(*named) for named in sorted(self._functions.get(filename, {}).items())],
         )
 
     def name(self, filename: str) -> str:
@@ -139,6 +149,8 @@ class Sources:
         line: int | None,
         function: str | None = None,
         columns: tuple[int | None, int | None, int | None] = (None, None, None),
+        *,
+        branches: bool = False,
     ) -> Location | None:
         """Return the place of a frame as the reader sees it.
 
@@ -150,6 +162,8 @@ class Sources:
             The name of the code object.
         columns : tuple
             First and last column in UTF-8 bytes and last line, where known: the fields of ``dis.Positions``.
+        branches : bool
+            Whether a branch is taken there: where its test has several operands, all of it is the place.
         """
         if line is None:
             return None
@@ -160,21 +174,25 @@ class Sources:
             return Location(source, line, line, function=name)
         at = line + text.line_offset
         expression = self._expression(text, at, columns)
-        if expression is None:
+        if expression is not None and branches:
+            tests = (whole_test(tree, expression) for tree in self._trees_of(text))
+            expression = next(filter(None, tests), expression)
+        known = [self._line(text, number) for number in range(*_lines_of(expression))] if expression else []
+        lines = [line for line in known if line is not None]
+        if expression is None or len(lines) < len(known):
             code = self._line(text, at)
-            return Location(source, at, at, function=name, code=code.strip() if code is not None else None)
-        lines = [self._line(text, number) or "" for number in range(at, expression.end_line + 1)]
+            return Location(source, at, at, function=name, code=code.strip()[:_MOST_CODE] if code is not None else None)
         start = _characters(lines[0], expression.column)
         end = _characters(lines[-1], expression.end_column)
         lines[-1] = lines[-1][:end]
         lines[0] = lines[0][start:]
         # The further lines without the indentation of the cell, as Python has them.
         code = "\n".join([lines[0], *(line[text.indent :] for line in lines[1:])])
-        return Location(source, at, expression.end_line, start, end, name, code)
+        return Location(source, expression.line, expression.end_line, start, end, name, code[:_MOST_CODE])
 
-    def place(self, entry: StackEntry) -> Location | None:
+    def place(self, entry: StackEntry, *, branches: bool = False) -> Location | None:
         """Return the place of an entry of a stack."""
-        return self.location(entry.filename, entry.line, entry.function, entry.columns)
+        return self.location(entry.filename, entry.line, entry.function, entry.columns, branches=branches)
 
     def rest_of_function(self, filename: str, line: int | None, name: str) -> Location | None:
         """Return the lines from one line of a function to its end; where the text is not known, the one line.
@@ -269,6 +287,10 @@ class Sources:
         if text.filename not in self._trees:
             self._trees[text.filename] = list(_trees(text))
         return self._trees[text.filename]
+
+
+def _lines_of(found: Range) -> tuple[int, int]:
+    return found.line, found.end_line + 1
 
 
 def _trees(text: SourceText) -> Iterator[ast.Module]:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic
-from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.html.render import packed_rest, render_html
 from jupyter_graphbreak.views.text.report_text import render_text
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+#: What the HTML leaves out, for a notebook whose kernel is gone: {"gzip": base64 of JSON}.
+REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
 #: An output whose report is larger as JSON leaves out what can be spared.
 _MOST_BYTES = 3_000_000
@@ -32,7 +34,8 @@ class LiveView(Protocol):
 
 def running_bundle(view: LiveView) -> dict[str, Any]:
     """Return what an output holds while the run goes on."""
-    return {"text/plain": "compile_explain: running"} | _view(view)
+    # A front end that shows text only may never replace it, so it says nothing.
+    return {"text/plain": ""} | _view(view)
 
 
 def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
@@ -45,11 +48,14 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
         The widget that shows it in a live front end, where there is one.
     """
     markup = view.markup_of(report) if view is not None else None
-    bundle = {
+    bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
         MIME_TYPE: carried(report).to_dict(),
     }
+    rest = packed_rest(report)
+    if rest:
+        bundle[REST_TYPE] = {"gzip": rest}
     return bundle | (_view(view) if view is not None else {})
 
 

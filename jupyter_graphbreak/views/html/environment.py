@@ -23,7 +23,7 @@ def style_sheet() -> Markup:
     text = (_HERE / "templates" / "report.css").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
     # Strings stay as they are.
-    text = re.sub(r'("[^"]*")|\s*([{};,])\s*', lambda found: found[1] or found[2], text)
+    text = re.sub(r'("[^"]*")|\s*([{};,])\s*', lambda part: part[1] or part[2], text)
     return Markup(text.strip())  # noqa: S704 - a file of ours
 
 
@@ -71,7 +71,7 @@ def _shown(value: Any) -> Any:
 
 @cache
 def environment() -> jinja2.Environment:
-    """Return where templates are found, with our filters; it escapes text."""
+    """Return what loads our templates, with our filters; it escapes text."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -82,6 +82,6 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in (_ticks, _arrows, _short, _first_line, _seconds, _times, _is_web):
-        environment.filters[each.__name__.removeprefix("_")] = each
+    for convert in (_ticks, _arrows, _short, _first_line, _seconds, _times, _is_web):
+        environment.filters[convert.__name__.removeprefix("_")] = convert
     return environment

@@ -1,9 +1,9 @@
 """Short names of the things in a report, for the ids and links of its markup.
 
-An element's id is the report's prefix and a *reference*: ``b1`` is the first break, ``g0`` the first graph, ``f``,
-``r``, ``k``, ``y`` and ``c`` stand for frames, resume functions, skipped functions, recompiles and scopes, ``l0-14`` is
-line 14 of the first source. ``data-in`` of an element lists the references of what lights up with it. The front end
-(``labextension/src/view/selection.ts``) reads both.
+An element's id is the report's prefix and a *reference*: ``b1`` is the break with the number 1, ``g0`` the first graph,
+``f``, ``r``, ``k``, ``y`` and ``c`` stand for frames, resume functions, skipped functions, recompiles and scopes,
+``l0-14`` is line 14 of the first source. ``data-in`` of an element lists the references of what lights up with it. The
+front end (``labextension/src/view/selection.ts``) reads both.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from jupyter_graphbreak.views.words.lines import break_numbers
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Recompile, Report, Resume, Scope, Skipped
+    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Scope, Skipped
     from jupyter_graphbreak.views.words.lines import Line
+    from jupyter_graphbreak.views.words.recompilation import Recompilation
 
 
 class References:
@@ -59,7 +60,7 @@ class References:
             return ""
         return f"l{self._sources[place.source]}-{place.line}"
 
-    # What lights up with each.
+    # What lights up with them.
 
     def around_line(self, line: Line) -> str:
         """Return the references of what happened on a line and of what is around it."""
@@ -71,21 +72,21 @@ class References:
             [self.skipped(line.eager.id) if line.eager else ""],
         )
 
-    def around_break(self, found: Break) -> str:
-        """Return the references of its line, of where it goes on after it, and of what it left to Python."""
-        resumes = [self._resumes_by_id[each] for each in found.resumes if each in self._resumes_by_id]
+    def around_break(self, listed: Break) -> str:
+        """Return the references of its line, of where it goes on after it, and of what runs eagerly because of it."""
+        resumes = [self._resumes_by_id[ident] for ident in listed.resumes if ident in self._resumes_by_id]
         return _join(
-            [self.line(found.location)],
+            [self.line(listed.location)],
             (self._resumes[resume.id] for resume in resumes),
             (self.line(resume.location) for resume in resumes),
-            (self.graph(each) for resume in resumes for each in resume.graphs),
-            map(self.skipped, found.skipped),
-            [self.scope(found.scope)],
+            (self.graph(ident) for resume in resumes for ident in resume.graphs),
+            map(self.skipped, listed.skipped),
+            [self.scope(listed.scope)],
         )
 
     def around_graph(self, graph: Graph) -> str:
         """Return the references of the first line of a graph and of its frame."""
-        first = [Location(each.source, each.line, each.line) for each in graph.lines[:1]]
+        first = [Location(line.source, line.line, line.line) for line in graph.lines[:1]]
         return _join(map(self.line, first), [self.frame(graph.frame)])
 
     def around_frame(self, frame: Frame) -> str:
@@ -101,15 +102,12 @@ class References:
         )
 
     def around_skipped(self, skipped: Skipped) -> str:
-        """Return the references of the function, its frame and the break that left it to Python."""
+        """Return the references of the function, its frame and the break because of which it runs eagerly."""
         return _join([self.line(skipped.location), self.frame(skipped.frame), self.break_(skipped.break_)])
 
-    def around_recompile(self, again: Recompile) -> str:
-        """Return the references of the function, its frames and the lines of the guards that did not hold."""
-        return _join(
-            [self.line(again.location), self.frame(again.frame), self.frame(again.of)],
-            (self.line(reason.location) for reason in again.reasons),
-        )
+    def around_recompilation(self, again: Recompilation) -> str:
+        """Return the references of the function, its frames and the line of the guard that did not hold."""
+        return _join([self.line(again.location)], map(self.frame, again.frames), [self.line(again.guard_at)])
 
     def around_scope(self, scope: Scope) -> str:
         """Return the references of its first line and of the breaks that it governs."""

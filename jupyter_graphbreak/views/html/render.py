@@ -6,6 +6,8 @@ behaviour to it, by the ids and attributes that :mod:`~jupyter_graphbreak.views.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.environment import environment, style_sheet
+from jupyter_graphbreak.views.html.further import further_items
 from jupyter_graphbreak.views.html.view import View
 from jupyter_graphbreak.views.text.report_text import render_text
 from jupyter_graphbreak.views.words import changes as words
@@ -23,13 +26,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 _HERE = Path(__file__).parent
-#: Lines of source that one item of the rest holds.
-_LINES_AT_ONCE = 100
+#: A longer report is in its page compressed, and not as JSON that other programs read.
+_MOST_PLAIN = 1_000_000
 
 
 def render_html(report: Report) -> str:
     """Return the report as a snippet with its own style sheet: the top of each list, and how much more there is."""
-    return str(_macros(View(report)).report())
+    view = View(report)
+    return str(_macros(view).report())
 
 
 def render_changes_html(changes: Changes) -> str:
@@ -38,72 +42,62 @@ def render_changes_html(changes: Changes) -> str:
     return str(macros.alone(changes, style_sheet()))
 
 
-def render_rest(report: Report) -> dict[str, list[str]]:
+def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]:
     """Return what :func:`render_html` leaves out, as markup, by the name of the list that it continues.
 
-    A front end asks for it when its reader wants to see more.
+    Parameters
+    ----------
+    report : Report
+    name : str or None
+        The one list that a reader wants to see more of; without it all.
     """
     view = View(report)
-    macros, limits = _macros(view), view.limits
-    rest = {
-        "breaks": [
-            macros.break_item(number, found, open=False)
-            for number, found in enumerate(report.breaks, start=1)
-            if number > limits.breaks
-        ],
-        "graphs": [
-            macros.graph_item(index, graph) for index, graph in enumerate(report.graphs) if index >= limits.graphs
-        ],
-        "notes": [macros.note_item(found) for found in report.diagnostics[limits.rows :]],
-    }
-    for name, macro, items in (
-        ("frames", macros.frame_row, report.frames),
-        ("resumes", macros.resume_row, report.resumes),
-        ("skipped", macros.skipped_row, report.skipped),
-        ("recompiles", macros.recompile_row, report.recompiles),
-        ("scopes", macros.scope_row, report.scopes),
-    ):
-        rest[name] = [macro(index, item) for index, item in enumerate(items) if index >= limits.rows]
-    for index, graph in enumerate(report.graphs):
-        rest[f"ops-{index}"] = [macros.op_row(op) for op in graph.ops[limits.ops :]]
-        if view.code_length(graph) > limits.code:
-            rest[f"code-{index}"] = [macros.code_lines(graph.code, limits.code)]
-    for listed in view.listed:
-        rows = listed.left_out
-        rest[f"l{listed.index}"] = [
-            macros.source_lines(rows[start : start + _LINES_AT_ONCE], lazy=True)
-            for start in range(0, len(rows), _LINES_AT_ONCE)
-        ]
-    return {name: [str(item) for item in items] for name, items in rest.items() if items}
+    return _rest(view, _macros(view), name)
+
+
+def packed_rest(report: Report) -> str:
+    """Return all that :func:`render_html` leaves out, for a front end with no kernel; empty if that is nothing."""
+    rest = render_rest(report)
+    return _packed({"rest": rest}) if rest else ""
 
 
 def render_with_data(report: Report) -> str:
     """Return the snippet of :func:`render_html` and, beside it, the data that :func:`page_script` needs."""
-    return str(
-        _macros(View(report)).with_data(
-            Markup(render_html(report)),  # noqa: S704 - our own markup
-            _inert(json.dumps(render_text(report))),
-            _inert(json.dumps(render_rest(report))),
-            _inert(report.to_json().decode()),
-        )
-    )
+    view = View(report)
+    return _with_data(view, _macros(view))
 
 
 def render_page(report: Report) -> str:
     """Return the report as one page that needs no other file: everything, with search and keyboard."""
     view = View(report)
+    macros = _macros(view)
     return str(
-        _macros(view).page(
-            Markup(render_with_data(report)),  # noqa: S704 - our own markup
+        macros.page(
+            Markup(_with_data(view, macros)),  # noqa: S704 - our own markup
             f"compile_explain: {view.main_source}",
             Markup(page_script()),  # noqa: S704 - made of the project's own sources, it holds no text of a report
         )
     )
 
 
-def _inert(data: str) -> Markup:
-    """Return JSON that cannot end the script element around it."""
-    return Markup(data.replace("<", "\\u003c"))  # noqa: S704 - no "<" is left
+def _rest(view: View, macros: Any, name: str | None = None) -> dict[str, list[str]]:
+    makers = further_items(view, macros)
+    return {key: [str(item) for item in make()] for key, make in makers.items() if name in {None, key}}
+
+
+def _with_data(view: View, macros: Any) -> str:
+    report = view.report
+    data = {"text": render_text(report), "rest": _rest(view, macros)}
+    json_text = report.to_json().decode()
+    if len(json_text) > _MOST_PLAIN:
+        data["report"], json_text = json_text, ""
+    # No "<" is left that could end the script element around it.
+    plain = Markup(json_text.replace("<", "\\u003c"))  # noqa: S704
+    return str(macros.with_data(macros.report(), plain, _packed(data)))
+
+
+def _packed(data: dict[str, Any]) -> str:
+    return base64.b64encode(gzip.compress(json.dumps(data).encode(), 4, mtime=0)).decode()
 
 
 @cache

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.html.highlight import Run, marked_code, token_runs
 from jupyter_graphbreak.views.html.references import References
+from jupyter_graphbreak.views.words.aftermath import aftermath_here
 from jupyter_graphbreak.views.words.lines import graph_colours, listing
-from jupyter_graphbreak.views.words.resumption import surely_ran
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from markupsafe import Markup
 
     from jupyter_graphbreak.report.location import Source
-    from jupyter_graphbreak.report.schema import Break, Report, Resume, Scope
+    from jupyter_graphbreak.report.schema import Report, Scope
     from jupyter_graphbreak.views.words.lines import BreakMark, Line
 
 #: A source of the reader's own of at most so many lines is shown whole.
@@ -62,7 +63,7 @@ class Row:
     reference: str
     within: str
     number: str
-    cuts: str
+    signs: str
     letters: list[tuple[str, int]]
     more_letters: int
     padding: str
@@ -85,28 +86,53 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A source, and its rows beyond the limit."""
+    """A source, and its lines beyond the limit, of which rows are made when somebody asks for them.
+
+    Parameters
+    ----------
+    index : int
+    source : Source
+    numbers : set of int
+        All its lines that the report holds.
+    left_out : int
+        How many lines are beyond the limit; ``more`` returns a range of them as rows.
+    """
 
     index: int
     source: Source
+    numbers: set[int]
     chunks: list[Chunk]
-    left_out: list[Row]
+    left_out: int
+    more: Callable[[int, int], list[Row]]
     open: bool
 
 
 def list_sources(report: Report, limit: int) -> list[Listed]:
     """Return the sources that have lines, with that many lines in all; libraries in which nothing broke come last."""
-    found = []
+    sources = []
     rows_of = _Rows(report)
     for index, source in enumerate(report.sources):
         rows = rows_of.source(index, source)
-        if not rows:
+        if not rows.lines:
             continue
-        shown, left_out = rows[:limit], rows[limit:]
+        shown = rows.part(0, limit)
+        sources.append(
+            Listed(
+                index=index,
+                source=source,
+                numbers={line.number for line in rows.lines},
+                chunks=list(_chunks(shown, source)),
+                left_out=len(rows.lines) - len(shown),
+                more=partial(_further, rows, len(shown)),
+                open=source.kind != "library" or any(line.breaks for line in rows.lines),
+            )
+        )
         limit -= len(shown)
-        is_open = source.kind != "library" or any(row.line.breaks for row in rows)
-        found.append(Listed(index, source, list(_chunks(shown, source)), left_out, is_open))
-    return sorted(found, key=lambda listed: not listed.open)
+    return sorted(sources, key=lambda listed: not listed.open)
+
+
+def _further(rows: _SourceRows, shown: int, start: int, stop: int) -> list[Row]:
+    return rows.part(shown + start, shown + stop)
 
 
 def scope_label(scope: Scope) -> str:
@@ -124,8 +150,21 @@ class _Widths:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.number = max((len(str(line.number)) for line in lines), default=1) + 1
-        self.cuts = max((len(_cuts(line)) for line in lines), default=0) + 1
+        self.signs = max((len(_signs(line)) for line in lines), default=0) + 1
         self.letters = max((_letters_width(line.graphs) for line in lines), default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceRows:
+    """The lines of a source, and how one of them becomes a row."""
+
+    lines: list[Line]
+    row: Callable[[Line, Scope | None], Row]
+
+    def part(self, start: int, stop: int) -> list[Row]:
+        """Return some lines as rows."""
+        before = [None, *(line.scope for line in self.lines)]
+        return [self.row(line, before[start + at]) for at, line in enumerate(self.lines[start:stop])]
 
 
 class _Rows:
@@ -133,22 +172,22 @@ class _Rows:
         self._report = report
         self._references = References(report)
         self._colours = graph_colours(report)
+        self._breaks = {listed.id: listed for listed in report.breaks}
         self._resumes = {resume.id: resume for resume in report.resumes}
+        self._skipped = {skipped.id: skipped for skipped in report.skipped}
 
-    def source(self, index: int, source: Source) -> list[Row]:
+    def source(self, index: int, source: Source) -> _SourceRows:
         lines = listing(self._report, source)
         width = _Widths(lines)
         runs = _runs(source)
-        rows = []
-        scope = None
-        for line in lines:
-            label = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope else []
-            scope = line.scope
+
+        def row(line: Line, scope_before: Scope | None) -> Row:
+            label = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope_before else []
             if line.eager and line.eager.location and line.eager.location.line == line.number:
                 label.append("runs eagerly")
-            reference = f"l{index}-{line.number}"
-            rows.append(self._row(line, reference, runs.get(line.number, []), width, ", ".join(label)))
-        return rows
+            return self._row(line, f"l{index}-{line.number}", runs.get(line.number, []), width, ", ".join(label))
+
+        return _SourceRows(lines, row)
 
     def _row(self, line: Line, reference: str, runs: list[Run], width: _Widths, label: str) -> Row:
         shown, more = _letters(line.graphs)
@@ -162,8 +201,8 @@ class _Rows:
             reference=reference,
             within=self._references.around_line(line),
             number=str(line.number).rjust(width.number),
-            cuts=_cuts(line).rjust(width.cuts) + " ",
-            letters=[(each, self._colours[each]) for each in shown],
+            signs=_signs(line).rjust(width.signs) + " ",
+            letters=[(letter, self._colours[letter]) for letter in shown],
             more_letters=more,
             padding=" " * (width.letters - _letters_width(line.graphs) + 1),
             code=marked_code(line.text, runs, [(mark.start, mark.end) for mark in line.breaks]),
@@ -171,29 +210,24 @@ class _Rows:
             label=label,
             scope_class=scope_class(line.scope),
             notes=[self._note(line, mark) for mark in line.breaks if mark.last],
-            blank=(" " * width.number, " " * (width.cuts + 1), " " * (width.letters + 1)),
+            blank=(" " * width.number, " " * (width.signs + 1), " " * (width.letters + 1)),
         )
 
     def _note(self, line: Line, mark: BreakMark) -> Note:
-        found = self._report.breaks[mark.number - 1]
-        text = found.gb_type.replace("`", "")
-        resume = self._resume(found)
-        if found.outcome == "error":
-            text += ": an error"
-        elif resume is not None and resume.location is not None:
-            text += f" → resumes at {resume.location.line}"
-            text += f" ({resume.graphs[0]})" if resume.graphs else ""
+        listed = self._breaks[mark.id]
+        resumes = [self._resumes[ident] for ident in listed.resumes if ident in self._resumes]
+        eager = [self._skipped[ident] for ident in listed.skipped if ident in self._skipped]
+        then = aftermath_here(self._report, listed, resumes, eager)
+        text = listed.gb_type.replace("`", "")
+        if then:
+            text += f": {then}" if listed.outcome == "error" else f" → {then}"
         # Tabs stay tabs, so that the note stands below its expression however wide the reader has them.
         before = line.text[: min(mark.start, _NOTE_COLUMNS)]
         indent = "".join("\t" if char == "\t" else " " for char in before)
         return Note(mark.number, text, indent, "^" * min(mark.end - mark.start, _NOTE_COLUMNS))
 
-    def _resume(self, found: Break) -> Resume | None:
-        made = (self._resumes[each] for each in found.resumes if each in self._resumes)
-        return next((resume for resume in made if surely_ran(resume)), None)
 
-
-def _cuts(line: Line) -> str:
+def _signs(line: Line) -> str:
     return "".join(f"✂{mark.number}" for mark in line.breaks)
 
 
@@ -209,12 +243,12 @@ def _letters_width(graphs: tuple[str, ...]) -> int:
 
 
 def _runs(source: Source) -> dict[int, list[Run]]:
-    found: dict[int, list[Run]] = {}
+    runs: dict[int, list[Run]] = {}
     for segment in source.segments:
-        found.update(enumerate(token_runs(segment.text), start=segment.first_line))
+        runs.update(enumerate(token_runs(segment.text), start=segment.first_line))
         if source.kind == "cell" and segment.first_line == 1 and segment.text.startswith("%%"):
-            found[1] = [(0, len(segment.text.partition("\n")[0]), "c")]
-    return found
+            runs[1] = [(0, len(segment.text.partition("\n")[0]), "c")]
+    return runs
 
 
 def _chunks(rows: Sequence[Row], source: Source) -> Iterator[Chunk]:
@@ -254,7 +288,7 @@ def _near_breaks(rows: Sequence[Row], near: int) -> Iterator[int]:
 
 
 def _fold_title(rows: Sequence[Row]) -> str:
-    graphs = list(dict.fromkeys(each for row in rows for each in row.line.graphs))
+    graphs = list(dict.fromkeys(graph for row in rows for graph in row.line.graphs))
     title = f"lines {rows[0].line.number} to {rows[-1].line.number}"
     if graphs:
         title += f": graph{'s' if len(graphs) > 1 else ''} {', '.join(graphs[:_TITLE_GRAPHS])}"

@@ -11,23 +11,41 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from jupyter_graphbreak.report.schema import Advice
 from jupyter_graphbreak.views.html.environment import style_sheet
 from jupyter_graphbreak.views.html.highlight import marked_code, token_runs
+from jupyter_graphbreak.views.html.ops import OpRows, tensor_text
 from jupyter_graphbreak.views.html.references import References
 from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class, scope_label
-from jupyter_graphbreak.views.words.course import course
-from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours
-from jupyter_graphbreak.views.words.permission import allowed
-from jupyter_graphbreak.views.words.resumption import surely_ran, without_frame
+from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
+from jupyter_graphbreak.views.words.course import Call, course, first_steps
+from jupyter_graphbreak.views.words.guidance import cost_of, guidance
+from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
+from jupyter_graphbreak.views.words.permission import permission
+from jupyter_graphbreak.views.words.recompilation import limit_was_spent, recompilations
 from jupyter_graphbreak.views.words.stacks import StackNode, stack_tree
+from jupyter_graphbreak.views.words.where import brief_code, function_of
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
-    from jupyter_graphbreak.report.schema import Break, Diagnostic, Frame, Graph, Report, Resume, Scope, Skipped
+    from jupyter_graphbreak.report.schema import (
+        Advice,
+        Break,
+        Diagnostic,
+        Frame,
+        Graph,
+        Op,
+        Report,
+        Resume,
+        Scope,
+        Skipped,
+    )
 
 #: Names of functions or of resumed places that one break lists.
 _MOST_NAMES = 6
+#: Lines of source that one item of what is left out holds.
+LINES_AT_ONCE = 100
+#: Fewer minor breaks are not worth folding.
+_WORTH_FOLDING = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +71,18 @@ class View:
     scope_label = staticmethod(scope_label)
     scope_class = staticmethod(scope_class)
     without_frame = staticmethod(without_frame)
+    brief_code = staticmethod(brief_code)
+    cost_of = staticmethod(cost_of)
+    tensor_text = staticmethod(tensor_text)
 
     def __init__(self, report: Report) -> None:
         self.report = report
         self.numbers = break_numbers(report)
         self.colours = graph_colours(report)
         self.refs = References(report)
-        self.steps = course(report)
+        self.recompilations = recompilations(report)
+        self.breaks, self.minor = _parted(ordered_breaks(report))
+        self.course, self.further_steps = first_steps(course(report), self.limits.steps)
         self._sources = {source.id: source for source in report.sources}
         self._resumes = {resume.id: resume for resume in report.resumes}
         self._skipped = {skipped.id: skipped for skipped in report.skipped}
@@ -99,9 +122,32 @@ class View:
         return f"{asked}ran on {device.used}: {device.note}"
 
     @property
+    def verdict_class(self) -> str:
+        """The class of the style sheet for how bad it is: good only where everything was compiled."""
+        report = self.report
+        if report.breaks or report.error or limit_was_spent(report):
+            return "gb-bad"
+        return "gb-good" if report.graphs else ""
+
+    @property
+    def praise(self) -> str:
+        """What to say where there is no break."""
+        if not self.report.graphs:
+            return "Nothing was captured."
+        if limit_was_spent(self.report):
+            return "No graph break, but a function was compiled so often that it runs eagerly now: see Recompiles."
+        graphs = "one graph" if len(self.report.graphs) == 1 else "each function in one graph"
+        return f"No graph break: {graphs}."
+
+    @property
     def alerts(self) -> list[Diagnostic]:
         """The diagnostics that may not be passed over."""
-        return [found for found in self.report.diagnostics if found.level != "info"][: self.limits.alerts]
+        return [note for note in self.report.diagnostics if note.level != "info"][: self.limits.alerts]
+
+    @staticmethod
+    def is_call(item: object) -> bool:
+        """Whether an item of the course is a call with steps of its own."""
+        return isinstance(item, Call)
 
     # Places.
 
@@ -112,12 +158,7 @@ class View:
 
     @cached_property
     def _known_lines(self) -> set[tuple[str, int]]:
-        return {
-            (listed.source.id, row.line.number)
-            for listed in self.listed
-            for rows in (*(chunk.rows for chunk in listed.chunks), listed.left_out)
-            for row in rows
-        }
+        return {(listed.source.id, number) for listed in self.listed for number in listed.numbers}
 
     def line_ref(self, place: Location) -> str:
         """Return the reference of a line where the report holds the line, else the empty string."""
@@ -130,64 +171,76 @@ class View:
             return place.source
         return "" if source is self.report.sources[0] else source.name
 
+    def function(self, place: Location) -> str:
+        """Return the function around a place, with its class; the empty string for the code of a cell."""
+        name = function_of(self.report, place)
+        return "" if name == "<module>" else name
+
     def is_library(self, place: Location) -> bool:
         """Return whether a place is in a library."""
         source = self._sources.get(place.source)
         return source is not None and source.kind == "library"
 
+    @staticmethod
+    def chunks_left(listed: Listed) -> int:
+        """Return how many chunks of lines of a source are beyond the limit."""
+        return -(-listed.left_out // LINES_AT_ONCE)
+
     # Breaks.
 
-    def why(self, found: Break) -> str:
+    @staticmethod
+    def why(listed: Break) -> str:
         """Return the first paragraph of what PyTorch says; the rest is :meth:`why_in_detail`."""
-        return (found.explanation or "").partition("\n")[0]
+        return (listed.explanation or "").partition("\n")[0]
 
-    def why_in_detail(self, found: Break) -> str:
+    @staticmethod
+    def why_in_detail(listed: Break) -> str:
         """Return what PyTorch says after the first paragraph."""
-        return (found.explanation or "").partition("\n")[2].strip("\n")
+        return (listed.explanation or "").partition("\n")[2].strip("\n")
 
-    def resumes_of(self, found: Break) -> list[Resume]:
-        """Return the resume functions that a break made, those that ran first."""
-        resumes = [self._resumes[each] for each in found.resumes if each in self._resumes]
-        return sorted(resumes, key=lambda resume: not surely_ran(resume))[:_MOST_NAMES]
+    def resumes_of(self, listed: Break) -> list[Resume]:
+        """Return the resume functions that a break made: those that ran first, of its own function before others."""
+        resumes = [self._resumes[ident] for ident in listed.resumes if ident in self._resumes]
+        return sorted(nearest_first(listed, resumes), key=lambda resume: not surely_ran(resume))[:_MOST_NAMES]
 
-    def left_to_python(self, found: Break) -> str:
-        """Return the names of the functions that a break left to Python, each with how often."""
-        names = Counter(self._skipped[each].function for each in found.skipped if each in self._skipped)
-        told = [f"{name} ({number} times)" if number > 1 else name for name, number in names.items()]
-        more = len(told) - _MOST_NAMES
-        return ", ".join(told[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    def eager_functions(self, listed: Break) -> str:
+        """Return the names of the functions that run eagerly because of a break, each with how often."""
+        names = Counter(self._skipped[ident].function for ident in listed.skipped if ident in self._skipped)
+        shown = [f"{name} ({number} times)" if number > 1 else name for name, number in names.items()]
+        more = len(shown) - _MOST_NAMES
+        return ", ".join(shown[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
-    def way_out(self, found: Break) -> str:
-        """Return what would have the functions compiled that a break left to Python."""
-        return next(
-            (way for each in found.skipped if each in self._skipped and (way := self._skipped[each].way_out)), ""
-        )
+    def way_out(self, listed: Break) -> str:
+        """Return what would have the functions compiled that run eagerly because of a break."""
+        skipped = (self._skipped[ident] for ident in listed.skipped if ident in self._skipped)
+        return next((function.way_out for function in skipped if function.way_out), "")
 
-    def who_said(self, found: Break) -> str:
+    def permission(self, listed: Break) -> str:
         """Return whether the break was allowed and who said so, in words."""
-        return allowed(self.report, found.setting)
+        return permission(self.report, listed)
 
-    def frames_of(self, found: Break) -> list[str]:
-        """Return the ids of the frames that met a break."""
-        return list(dict.fromkeys(met.frame for met in found.occurrences if met.frame is not None))
+    @staticmethod
+    def frames_of(listed: Break) -> list[str]:
+        """Return the ids of the frames that report a break."""
+        return list(dict.fromkeys(event.frame for event in listed.occurrences if event.frame is not None))
 
-    def advice_of(self, found: Break) -> list[Advice]:
+    def advice_of(self, listed: Break) -> list[Advice]:
         """Return what to do, the best first; PyTorch's hints where there is nothing else."""
-        given = {advice.text for advice in found.advice}
-        return [*found.advice, *(Advice(hint) for hint in found.hints if hint not in given)]
+        return guidance(self.report, listed)
 
-    def stacks_of(self, found: Break) -> list[StackNode]:
-        """Return the stacks on which a break was met, as a tree from the outermost frames in."""
-        return stack_tree(_stacks(found))
+    @staticmethod
+    def stacks_of(listed: Break) -> list[StackNode]:
+        """Return the stacks that lead to a break, as a tree from the outermost frames in."""
+        return stack_tree(_stacks(listed))
 
-    def more_about(self, found: Break) -> str:
+    def more_about(self, listed: Break) -> str:
         """Return what the folded part of a break holds, in words."""
-        others = len(self.advice_of(found)) - 1
-        lines = len({(place.source, place.line) for stack in _stacks(found) for place in stack})
+        others = len(self.advice_of(listed)) - 1
+        lines = len({(place.source, place.line) for stack in _stacks(listed) for place in stack})
         parts = [
             f"{others} other way{'s' if others > 1 else ''}" if others > 0 else "",
             f"stack of {lines} line{'s' if lines > 1 else ''}" if lines else "",
-            "detail" if found.context or self.why_in_detail(found) else "",
+            "detail" if listed.context or self.why_in_detail(listed) else "",
         ]
         return ", ".join(part for part in parts if part).capitalize() or "More"
 
@@ -205,6 +258,14 @@ class View:
     def _spot(self, place: Location) -> str:
         name = self.source_name(place)
         return f"{name}:{place.line}" if name else f"line {place.line}"
+
+    @cached_property
+    def _op_rows(self) -> OpRows:
+        return OpRows(self.prefix, self.line_ref, self.source_name)
+
+    def op_row(self, op: Op) -> Markup:
+        """Return an operation as a row of a table."""
+        return self._op_rows.row(op)
 
     def code_length(self, graph: Graph) -> int:
         """Return how many lines the code of a graph has."""
@@ -231,7 +292,7 @@ class View:
 
     def callees(self, skipped: Skipped) -> list[str]:
         """Return the ids of frames of functions that a skipped function calls and that are compiled all the same."""
-        return [each for each in skipped.callees if self.refs.frame(each)]
+        return [ident for ident in skipped.callees if self.refs.frame(ident)]
 
     def depth(self, scope: Scope) -> int:
         """Return how many scopes are around a scope."""
@@ -247,9 +308,18 @@ class View:
         what_if = self.report.what_if
         cases = [("error_on_graph_break(True)", what_if.error_on_graph_break)]
         cases += [("fullgraph=True", [what_if.fullgraph] if what_if.fullgraph is not None else [])]
-        told = [(name, [self.numbers[each] for each in breaks if each in self.numbers]) for name, breaks in cases]
-        return [(name, numbers) for name, numbers in told if numbers]
+        numbered = [
+            (name, sorted(self.numbers[ident] for ident in idents if ident in self.numbers)) for name, idents in cases
+        ]
+        return [(name, numbers) for name, numbers in numbered if numbers]
 
 
-def _stacks(found: Break) -> list[list[Location]]:
-    return [stack for stack in (found.stack, *(met.stack for met in found.occurrences)) if stack]
+def _parted(breaks: list[Break]) -> tuple[list[Break], list[Break]]:
+    """Part the minor breaks, which come last, from the others; a few stay with them."""
+    minor = sum(listed.minor for listed in breaks)
+    at = len(breaks) - (minor if minor >= _WORTH_FOLDING and minor < len(breaks) else 0)
+    return breaks[:at], breaks[at:]
+
+
+def _stacks(listed: Break) -> list[list[Location]]:
+    return [stack for stack in (listed.stack, *(event.stack for event in listed.occurrences)) if stack]

@@ -48,7 +48,7 @@ class ReportWidget(anywidget.AnyWidget):
     def __init__(self) -> None:
         super().__init__()
         self._report: Report | None = None
-        self._told_at = float("-inf")
+        self._last_progress_at = float("-inf")
         self.on_msg(self._answer)
 
     def show_progress(self, progress: msgspec.Struct) -> None:
@@ -60,8 +60,8 @@ class ReportWidget(anywidget.AnyWidget):
             With the fields ``phase``, ``function``, ``frames``, ``graphs``, ``breaks`` and ``elapsed_s``.
         """
         now = time.monotonic()
-        if self._report is None and now - self._told_at >= _INTERVAL_S:
-            self._told_at = now
+        if self._report is None and now - self._last_progress_at >= _INTERVAL_S:
+            self._last_progress_at = now
             self._progress = msgspec.structs.asdict(progress)
 
     def finish(self, report: Report) -> None:
@@ -74,14 +74,14 @@ class ReportWidget(anywidget.AnyWidget):
         return str(self._html) if self._report is report else None
 
     def _answer(self, _: ReportWidget, question: dict[str, Any], __: list[bytes]) -> None:
-        asked = question.get("ask")
+        asked, name = question.get("ask"), question.get("list")
         answers: dict[str, Callable[[Report], Any]] = {
-            "rest": render_rest,
+            "rest": lambda report: render_rest(report, name),
             "text": render_text,
             "json": lambda report: report.to_json().decode(),
         }
         if self._report is not None and asked in answers:
-            self.send({"asked": asked, "answer": answers[asked](self._report)})
+            self.send({"asked": asked, "list": name, "answer": answers[asked](self._report)})
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         shown = super()._repr_mimebundle_(**kwargs)

@@ -9,18 +9,20 @@ from msgspec.structs import replace
 from jupyter_graphbreak.views.text.changes_text import render_changes
 from jupyter_graphbreak.views.text.terminal import INDENT, WIDTH, cut, wrapped
 from jupyter_graphbreak.views.words.aftermath import aftermath
-from jupyter_graphbreak.views.words.lines import break_numbers, listing
-from jupyter_graphbreak.views.words.permission import allowed
+from jupyter_graphbreak.views.words.guidance import cost_of, guidance
+from jupyter_graphbreak.views.words.lines import break_numbers, listing, ordered_breaks
+from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import counted, one_line, plain
-from jupyter_graphbreak.views.words.where import is_wrapper_of_torch, place
+from jupyter_graphbreak.views.words.recompilation import recompilations
+from jupyter_graphbreak.views.words.where import brief_code, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jupyter_graphbreak.report.location import Location, Source
-    from jupyter_graphbreak.report.schema import Break, Frame, Recompile, Report
+    from jupyter_graphbreak.report.schema import Break, Frame, Report
 
-#: More than so many breaks or eager functions are counted, not told one by one; so are lines of a source.
+#: More than so many breaks or eager functions are counted, not listed; so are lines of a source.
 _MOST = 50
 _MOST_LINES = 400
 
@@ -28,21 +30,21 @@ _MOST_LINES = 400
 def render_text(report: Report) -> str:
     """Return the report as text, without a line break at the end.
 
-    The summary comes first; then each break in a few lines, then what else runs eagerly, then the source lines with
-    the letters of their graphs. Text from the code under study cannot steer the terminal: control characters are shown
-    as escapes.
+    The summary comes first; then each break in a few lines, what to fix first; then what else runs eagerly, then the
+    source lines with the letters of their graphs. Text from the code under study cannot steer the terminal: control
+    characters are shown as escapes.
     """
     lines = [summary_line(report)]
     if report.changes is not None:
         lines += render_changes(report.changes)
-    for number, each in enumerate(report.breaks[:_MOST], start=1):
-        lines += _break(report, number, each)
+    for number, listed in enumerate(ordered_breaks(report)[:_MOST], start=1):
+        lines += _break(report, number, listed)
     if len(report.breaks) > _MOST:
         lines.append(f"{INDENT}and {len(report.breaks) - _MOST} more breaks")
     lines += _alone(report)
     lines += _recompiles(report)
     lines += _error(report)
-    lines += [line for each in report.diagnostics for line in wrapped(f"{each.level}: ", each.message, indent="")]
+    lines += [line for note in report.diagnostics for line in wrapped(f"{note.level}: ", note.message, indent="")]
     shown = [source for source in report.sources if source.kind != "library" and source.segments]
     for source in shown:
         lines += ["", *_listing(report, source)]
@@ -70,46 +72,49 @@ def summary_line(report: Report) -> str:
     return plain(head + " | ".join(parts))
 
 
-def _break(report: Report, number: int, found: Break) -> list[str]:
-    code = one_line(found.location.code) if found.location and found.location.code else ""
-    cause = found.gb_type + (f" ({found.gb_id})" if found.gb_id else "")
-    head = f"{number:>2}  {place(report, found.location)}"
+def _break(report: Report, number: int, listed: Break) -> list[str]:
+    code = one_line(brief_code(listed.location.code)) if listed.location is not None else ""
+    head = f"{number:>2}  {place(report, listed.location)}"
     lines = [cut(f"{head}   {code}" if code else head)]
-    told = cause
-    if found.consequence is not None:
-        then = found.consequence
-        told += f"; then {then.gb_type}" + (f" ({then.gb_id})" if then.gb_id else "")
-    lines.append(cut(INDENT + told))
-    path = _path(report, found)
+    cause = listed.gb_type + (f" ({listed.gb_id})" if listed.gb_id else "")
+    if listed.consequence is not None:
+        then = listed.consequence
+        cause += f"; then {then.gb_type}" + (f" ({then.gb_id})" if then.gb_id else "")
+    lines.append(cut(INDENT + cause))
+    path = _path(report, listed)
     if path:
         lines.append(cut(f"{INDENT}reached from {path}"))
-    lines.append(cut(INDENT + _met(report, found)))
-    who = allowed(report, found.setting)
-    went_on = aftermath(report, found)
-    if who and found.outcome == "error" and went_on[-1].endswith("an error"):
-        went_on[-1] = went_on[-1].removesuffix("an error") + who
-        who = ""
-    lines += [cut(INDENT + each) for each in [*went_on, *([who] if who else [])]]
-    if found.advice:
-        lines += wrapped("do: ", found.advice[0].text)[:2]
+    lines.append(cut(INDENT + _occurrences(report, listed)))
+    lines += [cut(INDENT + words) for words in _ends(report, listed)]
+    cost = cost_of(listed)
+    if cost:
+        lines.append(cut(INDENT + cost))
+    for advice in guidance(report, listed)[:1]:
+        lines += wrapped("do: ", advice.text)[:2]
     return lines
 
 
-def _path(report: Report, found: Break) -> str:
+def _ends(report: Report, listed: Break) -> list[str]:
+    """Return how a break ends, and whether it was allowed; of an error the two are one sentence."""
+    allowed = permission(report, listed)
+    lines = aftermath(report, listed)
+    if listed.outcome == "error" and lines[-1].endswith("an error") and allowed.startswith("an error"):
+        return [*lines[:-1], lines[-1].removesuffix("an error") + allowed]
+    return [*lines, allowed]
+
+
+def _path(report: Report, listed: Break) -> str:
     """Return the calls that lead to a break, those in the middle of a long path left out."""
-    own = {each.id for each in report.sources if each.kind != "library"}
-    above = list(found.stack[:-1])
-    calls = [(place(report, replace(each, function=_called(each))), each.source in own) for each in above]
-    different = {tuple(each.stack[:-1]) for each in found.occurrences}
+    calls = [place(report, replace(call, function=_called(call))) for call in listed.stack[:-1]]
+    different = {tuple(occurrence.stack[:-1]) for occurrence in listed.occurrences}
     ways = len(different) - 1 if not _prefixes(different) else 0
     more = f" (and {counted(ways, 'other way')})" if ways else ""
-    text = " > ".join(name for name, _ in calls)
+    text = " > ".join(calls)
     room = WIDTH - len(INDENT) - len("reached from ") - len(more)
     # The first call and the last ones say most; the libraries in between are only counted.
     keep = len(calls) - 2
     while len(text) > room and keep > 0:
-        names = [calls[0][0], "...", *(name for name, _ in calls[len(calls) - keep :])]
-        text = " > ".join(names)
+        text = " > ".join([calls[0], "...", *calls[len(calls) - keep :]])
         keep -= 1
     return text + more if calls else ""
 
@@ -121,18 +126,18 @@ def _called(location: Location) -> str | None:
 def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
     """Whether some stacks are one path seen from several depths."""
     ordered = sorted(stacks, key=len)
-    lines = [[(each.source, each.line) for each in stack] for stack in ordered]
+    lines = [[(place.source, place.line) for place in stack] for stack in ordered]
     return all(set(short) <= set(lines[-1]) for short in lines)
 
 
-def _met(report: Report, found: Break) -> str:
+def _occurrences(report: Report, listed: Break) -> str:
     frames = {frame.id: frame for frame in report.frames}
-    met = list(dict.fromkeys(each.frame for each in found.occurrences if each.frame is not None))
-    times = {1: "once", 2: "twice"}.get(len(found.occurrences), f"{len(found.occurrences)} times")
-    if not met:
-        return f"met {times}, before the frame was begun"
-    names = ", ".join(f"{_name(report, frames[ident])} {ident}" for ident in met if ident in frames)
-    return f"met {times}, in {counted(len(met), 'frame')}: {names}"
+    reporting = list(dict.fromkeys(event.frame for event in listed.occurrences if event.frame is not None))
+    times = {1: "once", 2: "twice"}.get(len(listed.occurrences), f"{len(listed.occurrences)} times")
+    if not reporting:
+        return f"reported {times}, before the frame was begun"
+    names = ", ".join(f"{_name(report, frames[ident])} {ident}" for ident in reporting if ident in frames)
+    return f"reported {times}, in {counted(len(reporting), 'frame')}: {names}"
 
 
 def _name(report: Report, frame: Frame) -> str:
@@ -142,30 +147,25 @@ def _name(report: Report, frame: Frame) -> str:
 
 def _alone(report: Report) -> list[str]:
     """Functions that run eagerly for a reason that is no break of the list."""
-    others = [each for each in report.skipped if each.break_ is None]
+    others = [skipped for skipped in report.skipped if skipped.break_ is None]
     lines = []
-    for each in others[:_MOST]:
-        lines += wrapped(" -  ", f"{place(report, each.location)} runs eagerly: {each.reason}", "")
-        lines += wrapped("do: ", each.way_out) if each.way_out else []
+    for skipped in others[:_MOST]:
+        lines += wrapped(" -  ", f"{place(report, skipped.location)} runs eagerly: {skipped.reason}", "")
+        lines += wrapped("do: ", skipped.way_out) if skipped.way_out else []
     return [*lines, f"{INDENT}and {len(others) - _MOST} more"] if len(others) > _MOST else lines
 
 
 def _recompiles(report: Report) -> list[str]:
-    """One line for each function that was compiled again; a refusal is told as a function that runs eagerly."""
-    by_place: dict[Location | None, list[Recompile]] = {}
-    for each in report.recompiles:
-        if not each.limit_hit:
-            by_place.setdefault(each.location, []).append(each)
+    """Say of each function that was compiled again what varied, and what ends it."""
     lines = []
-    for location, again in list(by_place.items())[:_MOST]:
-        where = (
-            f"torch's wrapper ({place(report, location)})"
-            if is_wrapper_of_torch(report, location)
-            else place(report, location)
-        )
-        times = f"again ({again[0].frame})" if len(again) == 1 else f"{len(again)} times again"
-        why = f": {one_line(again[-1].reasons[0].guard)}" if again[-1].reasons else ""
-        lines.append(cut(f" -  {where} compiled {times}{why}"))
+    for again in recompilations(report)[:_MOST]:
+        where = place(report, again.location)
+        if is_wrapper_of_torch(report, again.location):
+            where = f"torch's wrapper ({where})"
+        times = f"again ({again.frames[0]})" if len(again.frames) == 1 else f"{len(again.frames)} times again"
+        verb = "was to be compiled" if again.limit_hit and len(again.frames) == 1 else "compiled"
+        lines.append(cut(f" -  {where} {verb} {times}: {one_line(again.story)}"))
+        lines += wrapped("do: ", again.advice) if again.advice else []
     return lines
 
 
@@ -175,8 +175,10 @@ def _error(report: Report) -> list[str]:
         return []
     if error.break_ is not None:
         return [f" -  the run ended in {plain(error.type)}, raised by break {break_numbers(report)[error.break_]}"]
-    first = one_line(error.message)
     where = f" at {place(report, error.location)}" if error.location is not None else ""
+    if report.status == "interrupted":
+        return [cut(f" -  interrupted{where}: the report holds what happened until then")]
+    first = one_line(error.message)
     return [cut(f" -  the run ended in {error.type}{where}: {first}")]
 
 
@@ -193,14 +195,14 @@ def _listing(report: Report, source: Source) -> list[str]:
         if previous is not None and line.number != previous + 1:
             shown.append(f"{'...':>{digits}}")
         previous = line.number
-        mark = "".join(f"/{each.number}" for each in line.breaks) or "".join(f">{each}" for each in line.leads_to[:2])
+        mark = "".join(f"/{of.number}" for of in line.breaks) or "".join(f">{number}" for number in line.leads_to[:2])
         letters = ",".join(line.graphs[:3]) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
         text = plain(line.text.expandtabs(4))
         shown.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
-        for each in line.breaks:
-            start = len(plain(line.text[: each.start].expandtabs(4)))
-            width = max(len(plain(line.text[: each.end].expandtabs(4))) - start, 1)
+        for marked in line.breaks:
+            start = len(plain(line.text[: marked.start].expandtabs(4)))
+            width = max(len(plain(line.text[: marked.end].expandtabs(4))) - start, 1)
             shown.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
     if len(lines) > _MOST_LINES:
         shown.append(f"and {len(lines) - _MOST_LINES} more lines")

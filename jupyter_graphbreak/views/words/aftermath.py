@@ -1,16 +1,25 @@
-"""What became of the functions that met a break: where they resume, and what runs eagerly."""
+"""What became of the functions that a break stands in: where they resume, and what runs eagerly."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.resumption import surely_ran, without_frame
-from jupyter_graphbreak.views.words.where import is_wrapper_of_torch, place, without_function
+from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place, without_function
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from jupyter_graphbreak.report.schema import Break, Report, Resume, Skipped
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import Break, NoFrame, Report, Resume, Skipped
+
+
+_WORDS: dict[NoFrame | None, str] = {
+    "eager": "ran eagerly",
+    "compiled before": "compiled before this run",
+    "inlined": "compiled with its caller",
+    "not reached": "not reached",
+    None: "not known if it ran",
+}
 
 
 def aftermath(report: Report, graph_break: Break) -> list[str]:
@@ -18,7 +27,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
     graphs = [graph.id for graph in report.graphs if graph.break_ == graph_break.id]
     before = f"graph {', '.join(graphs)}, then " if graphs else ""
     lines = []
-    resumes = [resume for resume in report.resumes if resume.id in graph_break.resumes]
+    resumes = nearest_first(graph_break, (resume for resume in report.resumes if resume.id in graph_break.resumes))
     ran = [resume for resume in resumes if surely_ran(resume)]
     places = [_resumed_at(report, resume) for resume in (ran or resumes)]
     if places:
@@ -37,6 +46,59 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
     if graph_break.outcome == "error":
         lines.append(f"{before}an error" if graphs and before else "an error")
     return lines or [f"{before}nothing is left to resume"]
+
+
+def aftermath_here(report: Report, graph_break: Break, resumes: Iterable[Resume], eager: Iterable[Skipped]) -> str:
+    """Return in a few words what became of the very function that a break stands in.
+
+    Parameters
+    ----------
+    report : Report
+    graph_break : Break
+    resumes, eager : iterable of Resume, of Skipped
+        What the break made, and what it has run eagerly.
+    """
+    at = graph_break.location
+    if graph_break.outcome == "error":
+        return "an error"
+    if at is None:
+        return ""
+    own = _owner(report, at)
+    if any(skipped.location is not None and _owner(report, skipped.location) == own for skipped in eager):
+        return "runs eagerly"
+    resume = next((resume for resume in nearest_first(graph_break, resumes) if surely_ran(resume)), None)
+    if resume is None or resume.location is None:
+        return ""
+    graph = f" ({resume.graphs[0]})" if resume.graphs else ""
+    if _owner(report, resume.location) == own:
+        return f"resumes at {resume.location.line}{graph}"
+    return f"resumes at {place(report, resume.location)}{graph}"
+
+
+def nearest_first(graph_break: Break, resumes: Iterable[Resume]) -> list[Resume]:
+    """Return resume functions, those of the function that the break stands in first, then those of its file."""
+    at = graph_break.location
+
+    def distance(resume: Resume) -> int:
+        if at is None or resume.location is None or resume.location.source != at.source:
+            return 2
+        return int(resume.location.function != at.function)
+
+    return sorted(resumes, key=distance)
+
+
+def surely_ran(resume: Resume) -> bool:
+    """Whether a resume function was entered in the run."""
+    return bool(resume.frames) or resume.no_frame in {"eager", "inlined"}
+
+
+def without_frame(resume: Resume) -> str:
+    """Return what is known of a resume function without frames."""
+    return _WORDS[resume.no_frame]
+
+
+def _owner(report: Report, location: Location) -> tuple[str, str]:
+    return location.source, function_of(report, location)
 
 
 def _resumed_at(report: Report, resume: Resume) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def headline(changes: Changes) -> str:
     """Return what became of the breaks: "1 break gone, 2 new"."""
-    numbers = Counter(each.change for each in changes.breaks)
+    numbers = Counter(change.change for change in changes.breaks)
     parts = [(kind, numbers[kind]) for kind in ("gone", "new", "moved") if numbers[kind]]
     if not parts:
         same = len(changes.same)
@@ -23,7 +23,7 @@ def headline(changes: Changes) -> str:
 
 
 def figures(changes: Changes) -> list[str]:
-    """Return the figures of both runs: "2 -> 1 breaks"; one that stayed as it was is told once."""
+    """Return the figures of both runs: "2 -> 1 breaks"; one that stayed as it was stands there once."""
     before, after = changes.before, changes.after
     numbers = [
         ("breaks", before.summary.breaks, after.summary.breaks),

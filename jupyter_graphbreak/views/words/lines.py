@@ -1,4 +1,4 @@
-"""Source lines with what happened on them: which graphs they went into, where they were cut, what ran eagerly.
+"""Source lines with what happened on them: which graphs they went into, where these broke, what ran eagerly.
 
 Every view lists sources; what is to be said about a line is worked out here, once, from the report alone.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jupyter_graphbreak.report.location import Location, Segment, Source
-    from jupyter_graphbreak.report.schema import Report, Scope, Skipped
+    from jupyter_graphbreak.report.schema import Break, Report, Scope, Skipped
 
 #: How many colours the views have for graphs; after the last they start anew, told apart by their letters.
 COLOURS = 8
@@ -54,11 +54,11 @@ class Line:
     breaks : tuple of BreakMark
         From left to right.
     leads_to : tuple of int
-        Numbers of the breaks that were met further down a call on this line.
+        Numbers of the breaks further down a call on this line.
     scope : Scope or None
         The innermost scope around the line.
     eager : Skipped or None
-        The function, or the rest of a function, around the line that Dynamo left to Python.
+        The function, or the rest of a function, around the line that runs eagerly.
     """
 
     number: int
@@ -75,9 +75,15 @@ class Line:
         return bool(self.graphs or self.breaks or self.leads_to or self.eager)
 
 
+def ordered_breaks(report: Report) -> list[Break]:
+    """Return the breaks as a person reads them: what to fix first. An older report has them as they happened."""
+    places = {ident: place for place, ident in enumerate(report.order)}
+    return sorted(report.breaks, key=lambda listed: places.get(listed.id, len(places)))
+
+
 def break_numbers(report: Report) -> dict[str, int]:
-    """Return the number of each break, by its id: 1 for the first of the report."""
-    return {found.id: number for number, found in enumerate(report.breaks, start=1)}
+    """Return the number of each break, by its id: 1 for the first that a person reads."""
+    return {listed.id: number for number, listed in enumerate(ordered_breaks(report), start=1)}
 
 
 def graph_colours(report: Report) -> dict[str, int]:
@@ -118,33 +124,34 @@ def _plain_lines(segment: Segment) -> Iterator[Line]:
 
 
 def _breaks_with_code(report: Report, source: Source) -> Iterator[tuple[int, str]]:
-    for met in report.breaks:
-        if met.location is not None and met.location.source == source.id and met.location.code:
-            yield met.location.line, met.location.code.partition("\n")[0]
+    for listed in report.breaks:
+        place = listed.location
+        if place is not None and place.source == source.id and place.code:
+            yield place.line, place.code.partition("\n")[0]
 
 
 def _graphs_by_line(report: Report, source: Source) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    by_line: dict[int, list[str]] = {}
     for graph in report.graphs:
         own = {line.line for line in graph.lines if line.source == source.id}
         # Lines of libraries are not in ``lines``; where such a source is listed all the same, its operations tell.
         own.update(op.location.line for op in graph.ops if op.location and op.location.source == source.id)
         for number in own:
-            found.setdefault(number, []).append(graph.id)
-    return found
+            by_line.setdefault(number, []).append(graph.id)
+    return by_line
 
 
 def _marks_by_line(report: Report, source: Source, lines: dict[int, Line]) -> dict[int, list[BreakMark]]:
-    found: dict[int, list[BreakMark]] = {}
-    for number, met in enumerate(report.breaks, start=1):
-        place = met.location
+    by_line: dict[int, list[BreakMark]] = {}
+    for number, listed in enumerate(ordered_breaks(report), start=1):
+        place = listed.location
         if place is None or place.source != source.id:
             continue
         for at in range(place.line, place.end_line + 1):
             if at in lines:
                 start, end = _columns(place, at, lines[at].text)
-                found.setdefault(at, []).append(BreakMark(met.id, number, start, end, last=at == place.end_line))
-    return found
+                by_line.setdefault(at, []).append(BreakMark(listed.id, number, start, end, last=at == place.end_line))
+    return by_line
 
 
 def _columns(place: Location, number: int, text: str) -> tuple[int, int]:
@@ -159,15 +166,15 @@ def _columns(place: Location, number: int, text: str) -> tuple[int, int]:
 
 
 def _calls_by_line(report: Report, source: Source) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for number, met in enumerate(report.breaks, start=1):
-        stacks = [met.stack, *(occurrence.stack for occurrence in met.occurrences)]
+    by_line: dict[int, list[int]] = {}
+    for number, listed in enumerate(ordered_breaks(report), start=1):
+        stacks = [listed.stack, *(occurrence.stack for occurrence in listed.occurrences)]
         passed = {place.line for stack in stacks for place in stack if place.source == source.id}
-        if met.location is not None and met.location.source == source.id:
-            passed -= set(range(met.location.line, met.location.end_line + 1))
+        if listed.location is not None and listed.location.source == source.id:
+            passed -= set(range(listed.location.line, listed.location.end_line + 1))
         for line in passed:
-            found.setdefault(line, []).append(number)
-    return found
+            by_line.setdefault(line, []).append(number)
+    return by_line
 
 
 def _scopes_by_line(report: Report, source: Source) -> dict[int, Scope]:

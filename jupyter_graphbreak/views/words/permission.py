@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.report.schema import Report, Scope, Setting
+    from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
 
 
-def allowed(report: Report, setting: Setting | None) -> str:
+def permission(report: Report, listed: Break) -> str:
     """Return whether a break was allowed and who said so: "allowed by error_on_graph_break(False), line 13"."""
-    if setting is None:
-        return ""
+    if listed.setting is not None:
+        return _allowed(report, listed.setting)
+    return "an error" if listed.outcome == "error" else "allowed"
+
+
+def _allowed(report: Report, setting: Setting) -> str:
     scopes = {scope.id: scope for scope in report.scopes}
     scope = scopes.get(setting.scope or "")
     chain = [scopes[ident] for ident in setting.chain]
@@ -22,7 +26,9 @@ def allowed(report: Report, setting: Setting | None) -> str:
         inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)
         return f"{words}, which wins over {_named(report, inner)}" if inner is not None else words
     if scope is None:
-        return "" if not setting.value else "an error by error_on_graph_break(True), set where nobody watched"
+        if not setting.value:
+            return "allowed by default"
+        return "an error by error_on_graph_break(True), set where nobody watched"
     words = f"{'an error' if setting.value else 'allowed'} by {_named(report, scope)}"
     if "inherited" in setting.rules:
         words += ", around the call"

@@ -1,4 +1,4 @@
-"""Stacks that begin alike, told once."""
+"""Stacks that begin alike, as a tree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StackNode:
 
 
 def stack_tree(stacks: Iterable[Sequence[Location]]) -> list[StackNode]:
-    """Return stacks merged where they begin alike; one that is the beginning of another is not told again."""
+    """Return stacks merged where they begin alike; one that is the beginning of another is left out."""
     by_start: dict[tuple[str, int], list[Sequence[Location]]] = {}
     for stack in stacks:
         if stack:

@@ -54,7 +54,11 @@ export function appearanceOf(
       const widget = new LineNote(parts, stale);
       decorations.push(Decoration.widget({ widget, side: 1 }).range(to));
     }
-    if (line.graphs.length > 0 || line.breaks.length > 0) {
+    if (
+      line.graphs.length > 0 ||
+      line.breaks.length > 0 ||
+      line.scope !== null
+    ) {
       const sign = new GutterSign(line, stale, markTitle(mark, trans));
       signs.push(sign.range(from));
     }
@@ -139,6 +143,13 @@ class LineNote extends WidgetType {
   }
 }
 
+function scopeClass({ scope }: IReportLine): string {
+  if (scope === null) {
+    return '';
+  }
+  return scope.value ? 'jp-mod-forbidden' : 'jp-mod-allowed';
+}
+
 /** The letters of a line's graphs and the numbers of its breaks. */
 class GutterSign extends GutterMarker {
   constructor(
@@ -147,7 +158,11 @@ class GutterSign extends GutterMarker {
     private readonly _title: string
   ) {
     super();
+    this.elementClass = scopeClass(_line);
   }
+
+  /** Whether breaks are allowed, at the edge that never scrolls out of view. */
+  override elementClass: string;
 
   override eq(other: GutterSign): boolean {
     return (

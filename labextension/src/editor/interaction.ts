@@ -16,10 +16,16 @@ export interface IMarkOptions {
   readonly trans: TranslationBundle;
   /** Called with what the cursor comes to. */
   select(selection: ISelection): void;
+  /** Whether the pointer selects too. */
+  isFollowing(): boolean;
 }
 
 /** The extension of an editor that has marks. */
-export function interaction({ trans, select }: IMarkOptions): Extension {
+export function interaction({
+  trans,
+  select,
+  isFollowing
+}: IMarkOptions): Extension {
   return [
     EditorView.editorAttributes.of({ class: 'jp-GraphBreakMarks gb-colours' }),
     EditorView.contentAttributes.compute([markField], state => ({
@@ -47,7 +53,18 @@ export function interaction({ trans, select }: IMarkOptions): Extension {
     }),
     EditorView.updateListener.of(update => {
       if (update.selectionSet && update.view.hasFocus) {
-        const selection = selectionAtCursor(update.state);
+        const { head } = update.state.selection.main;
+        const selection = selectionAt(update.state, head);
+        if (selection !== null) {
+          select(selection);
+        }
+      }
+    }),
+    EditorView.domEventHandlers({
+      mousemove: ({ clientX: x, clientY: y }, view) => {
+        const position = isFollowing() ? view.posAtCoords({ x, y }) : null;
+        const selection =
+          position === null ? null : selectionAt(view.state, position);
         if (selection !== null) {
           select(selection);
         }
@@ -70,15 +87,14 @@ export function interaction({ trans, select }: IMarkOptions): Extension {
   ];
 }
 
-/** What the cursor is on, the nearest first. */
-function selectionAtCursor(state: EditorState): ISelection | null {
-  const { head } = state.selection.main;
-  const mark = markAt(state, head);
+/** What is at a position, the nearest first. */
+function selectionAt(state: EditorState, position: number): ISelection | null {
+  const mark = markAt(state, position);
   if (mark === undefined) {
     return null;
   }
   const { line, origin, from } = mark;
-  const column = head - from;
+  const column = position - from;
   const nearest =
     line.breaks.find(({ start, end }) => start <= column && column <= end) ??
     line.breaks[0] ??

@@ -69,7 +69,9 @@ export function moveMarks(
     if (mark.from > last) {
       return [{ ...mark, from: mark.from + shift, to: mark.to + shift }];
     }
-    const position = changes.mapPos(mark.from, 1);
+    // The text of a line may move while its indentation stays: Enter before the first word leaves blanks behind.
+    const indentation = Math.min(indentationOf(mark.line.text), mark.to - mark.from); // prettier-ignore
+    const position = changes.mapPos(mark.from + indentation, 1);
     if (mark.to > mark.from && position >= changes.mapPos(mark.to, -1)) {
       lookSame = false;
       return [];
@@ -122,6 +124,10 @@ export function align(
     }
     return line <= Math.max(head, after.length - tail) ? line : null;
   };
+}
+
+function indentationOf(text: string): number {
+  return text.length - text.trimStart().length;
 }
 
 /** The first and the last position of a text that changes touch. */

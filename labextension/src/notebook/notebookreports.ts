@@ -76,6 +76,22 @@ export class NotebookReports {
     return this._selectionChanged;
   }
 
+  /** Whether whatever the pointer is on is selected. */
+  get isFollowing(): boolean {
+    return this._isFollowing;
+  }
+  set isFollowing(isFollowing: boolean) {
+    if (isFollowing !== this._isFollowing) {
+      this._isFollowing = isFollowing;
+      this._followingChanged.emit();
+    }
+  }
+
+  /** Emitted when the pointer begins to select, or ends. */
+  get followingChanged(): ISignal<this, void> {
+    return this._followingChanged;
+  }
+
   /** Whether anybody watches. */
   get isWatched(): boolean {
     return this._watchers > 0;
@@ -172,6 +188,8 @@ export class NotebookReports {
   private readonly _selectionChanged = new Signal<this, ISelection | null>(
     this
   );
+  private readonly _followingChanged = new Signal<this, void>(this);
+  private _isFollowing = false;
   private _watchers = 0;
   private _panel: NotebookPanel | null = null;
   private _model: INotebookModel | null = null;

@@ -8,7 +8,10 @@
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Panel, type Widget } from '@lumino/widgets';
 
-import { MIME_TYPE } from '../report/mimetype';
+import { MIME_TYPE, REST_TYPE } from '../report/mimetype';
+import { hear, type IReportData } from '../view/link';
+import type { Rest } from '../view/list';
+import { unpack } from '../report/packed';
 import { addBehaviour } from '../view/view';
 
 export const WIDGET_VIEW = 'application/vnd.jupyter.widget-view+json';
@@ -45,6 +48,10 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     super();
     this.addClass('jp-GraphBreakOutput');
     this._renderers = renderers;
+    // A live view needs no kernel for what the output carries.
+    hear(this.node, 'graphbreak-ready', ready => {
+      ready.data = this._data;
+    });
   }
 
   override dispose(): void {
@@ -55,6 +62,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
   /** Show the live widget where there is one, else the HTML. */
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     this._clear();
+    this._data = dataOf(model);
     const hasWidget =
       model.trusted &&
       model.data[WIDGET_VIEW] !== undefined &&
@@ -102,14 +110,9 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     const root = fallback.node.querySelector<HTMLElement>(
       '.graphbreak[data-prefix]'
     );
-    const report = model.data[MIME_TYPE];
     // An output that is not trusted has lost the attributes that behaviour is built on: it stays plain.
     if (this._static === fallback && model.trusted && root !== null) {
-      this._detach = addBehaviour(root, {
-        rest: () => Promise.reject(new Error('Run the cell again to see all')),
-        text: () => Promise.resolve(String(model.data['text/plain'] ?? '')),
-        json: () => Promise.resolve(JSON.stringify(report))
-      });
+      this._detach = addBehaviour(root, this._data);
     }
   }
 
@@ -129,10 +132,35 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
   }
 
   private readonly _renderers: IRenderers;
+  private _data: IReportData = NO_DATA;
   private _live: Widget | null = null;
   private _static: Widget | null = null;
   private _watch: MutationObserver | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _isLate = false;
   private _detach: () => void = () => undefined;
+}
+
+const NO_DATA: IReportData = {
+  rest: () => Promise.resolve({}),
+  text: () => Promise.resolve(''),
+  json: () => Promise.resolve('null')
+};
+
+/** What an output carries of its report besides the markup. */
+function dataOf({ data }: IRenderMime.IMimeModel): IReportData {
+  const packed = data[REST_TYPE] as { gzip?: string } | undefined;
+  const text = data['text/plain'] ?? '';
+  const report = data[MIME_TYPE];
+  let rest: Promise<Rest> | null = null;
+  return {
+    rest: () =>
+      (rest ??=
+        packed?.gzip === undefined
+          ? Promise.resolve({})
+          : unpack<{ rest: Rest }>(packed.gzip).then(({ rest }) => rest)),
+    text: () =>
+      Promise.resolve(Array.isArray(text) ? text.join('') : String(text)),
+    json: () => Promise.resolve(JSON.stringify(report))
+  };
 }

@@ -127,6 +127,11 @@ export class GraphBreakPanel extends ReactWidget {
         model.requestFocus();
       },
       onToggle: row => model.toggleRow(row),
+      onPoint: row => {
+        if (this._reports.isFollowing && row.selection !== null) {
+          this._reports.selection = row.selection;
+        }
+      },
       onChoose: (row, focus) => this._choose(row, focus),
       onType: character => {
         model.setQuery(model.state.query + character);

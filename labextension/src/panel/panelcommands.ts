@@ -15,6 +15,7 @@ export namespace PanelCommandIDs {
   export const previousBreak = 'jupyter-graphbreak:previous-break';
   export const copyReport = 'jupyter-graphbreak:copy-report';
   export const compare = 'jupyter-graphbreak:compare';
+  export const follow = 'jupyter-graphbreak:follow-pointer';
 }
 
 /** The cell that a command is for, where it is not the active one. */
@@ -96,6 +97,22 @@ export function addPanelCommands(options: IPanelCommandOptions): void {
       Notification.success(trans.__('Report copied'), { autoClose: 2000 });
     }
   });
+
+  commands.addCommand(PanelCommandIDs.follow, {
+    label: trans.__('Let the Pointer Select Graph Breaks'),
+    caption: trans.__(
+      'Highlight in report, panel and cells whatever the pointer is on'
+    ),
+    describedBy: { args: { type: 'object', properties: {} } },
+    isToggleable: true,
+    isToggled: () => reports.isFollowing,
+    execute: () => {
+      reports.isFollowing = !reports.isFollowing;
+    }
+  });
+  reports.followingChanged.connect(() =>
+    commands.notifyCommandChanged(PanelCommandIDs.follow)
+  );
 
   commands.addCommand(PanelCommandIDs.compare, {
     label: trans.__('Compare with Previous Run'),

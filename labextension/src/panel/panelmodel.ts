@@ -33,7 +33,7 @@ const INITIAL: IPanelState = {
   canExplain: false,
   query: '',
   hiddenKinds: new Set(),
-  sort: 'line',
+  sort: 'fix',
   openNodes: new Map(),
   selection: null,
   activeKey: '',

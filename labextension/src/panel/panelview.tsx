@@ -126,6 +126,7 @@ function Tools({ state, actions, trans }: IPanelProps): JSX.Element {
           value={state.sort}
           onChange={event => actions.onSort(event.target.value as Sort)}
         >
+          <option value="fix">{trans.__('what to fix first')}</option>
           <option value="line">{trans.__('by line')}</option>
           <option value="cost">{trans.__('by cost')}</option>
           <option value="cause">{trans.__('by cause')}</option>

@@ -94,6 +94,20 @@ export function kindLabel(kind: PartKind, trans: TranslationBundle): string {
   }
 }
 
+/** The text of an expression on one line; of one that goes on below, its beginning and an ellipsis. */
+export function briefCode(code: string): string {
+  const [first = '', ...further] = code.split('\n');
+  let shown = first.trim();
+  // A bracket alone says nothing, and no more does the keyword before it.
+  for (const line of further) {
+    if (/\w/.test(shown.replace(/^(if|elif|while|assert|return)\b/, ''))) {
+      return oneLine(`${shown} …`);
+    }
+    shown = `${shown} ${line.trim()}`.trim();
+  }
+  return oneLine(shown);
+}
+
 /** A text on one line, not too long for a label. */
 export function oneLine(text: string): string {
   return text.replace(/\s+/g, ' ').trim().slice(0, 200);

@@ -1,6 +1,7 @@
 /** The parts of a report as the panel lists them: what each is called, where it is, what it cost. */
 import { graphColour } from '../report/colours';
 import { locationOf, type PartKind } from '../report/kinds';
+import { orderedBreaks } from '../report/order';
 import { reasonLabel } from '../report/reasons';
 import type {
   Break,
@@ -13,6 +14,7 @@ import type {
 } from '../report/types';
 import { comparisonParts } from './comparison';
 import {
+  briefCode,
   type IPart,
   type IPartContext,
   makePart,
@@ -31,7 +33,7 @@ export function partsOf(context: IPartContext, kind: PartKind): IPart[] {
     case 'error':
       return report.error === null ? [] : [errorPart(context, report.error)];
     case 'break':
-      return report.breaks.map((graphBreak, index) =>
+      return orderedBreaks(report).map((graphBreak, index) =>
         breakPart(context, graphBreak, index)
       );
     case 'graph':
@@ -59,11 +61,8 @@ function breakPart(
   graphBreak: Break,
   index: number
 ): IPart {
-  const { report, trans } = context;
-  const { location, resumes } = graphBreak;
-  const frames = report.frames.filter(
-    ({ resume }) => resume !== null && resumes.includes(resume)
-  );
+  const { trans } = context;
+  const { location, cost } = graphBreak;
   const reason = reasonLabel(graphBreak.gb_type, graphBreak.gb_id);
   const name = location?.function;
   return makePart(context, 'break', graphBreak.id, {
@@ -71,7 +70,7 @@ function breakPart(
     sign: String(index + 1),
     look: 'break',
     isCode: true,
-    label: oneLine(location?.code ?? name ?? graphBreak.gb_type),
+    label: briefCode(location?.code ?? name ?? graphBreak.gb_type),
     details: [
       placeLabel(context, location),
       outcomeLabel(context, graphBreak),
@@ -79,10 +78,32 @@ function breakPart(
         ? trans.__('in %1', name)
         : ''
     ],
-    more: [reason, graphBreak.explanation ?? ''].join('\n').trim(),
+    more: [reason, graphBreak.explanation ?? '', costLabel(context, graphBreak)]
+      .join('\n')
+      .trim(),
     cause: reason,
-    cost: total(frames.map(frame => frame.compile_s))
+    cost: cost?.compile_s ?? null
   });
+}
+
+/** What goes when a break goes. */
+function costLabel({ trans }: IPartContext, { cost }: Break): string {
+  if (cost === null) {
+    return '';
+  }
+  const parts = [
+    cost.graphs > 0
+      ? trans._n('adds %1 graph', 'adds %1 graphs', cost.graphs)
+      : trans.__('adds no graph'),
+    cost.eager > 0
+      ? trans._n(
+          '%1 function runs eagerly',
+          '%1 functions run eagerly',
+          cost.eager
+        )
+      : ''
+  ];
+  return parts.filter(part => part !== '').join(', ');
 }
 
 function outcomeLabel(
@@ -107,7 +128,7 @@ function graphParts(context: IPartContext): IPart[] {
   const { report, trans } = context;
   const costs = frameCosts(context);
   const breakNumbers = new Map(
-    report.breaks.map(({ id }, index) => [id, index + 1])
+    orderedBreaks(report).map(({ id }, index) => [id, index + 1])
   );
   const operations = ({ ops, lines }: Graph): string =>
     // A very large report leaves its operations out.
@@ -206,12 +227,4 @@ function hasRun({ frames, no_frame: noFrame }: Resume): boolean {
 /** How long every frame took to compile, by its id. */
 function frameCosts({ report }: IPartContext): Map<string, number | null> {
   return new Map(report.frames.map(frame => [frame.id, frame.compile_s]));
-}
-
-/** The sum of the costs that are known; null where none is. */
-function total(costs: readonly (number | null)[]): number | null {
-  const measured = costs.filter(cost => cost !== null);
-  return measured.length === 0
-    ? null
-    : measured.reduce((sum, cost) => sum + cost, 0);
 }

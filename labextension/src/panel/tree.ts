@@ -9,7 +9,7 @@ import { type IPart, type IPartContext, kindLabel } from './part';
 import { partsOf } from './parts';
 
 /** The orders of the parts of a run. */
-export type Sort = 'line' | 'cost' | 'cause';
+export type Sort = 'fix' | 'line' | 'cost' | 'cause';
 
 /** What the reader has chosen to see. */
 export interface ITreeOptions {
@@ -264,7 +264,12 @@ function runContent(run: IRun, trans: TranslationBundle): INodeContent {
     sign: `[${count}]`,
     label: run.title,
     isCode: true,
-    look: report === null ? 'unread' : breaks > 0 ? 'broken' : report.status,
+    look:
+      report === null
+        ? 'unread'
+        : breaks > 0 || isLimitSpent(report)
+          ? 'broken'
+          : report.status,
     details:
       report === null ? [run.problem ?? ''] : runDetails(run, report, trans),
     more: run.problem ?? ''
@@ -283,11 +288,17 @@ function runDetails(
       ? trans.__('no breaks')
       : trans._n('%1 break', '%1 breaks', breaks.length),
     trans._n('%1 graph', '%1 graphs', graphs.length),
+    isLimitSpent(report) ? trans.__('recompile limit reached') : '',
     changes?.breaks.length
       ? trans.__('since the last run: %1', comparisonHeadline(changes, trans))
       : '',
     edited ? trans.__('edited after this run') : ''
   ];
+}
+
+/** Whether a function was compiled so often that it runs eagerly now. */
+function isLimitSpent({ recompiles }: Report): boolean {
+  return recompiles.some(({ limit_hit: isSpent }) => isSpent);
 }
 
 function statusLabel({ status }: Report, trans: TranslationBundle): string {
@@ -305,6 +316,9 @@ function statusLabel({ status }: Report, trans: TranslationBundle): string {
 }
 
 function sorted(parts: IPart[], sort: Sort, report: Report): IPart[] {
+  if (sort === 'fix' && parts[0]?.kind === 'break') {
+    return parts; // in the order in which a person reads them
+  }
   const sources = new Map(report.sources.map(({ id }, index) => [id, index]));
   const byLine = (one: IPart, other: IPart): number =>
     compareNumbers(
@@ -317,6 +331,7 @@ function sorted(parts: IPart[], sort: Sort, report: Report): IPart[] {
         return (other.cost ?? -1) - (one.cost ?? -1);
       case 'cause':
         return one.cause.localeCompare(other.cause);
+      case 'fix':
       case 'line':
         return 0;
     }

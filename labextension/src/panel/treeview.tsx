@@ -11,6 +11,8 @@ export interface ITreeActions {
   /** The keyboard is to go to a row. */
   onMove(row: IRow): void;
   onToggle(row: IRow): void;
+  /** The pointer came to a row. */
+  onPoint(row: IRow): void;
   /** The row was chosen; with `focus` the keyboard goes to its line too. */
   onChoose(row: IRow, focus: boolean): void;
   /** A character was typed. */
@@ -95,6 +97,7 @@ function Row(props: {
         .join(' ')}`}
       onClick={() => actions.onChoose(row, false)}
       onFocus={() => actions.onActive(row)}
+      onMouseEnter={() => actions.onPoint(row)}
     >
       <span
         className="jp-GraphBreakPanel-twisty"

@@ -1,6 +1,7 @@
 /** What happened on each line of a source, worked out from the report alone; editors mark these lines. */
 import { graphColour } from './colours';
 import { endColumn, startColumn } from './columns';
+import { orderedBreaks } from './order';
 import type {
   Break,
   Graph,
@@ -150,7 +151,7 @@ function addGraphs(report: Report, drafts: LineDrafts): void {
 }
 
 function addBreaks(report: Report, drafts: LineDrafts): void {
-  report.breaks.forEach((graphBreak, index) => {
+  orderedBreaks(report).forEach((graphBreak, index) => {
     const numbered = { break: graphBreak, number: index + 1 };
     const own = new Set(drafts.span(graphBreak.location));
     for (const line of own) {

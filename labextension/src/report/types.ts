@@ -19,6 +19,7 @@ export interface Report {
   frames: Frame[];
   graphs: Graph[];
   breaks: Break[];
+  order: string[];
   resumes: Resume[];
   skipped: Skipped[];
   scopes: Scope[];
@@ -88,6 +89,7 @@ export interface Source {
   kind: 'cell' | 'file' | 'library';
   path: string | null;
   segments: Segment[];
+  functions: FunctionName[];
 }
 /**
  * Consecutive lines of a source, without a line break at the end.
@@ -95,6 +97,13 @@ export interface Source {
 export interface Segment {
   first_line: number;
   text: string;
+}
+/**
+ * The first line of a function, and its name with that of its class: "BartDecoder.forward".
+ */
+export interface FunctionName {
+  line: number;
+  name: string;
 }
 /**
  * One compilation of one code object, under the id that PyTorch prints (``0/0``).
@@ -184,6 +193,8 @@ export interface Break {
   advice: Advice[];
   setting: Setting | null;
   also_reported_as: string[];
+  cost: BreakCost | null;
+  minor: boolean;
 }
 /**
  * A reason under PyTorch's names for it: its GB id in the registry of graph breaks, and its type.
@@ -218,6 +229,14 @@ export interface Setting {
 export interface Advice {
   text: string;
   origin: 'graphbreak' | 'pytorch';
+}
+/**
+ * What goes when a break goes.
+ */
+export interface BreakCost {
+  graphs: number;
+  compile_s: number | null;
+  eager: number;
 }
 /**
  * A function that Dynamo made to continue after a break.

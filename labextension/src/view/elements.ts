@@ -24,6 +24,11 @@ export function referencesIn(element: HTMLElement): string[] {
     .filter(reference => reference !== '');
 }
 
+/** The reference of the line that an element is about. */
+export function ownLineOf(element: HTMLElement): string | undefined {
+  return referencesIn(element).find(other => /^l\d/.test(other));
+}
+
 /** Unfold everything around an element. */
 export function openFolds(element: Element): void {
   for (
@@ -31,13 +36,13 @@ export function openFolds(element: Element): void {
     outer !== null;
     outer = outer.parentElement
   ) {
-    if (outer.matches('.gb-fold, .gb-source, .gb-item > details')) {
+    if (outer.matches('.gb-fold, .gb-source, .gb-minor, .gb-item > details')) {
       outer.toggleAttribute('open', true);
     }
   }
 }
 
-/** Scroll the box that an element is in, never the page around it. */
+/** Scroll the box that an element is in, as far as needed. */
 export function scrollTo(element: HTMLElement): void {
   const box = element.closest<HTMLElement>('.gb-sources, .gb-panel');
   if (box === null) {
@@ -48,6 +53,13 @@ export function scrollTo(element: HTMLElement): void {
   const above = inner.top - outer.top;
   if (above < 0 || inner.bottom > outer.bottom) {
     box.scrollTop += above - Math.max(8, (outer.height - inner.height) / 3);
+  }
+}
+
+/** Scroll the page so that elements are in view; where there is no room for all, the first is. */
+export function scrollPageTo(elements: readonly HTMLElement[]): void {
+  for (const element of [...elements].reverse()) {
+    element.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   }
 }
 

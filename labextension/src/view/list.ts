@@ -43,12 +43,17 @@ export class List {
     return this._items.length + this._left;
   }
 
+  /** Whether all items are here. */
+  get isWhole(): boolean {
+    return this._left === 0;
+  }
+
   /** Fetch the items that are not here yet. */
   async load(): Promise<void> {
     if (this._left === 0) {
       return;
     }
-    const rest = (await this._options.rest())[this._options.name] ?? [];
+    const rest = await this._options.rest(this._options.name);
     if (this._left > 0) {
       this._left = 0;
       this._items.push(
@@ -79,9 +84,13 @@ export class List {
       return null;
     }
     if (item.element === null || !item.element.isConnected) {
-      this._query = '';
       this._limit = Math.max(this._limit, index + 1);
-      this._render();
+      if (this._query === '') {
+        this._extend();
+      } else {
+        this._query = '';
+        this._render();
+      }
     }
     return item.element;
   }
@@ -105,13 +114,32 @@ export class List {
   }
 
   private _render(): number {
-    const matching = this._items.filter(
-      (_, index) => this._query === '' || this.text(index).includes(this._query)
-    );
+    const matching = this._matching();
     const visible = matching.slice(0, this._limit);
     this._box.replaceChildren(...visible.map(item => this._element(item)));
+    this._options.shown?.();
     this._showMore(matching.length - visible.length);
     return matching.length;
+  }
+
+  /** Show more of the items, those that are in the page stay as they are. */
+  private _extend(): void {
+    const matching = this._matching();
+    const visible = matching.slice(0, this._limit);
+    const elements = visible
+      .slice(this._box.childElementCount)
+      .map(item => this._element(item));
+    this._box.append(...elements);
+    this._options.shown?.();
+    this._showMore(matching.length - visible.length);
+  }
+
+  private _matching(): readonly IItem[] {
+    return this._query === ''
+      ? this._items
+      : this._items.filter((_, index) =>
+          this.text(index).includes(this._query)
+        );
   }
 
   private _element(item: IItem): Element {
@@ -158,7 +186,7 @@ export class List {
       return;
     }
     this._limit += this._options.page ?? PAGE;
-    this._render();
+    this._extend();
     focusInto(this._box.children[first]);
   }
 
@@ -177,9 +205,11 @@ export namespace List {
     name: string;
     /** The element that says how many more there are. */
     more: HTMLElement | null;
-    rest(): Promise<Rest>;
+    rest(name: string): Promise<readonly string[]>;
     /** Called with every item that is made from markup. */
     created?(element: Element): void;
+    /** Called when other items are in the page than before. */
+    shown?(): void;
     /** Text that belongs to an item and is not in its own markup. */
     further?(index: number): string;
     /** How many more items at once. */

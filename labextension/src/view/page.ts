@@ -1,20 +1,28 @@
 /** The script of a page with reports in it; beside every report stands all the data that it needs. */
-import type { Rest } from './list';
+import { unpack } from '../report/packed';
 import { addBehaviour } from './view';
+
+interface IData {
+  text: string;
+  report: string;
+  rest: Record<string, readonly string[]>;
+}
 
 for (const root of document.querySelectorAll<HTMLElement>('.graphbreak')) {
   const blocks = Array.from(root.parentElement!.children).filter(
     element => element instanceof HTMLScriptElement
   );
-  const block = (name: string): string =>
-    blocks.find(element => element.dataset.graphbreak === name)?.textContent ??
-    'null';
-  // A report without these blocks was put into the page by something else, with its own script or none.
-  if (blocks.some(element => element.dataset.graphbreak === 'report')) {
+  const block = blocks.find(({ dataset }) => dataset.graphbreak === 'data');
+  const report = blocks.find(({ dataset }) => dataset.graphbreak === 'report');
+  // A report without it was put into the page by something else, with its own script or none.
+  if (block !== undefined) {
+    let unpacked: Promise<IData> | null = null;
+    const data = (): Promise<IData> =>
+      (unpacked ??= unpack<IData>(block.textContent ?? ''));
     addBehaviour(root, {
-      rest: () => Promise.resolve((JSON.parse(block('rest')) ?? {}) as Rest),
-      text: () => Promise.resolve(String(JSON.parse(block('text')))),
-      json: () => Promise.resolve(block('report'))
+      rest: async () => (await data()).rest,
+      text: async () => (await data()).text,
+      json: async () => report?.textContent ?? (await data()).report
     });
   }
 }

@@ -74,8 +74,9 @@ export class Panes {
       const list = new List(box, {
         name,
         more: within.querySelector<HTMLElement>(`[data-more="${name}"]`),
-        rest: () => this._rest(),
+        rest: async of => (await this._rest(of))[of] ?? [],
         created: element => this._addLists(element),
+        shown: () => this._options.onShow(),
         further:
           name === 'graphs'
             ? index => (this._loaded?.[`ops-${index}`] ?? []).join(' ')
@@ -89,16 +90,22 @@ export class Panes {
     }
   }
 
-  private _rest(): Promise<Rest> {
-    this._request ??= this._options.rest().then(
-      rest => (this._loaded = rest),
-      (error: unknown) => {
-        // It may be there when it is asked for again.
-        this._request = null;
-        throw error;
+  /** Fetch the rest of a list, or with the empty string that of all lists. */
+  private _rest(name: string): Promise<Rest> {
+    const known = this._requests.get('') ?? this._requests.get(name);
+    if (known !== undefined) {
+      return known;
+    }
+    const request = this._options.rest(name).then(rest => {
+      if (name === '') {
+        this._loaded = rest;
       }
-    );
-    return this._request;
+      return rest;
+    });
+    this._requests.set(name, request);
+    // It may be there when it is asked for again.
+    request.catch(() => this._requests.delete(name));
+    return request;
   }
 
   private _makeTab(
@@ -114,7 +121,6 @@ export class Panes {
     pane.append(panel);
     pane.open = true;
     panel.id = `${id}-panel`;
-    panel.tabIndex = 0;
     panel.setAttribute('role', 'tabpanel');
     panel.setAttribute('aria-labelledby', id);
     const tab = makeElement('button', 'gb-tab');
@@ -136,7 +142,7 @@ export class Panes {
     this._filter.type = 'search';
     this._filter.placeholder = 'filter';
     this._filter.setAttribute('aria-label', 'Filter the pane');
-    this._filter.addEventListener('focus', () => void this._loadAll());
+    this._filter.addEventListener('focus', () => void this._loadPane());
     this._filter.addEventListener('input', () => this._applyFilter());
     bar.append(list, this._filter);
     return bar;
@@ -157,6 +163,7 @@ export class Panes {
     if (this._filter.value !== '') {
       this._applyFilter();
     }
+    this._options.onShow();
   }
 
   private _focusTab(index: number): void {
@@ -167,15 +174,25 @@ export class Panes {
     }
   }
 
-  /** A filter searches everything, so everything is fetched when the reader turns to it. */
-  private async _loadAll(): Promise<void> {
+  /** A filter searches all of a pane, so all of it is fetched when the reader turns to the filter. */
+  private async _loadPane(): Promise<void> {
+    const pane = this._panes[this._shown]!;
+    const boxes = pane.querySelectorAll<HTMLElement>('[data-list]');
+    const lists = Array.from(boxes, box => this._lists.get(box.dataset.list!)!);
     try {
-      await Promise.all(Array.from(this._lists.values(), list => list.load()));
+      if (
+        pane.dataset.pane === 'graphs' &&
+        !lists.every(list => list.isWhole)
+      ) {
+        // Also the operations of graphs that are not in the page.
+        await this._rest('');
+      }
+      await Promise.all(lists.map(list => list.load()));
     } catch (error) {
       this._options.onError(error);
       return;
     }
-    this._lists.forEach(list => list.prepare());
+    lists.forEach(list => list.prepare());
     if (this._filter.value !== '') {
       this._applyFilter();
     }
@@ -188,8 +205,10 @@ export class Panes {
     for (const box of pane.querySelectorAll<HTMLElement>('[data-list]')) {
       const name = box.dataset.list!;
       const list = this._lists.get(name)!;
-      if (name === pane.dataset.pane) {
+      if (name === pane.dataset.pane || name === 'minor') {
         matches += list.filter(query);
+        const fold = box.closest('.gb-minor');
+        fold?.toggleAttribute('open', query !== '');
       } else {
         filterOps(name, list, query);
       }
@@ -203,13 +222,16 @@ export class Panes {
   private readonly _lists = new Map<string, List>();
   private readonly _filter = makeElement('input', 'gb-filter');
   private _shown = -1;
-  private _request: Promise<Rest> | null = null;
+  private readonly _requests = new Map<string, Promise<Rest>>();
   private _loaded: Rest | null = null;
 }
 
 export namespace Panes {
   export interface IOptions {
-    rest(): Promise<Rest>;
+    /** The rest of a list, or with the empty string that of all lists. */
+    rest(name: string): Promise<Rest>;
+    /** Called when another pane is shown, or more of it. */
+    onShow(): void;
     /** Called with the number of items that match the filter; null when the filter is empty again. */
     onFilter(matches: number | null): void;
     onError(error: unknown): void;

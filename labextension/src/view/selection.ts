@@ -4,7 +4,15 @@
  * The markup names what belongs together (`references.py`): an element's id is the report's prefix and a reference,
  * links lead to ids, and the `data-in` of an element lists the references of what lights up with it.
  */
-import { focusable, openFolds, referencesIn, scrollTo } from './elements';
+import {
+  focusable,
+  openFolds,
+  ownLineOf,
+  referencesIn,
+  scrollPageTo,
+  scrollTo
+} from './elements';
+import { excerpt, isShown } from './excerpt';
 import type { Panes } from './panes';
 
 /** Lists by the first letter of the references of their items, and the number of the first. */
@@ -17,6 +25,13 @@ const LISTS: Record<string, [name: string, first: number]> = {
   y: ['recompiles', 0],
   c: ['scopes', 0]
 };
+
+export interface ISelectOptions {
+  readonly focus?: boolean;
+  readonly open?: boolean;
+  /** Leave the page around the report as it is. */
+  readonly still?: boolean;
+}
 
 export class Selection {
   /**
@@ -48,22 +63,44 @@ export class Selection {
   /**
    * Highlight an element and what belongs to it, and show all of it.
    *
+   * @param reference - What to select.
+   * @param options - Whether the keyboard goes there, and whether a card is opened.
    * @returns The element; null where there is none, or where the reader has selected something else meanwhile.
    */
-  async select(reference: string, focus = false): Promise<HTMLElement | null> {
+  async select(
+    reference: string,
+    { focus = false, open = false, still = false }: ISelectOptions = {}
+  ): Promise<HTMLElement | null> {
     this._request = reference;
     const target = await this._reveal(reference);
-    const ownLine =
-      target && referencesIn(target).find(other => /^l\d/.test(other));
+    const ownLine = target && ownLineOf(target);
     if (ownLine) {
       await this._reveal(ownLine);
     }
     if (this._request !== reference) {
       return null;
     }
-    this.clear();
+    this.highlight(target === null ? '' : reference);
     if (target === null) {
       return null;
+    }
+    this._show(target, open);
+    const other = this._showOther(target);
+    if (!still) {
+      scrollPageTo(other === null ? [target] : [target, other]);
+    }
+    if (focus) {
+      focusable(target)?.focus({ preventScroll: true });
+    }
+    return target;
+  }
+
+  /** Highlight what is in the page of an element and what belongs to it; nothing moves. */
+  highlight(reference: string): void {
+    this.clear();
+    const target = reference === '' ? null : this._find(reference);
+    if (target === null) {
+      return;
     }
     this._reference = reference;
     const around = this._around(target, reference);
@@ -73,12 +110,6 @@ export class Selection {
       element.classList.add('gb-selected');
     }
     target.setAttribute('aria-current', 'true');
-    this._show(target);
-    this._showOther(target, around);
-    if (focus) {
-      focusable(target)?.focus({ preventScroll: true });
-    }
-    return target;
   }
 
   /** Remove all highlights. */
@@ -100,7 +131,14 @@ export class Selection {
     const kind = LISTS[reference[0] ?? ''];
     if (kind !== undefined) {
       const [name, first] = kind;
-      await this._panes.list(name)?.reveal(Number(reference.slice(1)) - first);
+      const index = Number(reference.slice(1)) - first;
+      const list = this._panes.list(name);
+      if (list !== undefined && index >= list.length) {
+        // The last breaks are in a list of their own.
+        await this._panes.list('minor')?.reveal(index - list.length);
+      } else {
+        await list?.reveal(index);
+      }
     } else {
       // A line beyond those that the markup shows.
       const lines = this._panes.list(reference.split('-')[0] ?? '');
@@ -142,34 +180,43 @@ export class Selection {
     );
   }
 
-  /** Open the pane and the folded parts around an element, and the element itself where it is one. */
-  private _show(element: HTMLElement): void {
+  /** Open the pane and the folded parts around an element, and a card itself where that is asked for. */
+  private _show(element: HTMLElement, open: boolean): void {
     this._panes.showAround(element);
     openFolds(element);
-    element
-      .querySelector<HTMLDetailsElement>(':scope > details')
-      ?.toggleAttribute('open', true);
+    if (open) {
+      element
+        .querySelector<HTMLDetailsElement>(':scope > details')
+        ?.toggleAttribute('open', true);
+    }
     scrollTo(element);
   }
 
   /** Show, on the other side, the line of an item or the first item of a line. */
-  private _showOther(target: HTMLElement, around: HTMLElement[]): void {
+  private _showOther(target: HTMLElement): HTMLElement | null {
+    const around = this._around(target, this._reference);
     if (target.matches('.gb-line')) {
       const item = around.find(element =>
         element.matches('.gb-side tr, .gb-item')
       );
       if (item !== undefined) {
-        this._show(item);
+        this._show(item, true);
       }
-      return;
+      return item ?? null;
     }
-    const lines = around.filter(element => element.matches('.gb-line[id]'));
+    const own = ownLineOf(target);
     const line =
-      lines.find(element => element.matches('.gb-broken')) ?? lines[0];
-    if (line !== undefined) {
-      openFolds(line);
-      scrollTo(line);
+      (own ? this._find(own) : null) ??
+      around.find(element => element.matches('.gb-line[id]'));
+    if (line === undefined || !isShown(line, this._root)) {
+      return null;
     }
+    if (this._root.matches('.gb-column')) {
+      return excerpt(line, target);
+    }
+    openFolds(line);
+    scrollTo(line);
+    return line;
   }
 
   private readonly _root: HTMLElement;

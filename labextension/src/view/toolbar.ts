@@ -5,8 +5,9 @@ const KEYS: [key: string, meaning: string][] = [
   ['n / p', 'next, previous break'],
   ['b / g', 'breaks, graphs'],
   ['← / →', 'panes, on their names'],
-  ['↑ / ↓', 'lines on which something happened, in the source'],
-  ['o', 'open or close what is selected'],
+  ['↑ / ↓', 'rows; in the source lines on which something happened'],
+  ['o', 'open or close the card'],
+  ['f', 'select what the pointer is on'],
   ['/', 'filter the pane'],
   ['c / C', 'copy as text, as JSON'],
   ['Esc', 'clear the filter, the selection; then leave'],
@@ -21,6 +22,10 @@ export interface IToolbarOptions {
   nextBreak(): Promise<void>;
   /** The report in a form to copy. */
   load(format: CopyFormat): Promise<string>;
+  /** The pointer selects from now on, or not any more. */
+  follow(isFollowing: boolean): void;
+  /** Show the report without sources beside it, or with them. */
+  setColumn(isColumn: boolean): void;
 }
 
 /** The toolbar of one report. */
@@ -31,9 +36,13 @@ export class Toolbar {
     const summary = makeElement('summary');
     summary.append('Keys ', makeKey('?'));
     this._keys.append(summary, makeKeyTable());
+    this._follow.setAttribute('aria-pressed', 'false');
+    this._source.hidden = true;
     this.element.append(
       this._status,
       makeButton('Next break', 'n', () => options.nextBreak()),
+      this._follow,
+      this._source,
       makeButton('Copy text', 'c', () => this.copy('text')),
       makeButton('Copy JSON', 'C', () => this.copy('json')),
       this._keys
@@ -45,6 +54,26 @@ export class Toolbar {
   /** Show a message, which screen readers speak too. */
   announce(message: string): void {
     this._status.textContent = message;
+  }
+
+  /** Let the pointer select, or not. */
+  setFollowing(isFollowing: boolean): void {
+    if (this._isFollowing !== isFollowing) {
+      this._isFollowing = isFollowing;
+      this._follow.setAttribute('aria-pressed', String(isFollowing));
+      this._options.follow(isFollowing);
+    }
+  }
+
+  /** Offer to put the sources beside the conclusions, where these stand alone. */
+  offerColumn(isOffered: boolean): void {
+    this._source.hidden = !isOffered;
+  }
+
+  /** Say whether the sources stand beside the conclusions. */
+  showColumn(isColumn: boolean): void {
+    this._isColumn = isColumn;
+    this._source.setAttribute('aria-pressed', String(!isColumn));
   }
 
   /** Copy the report to the clipboard. */
@@ -71,6 +100,14 @@ export class Toolbar {
   }
 
   private readonly _options: IToolbarOptions;
+  private readonly _follow = makeButton('Follow pointer', 'f', () =>
+    this.setFollowing(!this._isFollowing)
+  );
+  private readonly _source = makeButton('Source', '', () =>
+    this._options.setColumn(!this._isColumn)
+  );
+  private _isFollowing = false;
+  private _isColumn = false;
   private readonly _status = makeElement('span', 'gb-said');
   private readonly _keys = makeElement('details', 'gb-keys');
 }
@@ -90,11 +127,11 @@ function makeKeyTable(): HTMLElement {
 function makeButton(
   label: string,
   key: string,
-  act: () => Promise<void>
-): HTMLElement {
+  act: () => Promise<void> | void
+): HTMLButtonElement {
   const button = makeElement('button');
   button.type = 'button';
-  button.append(`${label} `, makeKey(key));
+  button.append(...(key === '' ? [label] : [`${label} `, makeKey(key)]));
   button.addEventListener('click', () => void act());
   return button;
 }

@@ -1,50 +1,80 @@
 /** What the static markup of a report does when clicked and when keys are pressed in it. */
-import { announcementOf, reasonOf, referencesIn } from './elements';
-import type { Rest } from './list';
+import {
+  announcementOf,
+  makeElement,
+  reasonOf,
+  referencesIn
+} from './elements';
+import { type IReady, type IReportData, tell, whenConnected } from './link';
 import { Panes } from './panes';
-import { Selection } from './selection';
+import { Roving, suppress } from './roving';
+import { type ISelectOptions, Selection } from './selection';
 import { Toolbar } from './toolbar';
-
-/** Where a view gets the parts of the report that the markup does not hold. */
-export interface IHost {
-  rest(): Promise<Rest>;
-  text(): Promise<string>;
-  json(): Promise<string>;
-}
 
 /**
  * Add behaviour to the markup of a report.
  *
  * @param root - The element with class `graphbreak`.
- * @param host - Where the rest of the report comes from.
+ * @param data - Where the rest of the report comes from, unless the application has it at hand.
  * @returns A function that removes the listeners again.
  */
-export function addBehaviour(root: HTMLElement, host: IHost): () => void {
-  const view = new View(root, host);
+export function addBehaviour(root: HTMLElement, data: IReportData): () => void {
+  const view = new View(root, data);
   return () => view.dispose();
 }
 
+/** How long after a change the parts of a report are looked through for what takes the focus. */
+const REFRESH_MS = 120;
+
 class View {
-  constructor(root: HTMLElement, host: IHost) {
+  constructor(root: HTMLElement, data: IReportData) {
     this._root = root;
-    // Keys pressed in the report are for the report, not for JupyterLab's shortcuts.
-    root.dataset.lmSuppressShortcuts = 'true';
+    this._data = data;
+    suppress(root);
     root.classList.add('gb-live');
     this._panes = new Panes(root, {
-      rest: () => host.rest(),
+      rest: name => this._data.rest(name),
+      onShow: () => this._refresh(),
       onFilter: matches =>
-        this._toolbar.announce(matches === null ? '' : `${matches} found`),
+        this._toolbar.announce(
+          matches === null ? '' : `${matches} ${matches === 1 ? 'match' : 'matches'}` // prettier-ignore
+        ),
       onError: error => this._toolbar.announce(reasonOf(error))
     });
     this._selection = new Selection(root, this._panes);
     this._toolbar = new Toolbar({
       nextBreak: () => this._step(1),
-      load: format => host[format]()
+      load: format => this._data[format](),
+      follow: isFollowing => this._follow(isFollowing),
+      setColumn: isColumn => this._setColumn(isColumn)
     });
     root.querySelector('.gb-foot')!.append(this._toolbar.element);
+    this._strip = addStripButton(root);
+    const groups = '.gb-head, .gb-strip, .gb-sources, .gb-panel, .gb-tools';
+    this._groups = Array.from(
+      root.querySelectorAll<HTMLElement>(groups),
+      group => new Roving(group)
+    );
+    this._listen();
+    whenConnected(root, () => this._announce());
+  }
+
+  dispose(): void {
+    this._disposed.abort();
+  }
+
+  private _listen(): void {
+    const root = this._root;
     const { signal } = this._disposed;
     root.addEventListener('click', event => this._onClick(event), { signal });
     root.addEventListener('keydown', event => this._onKey(event), { signal });
+    root.addEventListener('toggle', () => this._refresh(), {
+      signal,
+      capture: true
+    });
+    root.addEventListener('pointerover', event => this._onPointer(event), {
+      signal
+    });
     // A page that holds nothing else takes keys without a click into the report.
     document.addEventListener(
       'keydown',
@@ -57,23 +87,100 @@ class View {
     );
   }
 
-  dispose(): void {
-    this._disposed.abort();
+  /** Tell the application around the report that it is there. */
+  private _announce(): void {
+    this._refresh();
+    const ready: IReady = {
+      data: null,
+      handle: {
+        root: this._root,
+        setColumn: isColumn => {
+          this._toolbar.offerColumn(isColumn);
+          this._setColumn(isColumn);
+        },
+        highlight: (reference, reveal) => this._highlight(reference, reveal),
+        setFollowing: isFollowing => this._toolbar.setFollowing(isFollowing)
+      }
+    };
+    tell(this._root, 'graphbreak-ready', ready);
+    this._data = ready.data ?? this._data;
   }
 
-  private async _select(reference: string, focus = false): Promise<void> {
+  /** Highlight what is selected elsewhere. */
+  private _highlight(reference: string, reveal: boolean): void {
+    if (reference === this._selection.reference) {
+      return;
+    }
+    if (reference === '' || !reveal) {
+      this._selection.highlight(reference);
+    } else {
+      void this._selection
+        .select(reference, { still: true })
+        .catch((error: unknown) => this._toolbar.announce(reasonOf(error)));
+    }
+  }
+
+  /** Take notice of what is shown now; not while the reader types. */
+  private _refresh(): void {
+    clearTimeout(this._refreshTimer);
+    this._refreshTimer = setTimeout(() => {
+      this._groups.forEach(group => group.refresh());
+      this._strip();
+    }, REFRESH_MS);
+  }
+
+  /** Show conclusions only, the sources folded below them; or the sources beside them. */
+  private _setColumn(isColumn: boolean): void {
+    if (this._root.classList.toggle('gb-column', isColumn) !== isColumn) {
+      return;
+    }
+    const sources =
+      this._root.querySelectorAll<HTMLDetailsElement>('.gb-source');
+    for (const source of sources) {
+      const isLibrary = source.dataset.kind === 'library';
+      source.open = !isColumn && (!isLibrary || source.matches(':has(.gb-broken)')); // prettier-ignore
+    }
+    if (isColumn) {
+      // Their rows say what there is to know first.
+      const cards = '[data-list=breaks] > .gb-item > details';
+      this._root
+        .querySelectorAll<HTMLDetailsElement>(cards)
+        .forEach(card => (card.open = false));
+    }
+    this._toolbar.showColumn(isColumn);
+    this._refresh();
+  }
+
+  private _follow(isFollowing: boolean): void {
+    this._isFollowing = isFollowing;
+    this._root.classList.toggle('gb-following', isFollowing);
+    tell(this._root, 'graphbreak-following', { isFollowing });
+  }
+
+  private async _select(
+    reference: string,
+    options: ISelectOptions = {}
+  ): Promise<void> {
     try {
-      const target = await this._selection.select(reference, focus);
+      const target = await this._selection.select(reference, options);
       if (target !== null) {
         this._toolbar.announce(announcementOf(target));
+        this._tellSelection(false);
       }
     } catch (error) {
       this._toolbar.announce(reasonOf(error));
     }
   }
 
+  private _tellSelection(isPointer: boolean): void {
+    const { reference } = this._selection;
+    tell(this._root, 'graphbreak-selected', { reference, isPointer });
+  }
+
   private async _step(by: 1 | -1): Promise<void> {
-    const total = this._panes.list('breaks')?.length ?? 0;
+    const total =
+      (this._panes.list('breaks')?.length ?? 0) +
+      (this._panes.list('minor')?.length ?? 0);
     if (total === 0) {
       this._toolbar.announce('No breaks');
       return;
@@ -83,7 +190,8 @@ class View {
     const current = reference.startsWith('b')
       ? Number(reference.slice(1))
       : start;
-    await this._select(`b${((current - 1 + by + total) % total) + 1}`, true);
+    const next = ((current - 1 + by + total) % total) + 1;
+    await this._select(`b${next}`, { focus: true });
   }
 
   private _stepLine(code: Element, by: 1 | -1): void {
@@ -97,13 +205,14 @@ class View {
     }
   }
 
-  private _toggle(): void {
-    const { element } = this._selection;
-    const folded =
-      element?.querySelector<HTMLDetailsElement>('.gb-more') ??
-      element?.querySelector<HTMLDetailsElement>(':scope > details');
-    if (folded) {
-      folded.open = !folded.open;
+  /** Open or close the card that has the focus, or else what is selected. */
+  private _toggle(target: Element): void {
+    const card =
+      target.closest('.gb-item') ??
+      this._selection.element?.closest('.gb-item');
+    const details = card?.querySelector<HTMLDetailsElement>(':scope > details');
+    if (details) {
+      details.open = !details.open;
     }
   }
 
@@ -114,6 +223,7 @@ class View {
     if (this._selection.reference) {
       this._selection.clear();
       this._toolbar.announce('');
+      this._tellSelection(false);
     } else {
       // In JupyterLab the cell around it takes the focus, so that its own keys work again.
       const cell = this._root.closest<HTMLElement>('.jp-Cell');
@@ -129,17 +239,21 @@ class View {
       const reference = this._selection.referenceOf(link);
       if (reference) {
         event.preventDefault();
-        void this._select(reference, true);
+        void this._select(reference, { focus: true, open: true });
       }
       return;
     }
     const summary = target.closest('.gb-item > details > summary');
     if (summary !== null) {
-      // The click itself opens or closes it, after this.
-      if (!(summary.parentElement as HTMLDetailsElement).open) {
-        const item = summary.closest('.gb-item')!;
-        void this._select(this._selection.referenceOf(item));
+      // Opened or closed here, not by the browser after what is selected has opened it.
+      event.preventDefault();
+      if (document.getSelection()?.isCollapsed === false && event.detail > 0) {
+        return; // somebody marks text to copy it
       }
+      const details = summary.parentElement as HTMLDetailsElement;
+      details.open = !details.open;
+      const item = summary.closest('.gb-item')!;
+      void this._select(this._selection.referenceOf(item));
       return;
     }
     const isReading = document.getSelection()?.isCollapsed === false;
@@ -148,6 +262,23 @@ class View {
       : this._referenceAt(target);
     if (reference && !isReading) {
       void this._select(reference);
+    }
+  }
+
+  /** Highlight what the pointer is on, where the reader asked for it. */
+  private _onPointer(event: PointerEvent): void {
+    if (!this._isFollowing) {
+      return;
+    }
+    const target = event.target as Element;
+    const part = target.closest('.gb-item, .gb-strip a');
+    const reference =
+      part !== null
+        ? this._selection.referenceOf(part)
+        : this._referenceAt(target);
+    if (reference && reference !== this._selection.reference) {
+      this._selection.highlight(reference);
+      this._tellSelection(true);
     }
   }
 
@@ -169,22 +300,21 @@ class View {
   }
 
   private _onKey(event: KeyboardEvent): void {
-    if (
-      event.ctrlKey ||
-      event.metaKey ||
-      event.altKey ||
-      event.defaultPrevented
-    ) {
-      return;
-    }
+    const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
     const target = event.target as Element;
-    if (event.key === 'Escape') {
+    if (hasModifier || event.defaultPrevented) {
+      // A shortcut of the application, or of the browser.
+    } else if (event.key === 'Escape') {
       this._leave();
-    } else if (target.matches('input') || !this._handleKey(event.key, target)) {
-      return;
+      event.preventDefault();
+    } else if (!target.matches('input') && this._handleKey(event.key, target)) {
+      event.preventDefault();
     }
-    event.preventDefault();
-    event.stopPropagation();
+    if (this._root.closest('.jp-Notebook') !== null) {
+      keepFromNotebook(event);
+    } else if (event.defaultPrevented) {
+      event.stopPropagation();
+    }
   }
 
   /** Do what a key is for; false where it is for nothing here. */
@@ -203,7 +333,10 @@ class View {
         this._panes.focus('graphs');
         return true;
       case 'o':
-        this._toggle();
+        this._toggle(target);
+        return true;
+      case 'f':
+        this._toolbar.setFollowing(!this._isFollowing);
         return true;
       case '/':
         this._panes.focusFilter();
@@ -218,19 +351,26 @@ class View {
         this._toolbar.toggleKeys();
         return true;
       case 'ArrowLeft':
-        return this._panes.step(target, -1);
+        return this._panes.step(target, -1) || this._rove(target, -1);
       case 'ArrowRight':
-        return this._panes.step(target, 1);
+        return this._panes.step(target, 1) || this._rove(target, 1);
       case 'ArrowUp':
-      case 'ArrowDown':
+      case 'ArrowDown': {
+        const by = key === 'ArrowDown' ? 1 : -1;
         if (!target.matches('.gb-code')) {
-          return false;
+          return this._rove(target, by);
         }
-        this._stepLine(target, key === 'ArrowDown' ? 1 : -1);
+        this._stepLine(target, by);
         return true;
+      }
       default:
         return false;
     }
+  }
+
+  private _rove(target: Element, by: 1 | -1): boolean {
+    const group = this._groups.find(other => other.contains(target));
+    return group?.step(target, by) ?? false;
   }
 
   private readonly _root: HTMLElement;
@@ -238,6 +378,51 @@ class View {
   private readonly _selection: Selection;
   private readonly _disposed = new AbortController();
   private readonly _toolbar: Toolbar;
+  private readonly _groups: readonly Roving[];
+  /** Notice whether the strip has more than one row. */
+  private readonly _strip: () => void;
+  private _data: IReportData;
+  private _refreshTimer: ReturnType<typeof setTimeout> | undefined;
+  private _isFollowing = false;
+}
+
+/**
+ * Keep a key from the notebook around a report, whose shortcuts cut and delete cells.
+ *
+ * With a modifier it may be for the application as a whole, which gets it as if nothing had the focus.
+ */
+function keepFromNotebook(event: KeyboardEvent): void {
+  event.stopPropagation();
+  if (event.ctrlKey || event.metaKey || event.altKey) {
+    const copy = new KeyboardEvent(event.type, event);
+    if (!document.body.dispatchEvent(copy)) {
+      event.preventDefault();
+    }
+  }
+}
+
+/** Fold the strip of a run to one row, with a button for the rest. */
+function addStripButton(root: HTMLElement): () => void {
+  const strip = root.querySelector<HTMLElement>('.gb-strip');
+  if (strip === null) {
+    return () => undefined;
+  }
+  const button = makeElement('button', 'gb-strip-more');
+  button.type = 'button';
+  const box = makeElement('div', 'gb-strip-box');
+  strip.replaceWith(box);
+  box.append(strip, button);
+  const show = (): void => {
+    const isOpen = strip.classList.contains('gb-open');
+    button.textContent = isOpen ? 'less' : 'more';
+    button.setAttribute('aria-expanded', String(isOpen));
+    button.hidden = !isOpen && strip.scrollWidth <= strip.clientWidth + 2;
+  };
+  button.addEventListener('click', () => {
+    strip.classList.toggle('gb-open');
+    show();
+  });
+  return show;
 }
 
 /** Whether a report has a page of its own, and the keys pressed in it are meant for the report. */

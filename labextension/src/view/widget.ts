@@ -1,13 +1,20 @@
 /** The anywidget module: a line of progress while the run goes on, then the report. */
 import type { RenderProps } from '@anywidget/types';
 
+import type { IReportData } from './link';
 import type { Rest } from './list';
 import { type IProgress, ProgressLine } from './progress';
-import { addBehaviour, type IHost } from './view';
+import { addBehaviour } from './view';
 
 interface IModel {
   _html: string;
   _progress: Partial<IProgress>;
+}
+
+interface IAnswer<T> {
+  asked?: string;
+  list?: string | null;
+  answer?: T;
 }
 
 type Model = RenderProps<IModel>['model'];
@@ -40,7 +47,7 @@ function render({ model, el }: RenderProps<IModel>): () => void {
     el.innerHTML = html;
     const root = el.querySelector<HTMLElement>('.graphbreak');
     detach =
-      root === null ? () => undefined : addBehaviour(root, hostOf(model));
+      root === null ? () => undefined : addBehaviour(root, dataOf(model));
   };
 
   model.on('change:_html', show);
@@ -54,15 +61,15 @@ function render({ model, el }: RenderProps<IModel>): () => void {
   };
 }
 
-function hostOf(model: Model): IHost {
-  const ask = <T>(what: string): Promise<T> =>
+function dataOf(model: Model): IReportData {
+  const ask = <T>(what: string, list: string | null = null): Promise<T> =>
     new Promise((resolve, reject) => {
       const end = (): void => {
         clearTimeout(timer);
         model.off('msg:custom', hear);
       };
-      const hear = (message: { asked?: string; answer?: T }): void => {
-        if (message.asked === what) {
+      const hear = (message: IAnswer<T>): void => {
+        if (message.asked === what && (message.list ?? null) === list) {
           end();
           resolve(message.answer as T);
         }
@@ -72,10 +79,10 @@ function hostOf(model: Model): IHost {
         reject(new Error('the kernel is busy or gone'));
       }, PATIENCE_MS);
       model.on('msg:custom', hear);
-      model.send({ ask: what });
+      model.send({ ask: what, list });
     });
   return {
-    rest: () => ask<Rest>('rest'),
+    rest: name => ask<Rest>('rest', name),
     text: () => ask<string>('text'),
     json: () => ask<string>('json')
   };

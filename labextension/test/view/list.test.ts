@@ -30,7 +30,7 @@ function makeList(fail = false): IListFixture {
       requests += 1;
       return fail
         ? Promise.reject(new Error('the kernel is gone'))
-        : Promise.resolve({ items: rest });
+        : Promise.resolve(rest);
     }
   });
   document.body.replaceChildren(box, more);

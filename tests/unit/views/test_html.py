@@ -98,18 +98,19 @@ def test_it_answers_in_order_how_bad_how_where_why() -> None:
         "Breaks 2",
         "✂1 Data-dependent branching GB0170",
         "score > 3 line 14 in step",
+        "allowed by error_on_graph_break(False), line 13, inside (True) of line 8 | adds 1 graph, 0.12 s of compiling",
+        "Do: Make it branchless: torch.where(score > 3, y / score, y), or use torch.cond.",
         "Why",
         "Dynamo does not support tracing dynamic control flow.",
         "goes on at line 15 in step, graph B",
         "line 16 in step (not reached)",
-        "allowed by error_on_graph_break(False), line 13, inside (True) of line 8",
-        "once, in frame 0/0",
-        "Do: Make it branchless: torch.where(score > 3, y / score, y), or use torch.cond.",
+        "once, by frame 0/0",
         "✂2 Call to print GB0025",
-        "Graph break in a loop GB7000: the frame could not resume after it",
-        "log_stats left to Python",
-        "3 times, in frames 1/0, 2/0, 3/0",
+        "allowed by error_on_graph_break(False), line 2 | adds 1 graph, 0.15 s of compiling; 1 function runs eagerly",
         "Do: Move the call out of the compiled region. PyTorch",
+        "Graph break in a loop GB7000: the frame could not resume after it",
+        "log_stats runs eagerly",
+        "3 times, by frames 1/0, 2/0, 3/0",
         "Graphs 4",
         "torch.matmul",
         "float32 [8, 8] cuda:0",
@@ -152,8 +153,8 @@ def test_a_failed_run_says_what_failed_and_what_was_not_compiled() -> None:
     assert "cuda was asked for; ran on cpu: the variable model lives on the CPU" in text
     assert "Warning: g was compiled by an earlier run" in text
     assert "an error by fullgraph=True, line 2" in text
-    assert "L['n'] == 0 line 4" in text
-    assert "limit reached: not compiled again" in text
+    assert "L['n']: 0 → 1, limit reached, runs eagerly (line 4)" in text
+    assert "Do: torch.compile(..., dynamic=True), or a tensor instead of a number" in text
 
 
 def test_numbers_that_were_not_measured_are_not_shown() -> None:

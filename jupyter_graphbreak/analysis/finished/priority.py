@@ -1,0 +1,74 @@
+"""What to fix first: what each break costs, and the order in which a person reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
+
+from jupyter_graphbreak.report.schema import BreakCost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jupyter_graphbreak.report.location import Source
+    from jupyter_graphbreak.report.schema import Break, Report
+
+AnyReport = TypeVar("AnyReport", bound="Report")
+
+#: Folders in which libraries keep what is about one model; what is elsewhere repeats in every model.
+_MODELS = {"model", "models"}
+
+
+def with_priorities(report: AnyReport) -> AnyReport:
+    """Return a report whose breaks say what they cost, and which says in which order they are read.
+
+    What the reader wrote comes first, as it ran; then the code of models in libraries, then other code of libraries,
+    the dearest first; last what is minor.
+    """
+    libraries = {source.id: source for source in report.sources if source.kind == "library"}
+    ended = {graph.break_ for graph in report.graphs}
+    calling = {skipped.id for skipped in report.skipped if skipped.callees}
+    costs = _costs(report)
+    breaks = [
+        replace(
+            listed,
+            cost=costs[listed.id],
+            minor=_library(listed, libraries) is not None
+            and not (listed.resumes or listed.id in ended or calling & set(listed.skipped)),
+        )
+        for listed in report.breaks
+    ]
+    return replace(report, breaks=breaks, order=[listed.id for listed in sorted(breaks, key=_rank(libraries))])
+
+
+def _costs(report: Report) -> dict[str, BreakCost]:
+    frames = {frame.id: frame for frame in report.frames}
+    resumes = {resume.id: resume for resume in report.resumes}
+    costs = {}
+    for listed in report.breaks:
+        made = [resumes[ident] for ident in listed.resumes if ident in resumes]
+        compiled = [frames[ident] for resume in made for ident in resume.frames if ident in frames]
+        seconds = [frame.compile_s for frame in compiled if frame.compile_s is not None]
+        costs[listed.id] = BreakCost(
+            graphs=len({graph for resume in made for graph in resume.graphs}),
+            compile_s=round(sum(seconds), 6) if seconds else None,
+            eager=len(set(listed.skipped)),
+        )
+    return costs
+
+
+def _rank(libraries: Mapping[str, Source]) -> Callable[[Break], tuple[int, int]]:
+    def rank(listed: Break) -> tuple[int, int]:
+        source = _library(listed, libraries)
+        if source is None:
+            return 0, 0
+        folders = (source.path or "").split("/")[:-1]
+        weight = listed.cost.graphs + listed.cost.eager if listed.cost is not None else 0
+        return 3 if listed.minor else 1 if _MODELS & set(folders) else 2, -weight
+
+    return rank
+
+
+def _library(listed: Break, libraries: Mapping[str, Source]) -> Source | None:
+    return libraries.get(listed.location.source) if listed.location is not None else None

@@ -1,0 +1,64 @@
+"""``graphbreak diff``: what changed from one run to a later one."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+
+import click
+import msgspec
+
+from jupyter_graphbreak.commands.output_formats import FORMATS
+from jupyter_graphbreak.commands.shared_options import format_option
+from jupyter_graphbreak.results import Report
+
+
+@click.command("diff", short_help="Show what changed from one run to a later one.")
+@click.argument("before", metavar="A", type=click.Path(path_type=Path))
+@click.argument("after", metavar="B", type=click.Path(path_type=Path))
+@format_option(tuple(form for form in FORMATS if form != "sarif"))
+def diff_command(before: Path, after: Path, form: str) -> int:
+    """Show which breaks are gone, new or elsewhere in B, compared with A.
+
+    Each is a report that was saved as JSON, a notebook with one report, or the log of one process.
+    """
+    changes = _report(before).diff(_report(after))
+    match form:
+        case "json":
+            click.echo(msgspec.json.encode(changes))
+        case "html":
+            head = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>'
+            title = html.escape(f"{before.name} and {after.name}")
+            click.echo(f"{head}{title}</title></head><body>{changes.to_html()}</body></html>")
+        case "markdown":
+            from jupyter_graphbreak.views.exchange.markdown import render_markdown_lines
+
+            first, *lines = changes.to_text().split("\n")
+            click.echo(render_markdown_lines(first, lines))
+        case _:
+            click.echo(changes.to_text())
+    return 0
+
+
+def _report(path: Path) -> Report:
+    from jupyter_graphbreak import api
+    from jupyter_graphbreak.notebookfiles.reading import UnreadableNotebook
+    from jupyter_graphbreak.trace.processes import UnreadableTrace
+
+    try:
+        if path.suffix == ".ipynb":
+            reports = api.read_notebook(path)
+            if len(reports) != 1:
+                raise click.UsageError(f"{path}: {len(reports)} reports; save the one to compare as JSON")
+            return reports[0]
+        if path.is_file() and path.read_bytes()[:1] in {b"{", b"["}:
+            return Report.from_json(path.read_bytes())
+        read = api.read_trace(path)
+    except (UnreadableNotebook, UnreadableTrace) as error:
+        raise click.UsageError(str(error)) from None
+    except (msgspec.DecodeError, msgspec.ValidationError, json.JSONDecodeError) as error:
+        raise click.UsageError(f"{path}: not a report: {' '.join(str(error).split())}") from None
+    if not isinstance(read, Report):
+        raise click.UsageError(f"{path}: {len(read.processes)} processes; compare the log of one of them")
+    return read

@@ -1,0 +1,50 @@
+"""``graphbreak notebook``: the reports in a notebook, or of running it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jupyter_graphbreak.commands.output_formats import Found
+from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_options
+
+
+@click.command("notebook", short_help="Show the reports in a notebook, or run it with every cell explained.")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--execute", is_flag=True, help="Run the notebook in a fresh kernel, with every cell explained.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="COPY", help="Write the executed copy to this file.")
+@shared_options
+def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared: Any) -> int:
+    """Show the reports in the outputs of the notebook PATH.
+
+    With --execute the notebook is run first, up to the first cell that raises (the exit status is 1 then); the file
+    stays as it is.
+    """
+    from jupyter_graphbreak import api
+    from jupyter_graphbreak.notebookfiles.reading import UnreadableNotebook
+
+    gate = Gate(Shared(**shared))
+    if output is not None and not execute:
+        raise click.UsageError("--output: there is an executed copy only with --execute")
+    if output is not None and not output.resolve().parent.is_dir():
+        raise click.UsageError(f"--output {output}: there is no folder {output.parent}")
+    if output is not None and output.resolve() == path.resolve():
+        raise click.UsageError(f"--output {output}: the notebook itself is not overwritten")
+    error = None
+    try:
+        if execute:
+            explained = api.explain_notebook(path, output=output, progress=sys.stderr.isatty())
+            reports, error = explained.reports, explained.error
+        else:
+            reports = api.read_notebook(path)
+    except UnreadableNotebook as problem:
+        raise click.UsageError(str(problem)) from None
+    status = gate.finish(Found(reports, notebook=path.as_posix()))
+    if error is not None:
+        click.echo(
+            f"graphbreak: a cell raised {error}" if not shared["redact"] else "graphbreak: a cell raised", err=True
+        )
+    return 1 if error is not None else status

@@ -1,0 +1,150 @@
+"""``graphbreak script``: run a Python program as Python would, and explain what was compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jupyter_graphbreak.commands.output_formats import Found, of_job
+from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+_WITH_VALUE = ("--format", "--baseline")
+_INTERRUPTED = 130
+
+
+class _ProgramCommand(click.Command):
+    """A command whose options end where the program's name stands: what follows belongs to the program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        index = 0
+        while index < len(args) and args[index].startswith("-") and args[index] != "--":
+            if args[index].startswith("-m"):
+                break
+            index += 2 if args[index] in _WITH_VALUE else 1
+        ctx.meta["program"] = args[index + (args[index : index + 1] == ["--"]) :]
+        return super().parse_args(ctx, args[:index])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "FILE | -m MODULE", "[ARGUMENTS]..."]
+
+
+@click.command("script", cls=_ProgramCommand, short_help="Run a Python program and explain what was compiled.")
+@click.option("--processes", is_flag=True, help="Explain the processes that the program starts, too.")
+@shared_options
+@click.pass_context
+def script_command(context: click.Context, /, *, processes: bool, **shared: Any) -> int:
+    """Run the Python program FILE, or MODULE as `python -m` does, and explain what torch.compile did in it.
+
+    Options of graphbreak stand before the program, those of the program after it. In other formats than text the
+    program prints to stderr, so that stdout holds the report alone. Where the program ends with a status of its own
+    that is not 0, that is the status.
+    """
+    gate = Gate(Shared(**shared))
+    program = context.meta["program"]
+    if program[:1] == ["-m"]:
+        module, arguments = program[1] if len(program) > 1 else "", program[2:]
+    elif program and program[0].startswith("-m"):
+        module, arguments = program[0][2:], program[1:]
+    else:
+        module, arguments = None, program[1:]
+    if module == "" or not program:
+        raise click.UsageError("which program? graphbreak script FILE or graphbreak script -m MODULE")
+    if module is None and not os.path.isfile(program[0]):  # noqa: PTH113 - the name is used as it was written
+        raise click.UsageError(f"{program[0]}: no such file")
+    if module is not None and not _is_there(module):
+        raise click.UsageError(f"-m {module}: no such module")
+
+    from jupyter_graphbreak import api
+
+    status = 0
+    run = None
+    with _stdout_to_stderr(really=shared["form"] != "text"):
+        try:
+            with api.capture(processes=processes) as run, _as_main(module, program[0], arguments):
+                if module is None:
+                    runpy.run_path(program[0], run_name="__main__")
+                else:
+                    runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            status = _status(end.code)
+        except KeyboardInterrupt:
+            status = _INTERRUPTED
+        except Exception as error:  # noqa: BLE001 - the program's own
+            own = _own_traceback(error.__traceback__)
+            sys.excepthook(type(error), error.with_traceback(own), own)
+            status = 1
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+    if run is None:
+        return status or 1
+    gate_status = gate.finish(of_job(run.job) if run.job is not None else Found([run.report]))
+    return status or gate_status
+
+
+def _status(code: Any) -> int:
+    """Return the exit status of ``sys.exit(code)``, and print what is none, as Python does."""
+    if code is None or isinstance(code, int):
+        return int(code or 0) & 0xFF
+    click.echo(code, err=True)
+    return 1
+
+
+def _is_there(module: str) -> bool:
+    import importlib.util
+
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as Python does
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False
+    finally:
+        del sys.path[0]
+
+
+@contextlib.contextmanager
+def _as_main(module: str | None, file: str, arguments: list[str]) -> Iterator[None]:
+    """Have arguments and the search path of modules as Python gives them to a program."""
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [file if module is None else "-m", *arguments]
+    folder = os.path.dirname(os.path.abspath(file)) if module is None else os.getcwd()  # noqa: PTH100, PTH109, PTH120
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr(*, really: bool) -> Iterator[None]:
+    """Have the program, and the programs that it starts, print to stderr."""
+    if not really:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _own_traceback(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the program's first line on, without what ran the program."""
+    own = trace
+    while own is not None:
+        name = own.tb_frame.f_code.co_filename
+        if "runpy" not in name and "jupyter_graphbreak" not in name and not name.endswith("contextlib.py"):
+            return own
+        own = own.tb_next
+    return trace

@@ -1,0 +1,5 @@
+"""Compare reports with a baseline of allowed breaks, for continuous integration.
+
+In: reports and the text of a baseline. Out: a new baseline, or a verdict, also in words.
+May import ``report`` only.
+"""

@@ -1,0 +1,160 @@
+"""What a baseline allows: breaks, functions that run eagerly, recompiles; as TOML that is made to be read in a diff."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import Report
+
+_VERSION = 1
+_ADDRESS = re.compile(r"0x[0-9a-f]+")  # another one at every run
+_HEAD = """\
+# Graph breaks that are allowed here. `graphbreak ... --baseline FILE` fails on others;
+# `graphbreak ... --baseline FILE --update-baseline` writes this file anew.
+"""
+
+
+class MalformedBaseline(ValueError):  # noqa: N818 - reads as the sentence it reports
+    """A baseline that cannot be read; the message says in one line why."""
+
+
+class AllowedBreak(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """A break: ``path`` is empty for a notebook's cell, ``function`` for code outside functions."""
+
+    path: str = ""
+    function: str = ""
+    cause: str = ""
+    line: str = ""
+    gb_id: str = ""
+
+
+class AllowedEager(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """A function that runs eagerly for another reason than a break; ``reason`` is the kind of it."""
+
+    path: str = ""
+    function: str = ""
+    reason: str = ""
+
+
+class AllowedRecompiles(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+    """How often a function may be compiled again."""
+
+    path: str = ""
+    function: str = ""
+    times: int = 0
+
+
+class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is allowed; an empty one allows nothing. ``torch`` is the release with which it was written.
+
+    A misspelt part is an error, since it would allow less than its writer thought.
+    """
+
+    version: int = _VERSION
+    torch: str = ""
+    breaks: list[AllowedBreak] = msgspec.field(default=[], name="break")
+    eager: list[AllowedEager] = []
+    recompiles: list[AllowedRecompiles] = []
+
+
+def read_baseline(text: str) -> Baseline:
+    """Read the text of a baseline.
+
+    Raises
+    ------
+    MalformedBaseline
+        If it is no TOML, has fields of another form, or was written by a later release.
+    """
+    try:
+        baseline = msgspec.convert(tomllib.loads(text), Baseline)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise MalformedBaseline(" ".join(str(error).split())) from None
+    if baseline.version != _VERSION:
+        raise MalformedBaseline(f"it has version {baseline.version}, and this release reads version {_VERSION}")
+    return baseline
+
+
+def write_baseline(baseline: Baseline) -> str:
+    """Return the text of a baseline, sorted."""
+    lines = [_HEAD, f"version = {baseline.version}"]
+    if baseline.torch:
+        lines.append(f"torch = {_toml(baseline.torch)}")
+    for name, tables in (
+        ("break", sorted(baseline.breaks)),
+        ("eager", sorted(baseline.eager)),
+        ("recompiles", sorted(baseline.recompiles)),
+    ):
+        for table in tables:
+            lines.append(f"\n[[{name}]]")
+            lines += [f"{key} = {_toml(value)}" for key, value in msgspec.to_builtins(table).items() if value != ""]
+    return "\n".join(lines) + "\n"
+
+
+def baseline_of(reports: Iterable[Report]) -> Baseline:
+    """Return the baseline that allows just what some reports hold.
+
+    What several reports hold, such as those of the ranks of a job, counts as often as in the one that has it most.
+    """
+    reports = list(reports)
+    breaks: Counter[AllowedBreak] = Counter()
+    eager: Counter[AllowedEager] = Counter()
+    recompiles: Counter[tuple[str, str]] = Counter()
+    for report in reports:
+        paths = {source.id: source.path or "" for source in report.sources}
+        breaks |= Counter(_break(report, paths, found) for found in report.breaks)
+        eager |= Counter(
+            AllowedEager(*_function(paths, skipped.location, skipped.function), skipped.kind)
+            for skipped in report.skipped
+            if skipped.break_ is None
+        )
+        recompiles |= Counter(
+            _function(paths, recompile.location, recompile.function)
+            for recompile in report.recompiles
+            if not recompile.limit_hit
+        )
+    return Baseline(
+        torch=next((report.torch for report in reports if report.torch), None) or "",
+        breaks=sorted(breaks.elements()),
+        eager=sorted(eager.elements()),
+        recompiles=sorted(AllowedRecompiles(*place, times) for place, times in recompiles.items()),
+    )
+
+
+def _break(report: Report, paths: dict[str, str], found: Any) -> AllowedBreak:
+    location = found.location
+    path, function = _function(paths, location, location.function if location is not None else None)
+    line = " ".join((line_text(report, location) or "").split())
+    cause = " ".join(_ADDRESS.sub("0x", found.gb_type).split())
+    return AllowedBreak(path, function, cause, line, found.gb_id or "")
+
+
+def _function(paths: dict[str, str], location: Location | None, function: str | None) -> tuple[str, str]:
+    path = paths.get(location.source, "") if location is not None else ""
+    return path, function if function and function != "<module>" else ""
+
+
+def line_text(report: Report, location: Location | None) -> str | None:
+    """Return the source line at which a place begins, or as much of it as is known."""
+    if location is None:
+        return None
+    for source in report.sources:
+        for segment in source.segments if source.id == location.source else []:
+            lines = segment.text.split("\n")
+            if 0 <= location.line - segment.first_line < len(lines):
+                return lines[location.line - segment.first_line]
+    return location.code.partition("\n")[0] if location.code else None
+
+
+def _toml(value: str | int) -> str:
+    # A string of JSON is one of TOML, but for the one control character that JSON leaves as it is.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

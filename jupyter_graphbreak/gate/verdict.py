@@ -1,0 +1,174 @@
+"""Hold what happened against what is allowed: which breaks are new, which are the same ones, which are gone.
+
+The same break is one of the same function and cause, however its line reads now; or, where the old function is gone
+(renamed, moved, its file renamed), one of the same line and cause. Each allowed break allows one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from jupyter_graphbreak.gate.baseline import AllowedBreak, AllowedEager, AllowedRecompiles, Baseline, baseline_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    from jupyter_graphbreak.report.schema import Report
+
+_A = TypeVar("_A", AllowedBreak, AllowedEager, AllowedRecompiles)
+_Key = "Callable[[_A], Hashable]"
+
+
+class MoreRecompiles(msgspec.Struct, frozen=True):
+    """A function that was compiled again more often than before."""
+
+    path: str
+    function: str
+    before: int
+    now: int
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the gate decided.
+
+    Parameters
+    ----------
+    new : list of AllowedBreak
+        Breaks that are not allowed.
+    eager : list of AllowedEager
+        Functions that newly run eagerly, not because of a break.
+    recompiles : list of MoreRecompiles
+    gone : list of AllowedBreak
+        Breaks that are allowed and were not met any more.
+    same : int
+        How many allowed breaks were met.
+    """
+
+    new: list[AllowedBreak]
+    eager: list[AllowedEager]
+    recompiles: list[MoreRecompiles]
+    gone: list[AllowedBreak]
+    same: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing happened that is not allowed."""
+        return not (self.new or self.eager or self.recompiles)
+
+
+def judge(baseline: Baseline, reports: Sequence[Report]) -> Verdict:
+    """Hold some reports against a baseline."""
+    now = baseline_of(reports)
+    there = _functions(reports)
+
+    def gone(old: AllowedBreak | AllowedEager | AllowedRecompiles) -> bool:
+        return (old.path, old.function) not in there
+
+    by_break: list[tuple[Callable[[AllowedBreak], Hashable], bool]] = [
+        (lambda each: (each.path, each.function, each.cause, each.line), False),
+        (lambda each: (each.path, each.function, each.cause), False),
+        (lambda each: (each.cause, each.line) if each.line else each, True),
+    ]
+    if _release(baseline.torch) != _release(now.torch):  # releases rename causes
+        by_break.append((lambda each: (each.path, each.function, each.line) if each.line else each, False))
+    left, new = _without_pairs(baseline.breaks, now.breaks, by_break, gone)
+    by_function: list[tuple[Callable[[AllowedEager], Hashable], bool]] = [
+        (lambda each: each, False),
+        (lambda each: (each.function, each.reason), True),
+        (lambda each: (each.path, each.reason), True),
+    ]
+    _, eager = _without_pairs(baseline.eager, now.eager, by_function, gone)
+    return Verdict(
+        new=new,
+        eager=eager,
+        recompiles=list(_more_recompiles(baseline.recompiles, now.recompiles, gone)),
+        gone=left,
+        same=len(now.breaks) - len(new),
+    )
+
+
+def _without_pairs(
+    before: Sequence[_A], now: Sequence[_A], keys: Iterable[tuple[Any, bool]], gone: Callable[[_A], bool]
+) -> tuple[list[_A], list[_A]]:
+    """Pair old and new ones, surest first; return what is left of both.
+
+    Parameters
+    ----------
+    keys : iterable of (callable, bool)
+        By what to pair, and whether only those of functions that are gone.
+    """
+    old, new = list(before), list(now)
+    for key, only_gone in keys:
+        waiting: dict[Hashable, list[_A]] = defaultdict(list)
+        for each in old:
+            if not only_gone or gone(each):
+                waiting[key(each)].append(each)
+        left = []
+        for each in new:
+            if waiting.get(key(each)):
+                old.remove(waiting[key(each)].pop(0))
+            else:
+                left.append(each)
+        new = left
+    return old, new
+
+
+def _more_recompiles(
+    before: Sequence[AllowedRecompiles], now: Sequence[AllowedRecompiles], gone: Callable[[AllowedRecompiles], bool]
+) -> Iterable[MoreRecompiles]:
+    allowed = {(each.path, each.function): each.times for each in before}
+    moved = [each for each in before if gone(each)]
+    for each in now:
+        times = allowed.get((each.path, each.function))
+        if times is None:
+            # A function that is gone may be this one under another name or in another file.
+            same = next((old for old in moved if old.function == each.function or old.path == each.path), None)
+            if same is not None:
+                moved.remove(same)
+            times = same.times if same is not None else 0
+        if each.times > times:
+            yield MoreRecompiles(each.path, each.function, times, each.times)
+
+
+def _functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
+    """Return path and name of every function that the reports mention or whose definition they hold."""
+    mentioned = set()
+    for report in reports:
+        paths = {source.id: source.path or "" for source in report.sources}
+        places = [
+            *(frame.location for frame in report.frames),
+            *(skipped.location for skipped in report.skipped),
+            *(op.location for graph in report.graphs for op in graph.ops),
+            *(place for found in report.breaks for occurrence in found.occurrences for place in occurrence.stack),
+            *(found.location for found in report.breaks),
+        ]
+        for place in places:
+            if place is not None:
+                function = place.function or ""
+                mentioned.add((paths.get(place.source, ""), "" if function == "<module>" else function))
+        for source in report.sources:
+            for segment in source.segments:
+                for line in segment.text.split("\n"):
+                    words = line.split("(")[0].split()
+                    if "def" in words[:2]:
+                        mentioned.add((source.path or "", words[-1]))
+    return mentioned
+
+
+def _release(torch: str) -> str:
+    return ".".join(torch.split(".")[:2])
+
+
+def new_breaks(verdict: Verdict, report: Report) -> set[str]:
+    """Return the ids of the breaks of a report that are not allowed."""
+    left = list(verdict.new)
+    ids = set()
+    for found in reversed(report.breaks):  # of several alike the last ones are the new ones
+        (key,) = baseline_of([msgspec.structs.replace(report, breaks=[found], skipped=[], recompiles=[])]).breaks
+        if key in left:
+            left.remove(key)
+            ids.add(found.id)
+    return ids

@@ -1,0 +1,106 @@
+"""Run a notebook in a kernel of its own, every cell explained as JupyterLab's "Explain all" does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+
+from jupyter_graphbreak.notebookfiles.reading import UnreadableNotebook, read_cells
+from jupyter_graphbreak.report.schema import MIME_TYPE, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+#: What JupyterLab puts into the metadata of its requests.
+_ASKED = {"graphbreak": {"explain": "", "skip_definitions": True}}
+_LOAD = "__import__('jupyter_graphbreak').answer_requests(get_ipython())"
+_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+_WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+
+
+def execute(
+    path: Path, kernel: str | None = None, on_cell: Callable[[int, int], None] = lambda _done, _all: None
+) -> tuple[dict[str, Any], str | None]:
+    """Run a notebook, up to the first cell that raises; the file stays as it is.
+
+    Parameters
+    ----------
+    path : Path
+    kernel : str or None
+        The kernel's name, where it is to be another than the notebook's own.
+    on_cell : callable
+        Told before each cell how many came before it, and how many there are.
+
+    Returns
+    -------
+    dict, str or None
+        The executed notebook, and the exception of a cell in one line.
+
+    Raises
+    ------
+    UnreadableNotebook
+        If it is no notebook, or no kernel can run it.
+    """
+    from jupyter_client.kernelspec import NoSuchKernel
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+
+    read_cells(path)
+    notebook = nbformat.read(path, as_version=4)
+    options: dict[str, Any] = {"kernel_name": kernel} if kernel is not None else {}
+    folder = str(path.resolve().parent)
+    client: Any = NotebookClient(notebook, timeout=None, resources={"metadata": {"path": folder}}, **options)
+
+    def ask(cell: Any, cell_index: int) -> None:
+        on_cell(cell_index, len(notebook.cells))
+        client.kc.session.metadata = {**_ASKED, "cellId": cell.get("id", str(cell_index))}
+
+    client.on_cell_start = ask
+    failure = None
+    try:
+        with client.setup_kernel():
+            _load_extension(client)
+            try:
+                for index, cell in enumerate(notebook.cells):
+                    client.execute_cell(cell, index)
+            except CellExecutionError as error:
+                failure = " ".join(f"{error.ename}: {error.evalue}".split())
+            except DeadKernelError:
+                failure = "the kernel died"
+            client.set_widgets_metadata()
+    except NoSuchKernel as error:
+        raise UnreadableNotebook(f"{path}: no kernel {error.name!r} is installed here") from None
+    _without_empty_reports(notebook)
+    executed: dict[str, Any] = notebook
+    return executed, failure
+
+
+def _load_extension(client: Any) -> None:
+    """Have the kernel answer requests for reports."""
+    message = client.kc.execute(_LOAD, silent=True, store_history=False)
+    reply = client.wait_for_reply(message)
+    if reply is None or reply["content"]["status"] != "ok":
+        why = (reply or {}).get("content", {}).get("evalue", "it does not answer")
+        raise UnreadableNotebook(f"the notebook's kernel cannot explain cells: {why}")
+
+
+def _without_empty_reports(notebook: Any) -> None:
+    """Take away the reports of cells that ran no tensor operation, and widgets that no kernel answers any more."""
+    gone = set()
+    for cell in notebook.cells:
+        kept = []
+        for output in cell.get("outputs") or ():
+            data = output.get("data", {})
+            if MIME_TYPE in data:
+                gone.add(data.pop(_WIDGET_VIEW, {}).get("model_id"))
+                report = Report.from_dict(data[MIME_TYPE])
+                if not (report.graphs or report.breaks or report.skipped):
+                    continue
+            kept.append(output)
+        if "outputs" in cell:
+            cell.outputs = kept
+    state = notebook.metadata.get("widgets", {}).get(_WIDGET_STATE, {}).get("state", {})
+    for model in gone:
+        state.pop(model, None)

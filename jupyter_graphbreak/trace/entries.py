@@ -1,0 +1,166 @@
+"""Split a structured trace into its entries, one after the other, without holding more than one.
+
+An entry is a line ``V1122 02:10:26.443000 14822 torch/_dynamo/utils.py:2350] {json}``, in which the number before the
+path is the process id; the lines of its payload follow, each after a tab. ``torchrun`` and other launchers may put
+``[rank0]:`` in front of every line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from jupyter_graphbreak.recording.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIX = re.compile(
+    rb"[VIWEC]\d{4} \d\d:\d\d:\d\d[.,]\d+ (?P<process>\d+) [^\n]{1,2000}?:\d+\]"
+    rb"(?: \[[^\]\n]{0,200}\])* "
+)
+_TAGGED = re.compile(rb"\[[\w.-]{1,40}\]: ?")
+_FIRST_KEY = re.compile(rb'\{"(\w+)"')
+#: Longer lines and payloads are no part of what a report is made from.
+_LONGEST_LINE = 16 << 20
+_LONGEST_PAYLOAD = 64 << 20
+#: What was called a thread's number in old traces exceeds any process id.
+_MOST_PROCESSES = 1 << 22
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry: its process, 0 where the prefix does not say, and its record."""
+
+    process: int
+    record: Record
+
+
+@dataclass
+class Tally:
+    """How much of a trace there was, and what of it could not be read.
+
+    Parameters
+    ----------
+    entries : int
+        All entries, also of kinds that nobody asked for.
+    unreadable : int
+        Entries whose envelope is no JSON.
+    damaged : int
+        Payloads that are not those that were written, going by their checksum.
+    foreign : int
+        Lines that belong to no entry.
+    cut : str or None
+        Why the end may be missing, where it may.
+    """
+
+    entries: int = 0
+    unreadable: int = 0
+    damaged: int = 0
+    foreign: int = 0
+    cut: str | None = None
+
+
+@dataclass
+class _Open:
+    """An entry whose payload is still being read."""
+
+    process: int
+    envelope: dict[str, object]
+    lines: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+
+def entries(stream: BinaryIO, tally: Tally, kinds: frozenset[str] | None = None) -> Iterator[Entry]:
+    """Yield the entries of a trace.
+
+    Parameters
+    ----------
+    stream : file
+        Open for reading bytes.
+    tally : Tally
+        Where to count.
+    kinds : set of str or None
+        The kinds that are asked for, beside the additions of ours; of others the payload is passed over.
+    """
+    heads = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
+    waiting: dict[bytes, _Open | None] = {}  # by what stands in front of a line
+    line = b"\n"
+    for line in iter(partial(stream.readline, _LONGEST_LINE), b""):
+        tag = b""
+        if line[:1] == b"[" and (tagged := _TAGGED.match(line)):
+            tag, line = tagged[0], line[tagged.end() :]  # noqa: PLW2901
+        if line[:1] == b"\t":
+            entry = waiting.get(tag)
+            if entry is not None and entry.size <= _LONGEST_PAYLOAD:
+                entry.lines.append(line[1:])
+                entry.size += len(line)
+            elif tag not in waiting:
+                tally.foreign += 1
+            continue
+        head = _PREFIX.match(line)
+        if head is None:
+            tally.foreign += bool(line.strip()) and not line.startswith(b"#")
+            continue
+        done, waiting[tag] = waiting.get(tag), None
+        if done is not None:
+            yield _closed(done, tally)
+        tally.entries += 1
+        opened = _opened(line, head, heads, tally)
+        if opened is not None and (kinds is None or _is_wanted(Record(opened.envelope).kind, kinds)):
+            waiting[tag] = opened
+    if not line.endswith(b"\n"):
+        tally.cut = "its last line has no end"
+    for done in waiting.values():
+        if done is not None:
+            yield _closed(done, tally)
+
+
+def begins_as_trace(text: bytes) -> bool:
+    """Whether some line at the beginning of a file is that of an entry."""
+    return any(
+        (head := _PREFIX.match(line)) is not None and line[head.end() : head.end() + 1] == b"{"
+        for line in text.split(b"\n")
+    )
+
+
+def _is_wanted(kind: str, kinds: frozenset[str]) -> bool:
+    return kind in kinds or kind.startswith("graphbreak_")
+
+
+def _opened(line: bytes, head: re.Match[bytes], heads: frozenset[str] | None, tally: Tally) -> _Open | None:
+    text = line[head.end() :]
+    key = _FIRST_KEY.match(text)
+    if key is not None and heads is not None and not _is_wanted(key[1].decode(), heads):
+        return None
+    try:
+        envelope = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        envelope = None
+    if not isinstance(envelope, dict):
+        tally.unreadable += 1
+        return None
+    process = int(head["process"])
+    return _Open(process if process < _MOST_PROCESSES else 0, envelope)
+
+
+def _checksum(payload: bytes) -> str:
+    return hashlib.md5(payload, usedforsecurity=False).hexdigest()
+
+
+def _closed(done: _Open, tally: Tally) -> Entry:
+    """Return a complete entry; the line break after its last line is not part of the payload."""
+    if not done.lines:
+        tally.damaged += bool(done.envelope.get("has_payload"))
+        return Entry(done.process, Record(done.envelope))
+    payload = b"".join(done.lines).removesuffix(b"\n")
+    checksum = done.envelope.get("has_payload")
+    if payload.endswith(b"\r") and _checksum(payload) != checksum:  # written where lines end in two characters
+        payload = payload.removesuffix(b"\r").replace(b"\r\n", b"\n")
+    if isinstance(checksum, str) and _checksum(payload) != checksum:
+        tally.damaged += 1
+    return Entry(done.process, Record(done.envelope, payload.decode(errors="replace")))

@@ -1,0 +1,114 @@
+"""What a log says of its run as a whole: versions, settings, devices; and what no log says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jupyter_graphbreak.recording import additions
+from jupyter_graphbreak.recording.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_DEVICE = re.compile(r'"\w+\[[^\]"]*\](?:\[[^\]"]*\])?(?P<device>[a-z]+(?::\d+)?)"')
+_ROOT = re.compile(r"^(?P<root>.*?/lib/python3\.\d+)/")
+_HOME = re.compile(r"^(?P<home>/(?:home|Users)/[^/]+|/root)/")
+_SETTINGS = ("nested_graph_breaks", "recompile_limit")
+WHAT_NO_LOG_HAS = (
+    "A trace log does not say what Dynamo refuses before it begins (generators, functions called under a dispatch "
+    "mode), which resume functions never ran, nor how long the run took."
+)
+
+
+WHAT_OLD_LOGS_LACK = (
+    "Before torch 2.11 a log does not tell a function that was skipped at a break from one whose compilation was an "
+    "error: both are listed as errors."
+)
+
+
+class Origin:
+    """Collects, record by record, what a process says of itself."""
+
+    def __init__(self) -> None:
+        self._torch: str | None = None
+        self._python: str | None = None
+        self._config: dict[str, Any] = {}
+        self._devices: dict[str, None] = {}
+        self._roots: dict[str, None] = {}
+        self._home: str | None = None
+        self._complete = False
+        self._failed = False
+
+    def read(self, record: Record) -> None:
+        """Read one record, before it is made lighter."""
+        match record.kind:
+            case "graphbreak_run":
+                self._complete = True
+            case "artifact:torch_version":
+                self._torch = self._torch or _json(record.payload).get("pytorch_version")
+            case "artifact:dynamo_error":
+                self._failed = True
+            case "compilation_metrics":
+                self._read_metrics(record.data)
+            case "dynamo_output_graph":
+                self._devices.update(dict.fromkeys(match["device"] for match in _DEVICE.finditer(record.payload or "")))
+            case "str":
+                self._read_filename(record.data)
+            case _:
+                pass
+
+    def records(self, notes: Iterable[str]) -> list[Record]:
+        """Return what was collected as records of ours.
+
+        Parameters
+        ----------
+        notes : iterable of str
+            What is to be said of the log itself.
+        """
+        made: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
+        if not self._complete:  # else the log is a recording of ours, and says all this itself
+            made.append(additions.Note(level="info", message=WHAT_NO_LOG_HAS))
+            if self._torch is None and self._failed:  # the versions that logs name begin with 2.11
+                made.append(additions.Note(level="info", message=WHAT_OLD_LOGS_LACK))
+            used = ", ".join(sorted(self._devices)) or "unknown"
+            made.append(additions.DeviceUsed(requested=used, used=used))
+            made.append(
+                additions.RunSummary(
+                    torch=self._torch,
+                    python=self._python,
+                    config=self._config,
+                    library_roots=list(self._roots),
+                    folder=str(Path.cwd()),
+                    home=self._home,
+                )
+            )
+        return [Record({addition.kind: msgspec.to_builtins(addition)}) for addition in made]
+
+    def _read_metrics(self, metrics: Any) -> None:
+        if not isinstance(metrics, dict) or self._config:
+            return
+        self._torch = self._torch or metrics.get("pytorch_version")
+        self._python = self._python or (str(metrics.get("python_version") or "").partition(" ")[0] or None)
+        config = _json(metrics.get("dynamo_config"))
+        self._config = {name: config[name] for name in _SETTINGS if name in config}
+
+    def _read_filename(self, interned: Any) -> None:
+        if not (isinstance(interned, list) and interned and isinstance(interned[0], str)):
+            return
+        root, home = _ROOT.match(interned[0]), _HOME.match(interned[0])
+        if root is not None:
+            self._roots[root["root"]] = None
+        if home is not None and self._home is None:
+            self._home = home["home"]
+
+
+def _json(text: Any) -> dict[str, Any]:
+    try:
+        data = msgspec.json.decode(text) if isinstance(text, str) else None
+    except msgspec.DecodeError:
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,82 @@
+"""Reports as Markdown, for the comment on a pull request."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.text.report_text import render_text, summary_line
+from jupyter_graphbreak.views.words.aftermath import aftermath
+from jupyter_graphbreak.views.words.plain_text import one_line, plain
+from jupyter_graphbreak.views.words.where import place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from jupyter_graphbreak.report.schema import Break, Report
+
+_SPECIAL = re.compile(r"[!-/:-@\[-`{-~]")
+#: A comment on GitHub holds 65,536 characters.
+_MOST_BREAKS, _MOST_TEXT = 50, 8_000
+
+
+def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: Sequence[AbstractSet[str]] = ()) -> str:
+    """Return reports as Markdown.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+    titles : sequence of str
+        One for each report, where there are several.
+    new : sequence of set of str
+        The ids of the breaks of each report that a gate does not allow.
+    """
+    parts = []
+    for index, report in enumerate(reports):
+        title = titles[index] if index < len(titles) else ""
+        parts.append(_report(report, title, new[index] if index < len(new) else frozenset()))
+    return "\n\n".join(parts)
+
+
+def render_markdown_lines(head: str, lines: Sequence[str]) -> str:
+    """Return a sentence and the lines of text that belong to it."""
+    return "\n\n".join([f"**{_escaped(head)}**", *([_fenced("\n".join(map(plain, lines)))] if lines else [])])
+
+
+def _report(report: Report, title: str, new: AbstractSet[str]) -> str:
+    summary = summary_line(report).removeprefix("compile_explain").lstrip(": ")
+    parts = [f"**{_escaped(title)}**: {_escaped(summary)}" if title else f"**compile_explain**: {_escaped(summary)}"]
+    if report.breaks:
+        rows = ["| | where | line | why | then |", "|---|---|---|---|---|"]
+        rows += [_row(report, number, found, new) for number, found in enumerate(report.breaks[:_MOST_BREAKS], start=1)]
+        if len(report.breaks) > _MOST_BREAKS:
+            rows.append(f"| | and {len(report.breaks) - _MOST_BREAKS} more | | | |")
+        parts.append("\n".join(rows))
+    text = render_text(report)
+    if len(text) > _MOST_TEXT:
+        text = text[:_MOST_TEXT].rpartition("\n")[0] + "\n..."
+    parts.append(f"<details><summary>the whole report</summary>\n\n{_fenced(text)}\n\n</details>")
+    return "\n\n".join(parts)
+
+
+def _row(report: Report, number: int, found: Break, new: AbstractSet[str]) -> str:
+    cause = _escaped(found.gb_type + (f" ({found.gb_id})" if found.gb_id else ""))
+    if found.url is not None and re.fullmatch(r"https://[\w./-]+", found.url):
+        cause = f"[{cause}]({found.url})"
+    code = one_line(found.location.code) if found.location is not None and found.location.code else ""
+    shown = f"<code>{_escaped(code)}</code>" if code else ""
+    sign = f"**{number} new**" if found.id in new else str(number)
+    then = _escaped("; ".join(aftermath(report, found)))
+    return f"| {sign} | {_escaped(place(report, found.location))} | {shown} | {cause} | {then} |"
+
+
+def _escaped(text: str) -> str:
+    """Return text as it reads, on one line: nothing in it is markup, a mention or the end of a cell."""
+    return _SPECIAL.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", one_line(text))
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"

@@ -1,0 +1,50 @@
+"""A job as HTML: a table of its breaks, and the report of each process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from jupyter_graphbreak.views.html.environment import environment, style_sheet
+from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.jobs.job_words import job_headline, job_notes, process_name, where_in_job, who_has
+from jupyter_graphbreak.views.text.report_text import summary_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jupyter_graphbreak.report.job import Job
+    from jupyter_graphbreak.report.schema import Report
+
+#: Of more processes than so many only the summary is shown.
+_MOST_REPORTS = 8
+
+
+def render_job_html(job: Job) -> str:
+    """Return a job as a snippet of HTML with its own style sheet."""
+    return _render(job, page=False)
+
+
+def render_job_page(job: Job) -> str:
+    """Return a job as one page that needs no other file."""
+    return _render(job, page=True)
+
+
+def _render(job: Job, *, page: bool) -> str:
+    reports = [
+        Markup(render_html(process.report)) if index < _MOST_REPORTS else None  # noqa: S704 - our own markup
+        for index, process in enumerate(job.processes)
+    ]
+    summaries = [summary_line(process.report).removeprefix("compile_explain").lstrip(": ") for process in job.processes]
+    template = environment().get_template("job.html.j2")
+    return template.render(
+        job=job, page=page, css=style_sheet(), headline=job_headline(job), notes=job_notes(job), where=where_in_job,
+        who=who_has, processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
+    ).strip()  # fmt: skip
+
+
+def render_reports_page(reports: Sequence[Report]) -> str:
+    """Return the reports of a notebook's cells as one page that needs no other file."""
+    template = environment().get_template("reports.html.j2")
+    return template.render(reports=[Markup(render_html(report)) for report in reports]).strip()  # noqa: S704 - our own

@@ -1,0 +1,37 @@
+"""A job as text: its breaks, those that only some ranks have first, and one line for each process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.jobs.job_words import job_headline, job_notes, process_name, where_in_job, who_has
+from jupyter_graphbreak.views.text.report_text import summary_line
+from jupyter_graphbreak.views.text.terminal import INDENT, cut, wrapped
+from jupyter_graphbreak.views.words.plain_text import one_line
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.job import Job
+
+#: More breaks and processes than so many are counted, not told one by one.
+_MOST = 50
+
+
+def render_job(job: Job) -> str:
+    """Return a job as text, without a line break at the end."""
+    lines = [f"compile_explain: {job_headline(job)}"]
+    for number, listed in enumerate(job.breaks[:_MOST], start=1):
+        code = one_line(listed.place.code) if listed.place is not None and listed.place.code else ""
+        head = f"{number:>2}  {where_in_job(listed.place)}"
+        lines.append(cut(f"{head}   {code}" if code else head))
+        lines.append(cut(INDENT + listed.gb_type + (f" ({listed.gb_id})" if listed.gb_id else "")))
+        lines.append(cut(INDENT + who_has(job, listed)))
+    if len(job.breaks) > _MOST:
+        lines.append(f"{INDENT}and {len(job.breaks) - _MOST} more breaks")
+    for process in job.processes[:_MOST]:
+        summary = summary_line(process.report).removeprefix("compile_explain").lstrip(": ")
+        lines.append(cut(f" -  {process_name(process)}: {summary}"))
+    if len(job.processes) > _MOST:
+        lines.append(f"{INDENT}and {len(job.processes) - _MOST} more processes")
+    for note in job_notes(job):
+        lines += wrapped(f"{note.level}: ", note.message, indent="")
+    return "\n".join(lines)

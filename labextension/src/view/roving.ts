@@ -1,0 +1,82 @@
+/** Many things to focus in a part of a report, and one Tab stop: the arrow keys move within it. */
+
+/** What takes the focus; boxes that scroll are looked at one by one. */
+const FOCUSABLE = 'a[href], button, summary, input';
+const BOXES = '.gb-code, .gb-scroll, .gb-text';
+
+/** One part of a report. */
+export class Roving {
+  /** @param group - The element of the part. */
+  constructor(group: HTMLElement) {
+    this._group = group;
+    group.addEventListener('focusin', event => {
+      const target = event.target as HTMLElement;
+      if (target.matches(FOCUSABLE)) {
+        this._setCurrent(target);
+      }
+    });
+    this.refresh();
+  }
+
+  /** Take notice of what is new, or visible now. */
+  refresh(): void {
+    for (const box of this._group.querySelectorAll<HTMLElement>(BOXES)) {
+      // What scrolls has to be reached, what does not scroll need not.
+      const scrolls =
+        box.scrollWidth > box.clientWidth + 1 ||
+        box.scrollHeight > box.clientHeight + 1;
+      box.tabIndex = scrolls ? 0 : -1;
+      suppress(box);
+    }
+    const items = this._items();
+    const current =
+      items.find(item => item === this._current) ??
+      items.find(item => item.offsetParent !== null);
+    for (const item of items) {
+      const tabIndex = item === current ? 0 : -1;
+      if (item.getAttribute('tabindex') !== String(tabIndex)) {
+        item.tabIndex = tabIndex;
+        suppress(item);
+      }
+    }
+    this._current = current;
+  }
+
+  /** Move the focus to the item before or after; false where the focus is on none. */
+  step(from: Element, by: 1 | -1): boolean {
+    const items = this._items().filter(item => item.offsetParent !== null);
+    const index = items.indexOf(from as HTMLElement);
+    if (index < 0) {
+      return false;
+    }
+    items[index + by]?.focus();
+    return true;
+  }
+
+  /** Whether an element is in this part. */
+  contains(element: Element): boolean {
+    return this._group.contains(element);
+  }
+
+  private _items(): HTMLElement[] {
+    return Array.from(this._group.querySelectorAll<HTMLElement>(FOCUSABLE));
+  }
+
+  private _setCurrent(item: HTMLElement): void {
+    if (this._current !== item) {
+      if (this._current) {
+        this._current.tabIndex = -1;
+      }
+      item.tabIndex = 0;
+      this._current = item;
+    }
+  }
+
+  private readonly _group: HTMLElement;
+  private _current: HTMLElement | undefined;
+}
+
+/** Keep JupyterLab's shortcuts from an element: it matches them with the element itself before those around it. */
+export function suppress(element: HTMLElement): void {
+  element.dataset.lmSuppressShortcuts = 'true';
+}

@@ -1,0 +1,228 @@
+"""The commands, their formats, their exit status."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import nbformat
+import pytest
+
+from jupyter_graphbreak.results import Job, Report
+from tests.cli.conftest import Cli
+
+LOGS = Path(__file__).parents[1] / "recordings" / "logs"
+LOG = LOGS / "2.13.0" / "nested_break.log"
+SCHEMA = json.loads((Path(__file__).parent / "sarif-reduced.schema.json").read_text())
+PROGRAM = """\
+import sys
+import torch
+
+@torch.compile(backend="eager")
+def secret_step(velocity):
+    momentum = velocity * 2
+    if momentum.sum() > 0:
+        momentum = momentum + 1
+    return momentum
+
+secret_step(torch.ones(3))
+print("argv", sys.argv[1:], __name__)
+if "fail" in sys.argv:
+    sys.exit(7)
+if "raise" in sys.argv:
+    raise ValueError("no such velocity")
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "training_loop.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_help_reads_well(cli: Cli) -> None:
+    for command in ([], ["log"], ["notebook"], ["script"], ["diff"]):
+        done = cli(*command, "--help")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("Usage: graphbreak")
+        assert all(len(line) <= 100 for line in done.stdout.split("\n"))
+    assert cli("--version").stdout.startswith("graphbreak, version")
+
+
+def test_it_completes_in_a_shell(cli: Cli) -> None:
+    done = cli(_GRAPHBREAK_COMPLETE="bash_complete", COMP_WORDS="graphbreak no", COMP_CWORD="1")
+    assert done.stdout == "plain,notebook\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["log"],
+        ["log", "nowhere"],
+        ["log", "."],
+        ["log", "empty.log"],
+        ["log", "binary.log"],
+        ["log", "foreign.log"],
+        ["log", LOG, "--format", "pdf"],
+        ["log", LOG, "--update-baseline"],
+        ["log", LOG, "--baseline", "nowhere.toml"],
+        ["log", LOG, "--baseline", "malformed.toml"],
+        ["log", LOG, "--baseline", "nowhere/new.toml", "--update-baseline"],
+        ["notebook", "nowhere.ipynb"],
+        ["notebook", "foreign.log"],
+        ["notebook", "old.ipynb"],
+        ["notebook", "old.ipynb", "--execute", "--output", "copy.ipynb"],
+        ["notebook", "empty.ipynb", "--output", "copy.ipynb"],
+        ["notebook", "empty.ipynb", "--execute", "--output", "empty.ipynb"],
+        ["script"],
+        ["script", "nowhere.py"],
+        ["script", "-m", "no_such_module"],
+        ["diff", LOG, "nowhere"],
+        ["diff", LOG, "foreign.log"],
+        ["diff", LOG, "report.json"],
+    ],
+    ids=lambda arguments: " ".join(str(a).rpartition("/")[2] for a in arguments) or "nothing",
+)
+def test_misuse_is_one_line(cli: Cli, tmp_path: Path, arguments: list[object]) -> None:
+    (tmp_path / "empty.log").write_bytes(b"")
+    (tmp_path / "binary.log").write_bytes(bytes(range(256)) * 100)
+    (tmp_path / "foreign.log").write_text("hello\nworld\n")
+    (tmp_path / "malformed.toml").write_text("[[break]\n")
+    (tmp_path / "old.ipynb").write_text('{"nbformat": 3, "worksheets": []}')
+    (tmp_path / "empty.ipynb").write_text('{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}')
+    (tmp_path / "report.json").write_text('{"schema_version": "9.0"}')
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    done = cli(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"graphbreak: [^\n]+\n", done.stderr)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_a_log_in_every_format(cli: Cli) -> None:
+    assert "nested_break.py:8 in leaf" in cli("log", LOG).stdout
+    report = Report.from_json(cli("log", LOG, "--format", "json").stdout)
+    assert len(report.breaks) == 1
+    page = cli("log", LOG, "--format", "html").stdout
+    assert page.startswith("<!doctype html>")
+    HTMLParser().feed(page)
+    comment = cli("log", LOG, "--format", "markdown").stdout
+    assert "| 1 | nested&#95;break.py:8 in leaf |" in comment
+    annotations = json.loads(cli("log", LOG, "--format", "sarif").stdout)
+    jsonschema.validate(annotations, SCHEMA)
+    (result,) = annotations["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 8
+
+
+def test_a_job_in_every_format(cli: Cli, tmp_path: Path) -> None:
+    for rank, name in enumerate(["branch", "nested_break"]):
+        text = (LOGS / "2.13.0" / f"{name}.log").read_bytes()
+        (tmp_path / f"dedicated_log_torch_trace_rank_{rank}_x.log.gz").write_bytes(gzip.compress(text))
+    assert "only on rank 0, not on rank 1" in cli("log", tmp_path).stdout
+    job = Job.from_json(cli("log", tmp_path, "--format", "json").stdout)
+    assert [process.rank for process in job.processes] == [0, 1]
+    assert "only on rank 1" in cli("log", tmp_path, "--format", "html").stdout
+    assert "only on rank 1" in cli("log", tmp_path, "--format", "markdown").stdout
+    annotations = json.loads(cli("log", tmp_path, "--format", "sarif").stdout)
+    jsonschema.validate(annotations, SCHEMA)
+    assert len(annotations["runs"][0]["results"]) == 2
+
+
+def test_the_gate(cli: Cli, tmp_path: Path) -> None:
+    written = cli("log", LOG, "--baseline", "allowed.toml", "--update-baseline")
+    assert written.returncode == 0
+    assert 'line = "torch._dynamo.graph_break()"' in (tmp_path / "allowed.toml").read_text()
+    assert "gate passed: 1 allowed break met" in cli("log", LOG, "--baseline", "allowed.toml").stdout
+    other = LOGS / "2.13.0" / "branch.log"
+    failed = cli("log", other, "--baseline", "allowed.toml")
+    assert failed.returncode == 1
+    assert "gate failed: 1 new break; 1 allowed break gone" in failed.stdout
+    (tmp_path / "none.toml").write_text("")
+    annotated = cli("log", LOG, "--baseline", "none.toml", "--format", "sarif")
+    assert (annotated.returncode, "gate failed" in annotated.stderr) == (1, True)
+    result = json.loads(annotated.stdout)["runs"][0]["results"][0]
+    assert (result["level"], result["baselineState"]) == ("error", "new")
+    assert "**1 new**" in cli("log", LOG, "--baseline", "none.toml", "--format", "markdown").stdout
+
+
+def test_a_script_runs_as_python_runs_it(cli: Cli, program: Path) -> None:
+    done = cli("script", program, "--format", "x")
+    assert done.returncode == 0
+    assert done.stdout.startswith("argv ['--format', 'x'] __main__\ncompile_explain: 1 break")
+    done = cli("script", "--format", "json", program.name)
+    assert Report.from_json(done.stdout).breaks[0].gb_id == "GB0170"
+    assert "argv [] __main__" in done.stderr
+    done = cli("script", "-m", "training_loop", "a")
+    assert done.stdout.startswith("argv ['a'] __main__\ncompile_explain: 1 break")
+
+
+def test_the_status_of_a_script_wins(cli: Cli, program: Path, tmp_path: Path) -> None:
+    (tmp_path / "none.toml").write_text("")
+    assert cli("script", "--baseline", "none.toml", program).returncode == 1
+    done = cli("script", "--baseline", "none.toml", program, "fail")
+    assert (done.returncode, "gate failed" in done.stdout) == (7, True)
+    done = cli("script", program, "raise")
+    assert done.returncode == 1
+    assert "compile_explain: 1 break" in done.stdout
+    assert [line for line in done.stderr.split("\n") if line.startswith("  File")] == [
+        f'  File "{program}", line 16, in <module>'
+    ]
+
+
+def test_the_difference_of_two_runs(cli: Cli, tmp_path: Path) -> None:
+    for name in ("branch", "nested_break"):
+        (tmp_path / f"{name}.json").write_text(cli("log", LOGS / "2.13.0" / f"{name}.log", "--format", "json").stdout)
+    done = cli("diff", "branch.json", "nested_break.json")
+    assert done.returncode == 0
+    assert "1 break gone, 1 new" in done.stdout
+    assert "the same break" in cli("diff", "branch.json", LOGS / "2.13.0" / "branch.log").stdout
+    assert len(json.loads(cli("diff", "branch.json", LOG, "--format", "json").stdout)["breaks"]) == 2
+    assert cli("diff", "branch.json", LOG, "--format", "html").stdout.startswith("<!doctype html>")
+    assert "1 break gone, 1 new" in cli("diff", "branch.json", LOG, "--format", "markdown").stdout
+
+
+def notebook_of(*cells: str) -> Any:
+    return nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+    )
+
+
+def test_a_notebook_is_run_and_left_as_it_is(cli: Cli, tmp_path: Path) -> None:
+    step = "\n".join(PROGRAM.split("\n")[1:9])
+    path = tmp_path / "work.ipynb"
+    nbformat.write(notebook_of("a = 1 + 1", step, "# first\nsecret_step(torch.ones(3))", "1 / 0", "a = 3"), path)
+    before = path.read_bytes()
+    done = cli("notebook", path.name, "--execute", "--output", "copy.ipynb", "--format", "json")
+    assert done.returncode == 1
+    assert "a cell raised ZeroDivisionError: division by zero" in done.stderr
+    report, failed = [Report.from_dict(each) for each in json.loads(done.stdout)]
+    assert {source.name for source in report.sources} == {"Cell In[2]", "Cell In[3]"}
+    assert failed.status == "error"
+    assert [found.location.line for found in report.breaks if found.location is not None] == [6]
+    assert path.read_bytes() == before
+    copy = nbformat.read(tmp_path / "copy.ipynb", as_version=4)
+    assert [len(cell.outputs) for cell in copy.cells] == [0, 0, 2, 2, 0]
+    again = cli("notebook", "copy.ipynb")
+    assert (again.returncode, again.stdout.count("compile_explain")) == (0, 2)
+    jsonschema.validate(json.loads(cli("notebook", "copy.ipynb", "--format", "sarif").stdout), SCHEMA)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html", "markdown", "sarif"])
+def test_nothing_of_the_code_is_left_in_a_redacted_report(cli: Cli, program: Path, form: str) -> None:
+    plain = cli("script", "--format", form, program, "raise").stdout
+    redacted = cli("script", "--redact", "--format", form, program, "raise").stdout
+    if form == "text":  # what the program prints is its own
+        plain, redacted = plain.partition("\n")[2], redacted.partition("\n")[2]
+    assert "secret_step" in plain
+    for word in ("secret_step", "velocity", "momentum", "training_loop", "ones"):
+        assert word not in redacted
+    assert "f1" in redacted
+    assert "GB0170" in redacted

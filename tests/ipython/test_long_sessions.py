@@ -1,0 +1,67 @@
+"""What many runs in one kernel leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from jupyter_graphbreak.views.html.bundle import WIDGET_VIEW
+from tests.ipython.conftest import Kernel
+
+RUN = """%%compile_explain
+import torch
+@torch.compile(backend="eager")
+def f(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+f(torch.ones(2))
+"""
+COUNT = """import gc, comm
+from jupyter_graphbreak import Report
+gc.collect()
+reports = sum(type(thing) is Report for thing in gc.get_objects())
+print(len(comm.get_comm_manager().comms), reports)
+"""
+#: So many outputs of different cells are alive at a time, each with a widget and its layout.
+MOST = 100
+
+
+@pytest.fixture
+def kernel() -> Iterator[Kernel]:
+    made = Kernel()
+    yield made
+    made.stop()
+
+
+def counted(kernel: Kernel) -> tuple[int, int]:
+    kernel.run(COUNT)
+    comms, reports = map(int, kernel.stdout().split())
+    return comms, reports
+
+
+def test_running_one_cell_again_leaves_one_widget(kernel: Kernel) -> None:
+    for _ in range(5):
+        kernel.run(RUN, {"cellId": "one"})
+    comms, reports = counted(kernel)
+    assert comms <= 2
+    assert reports <= 3
+
+
+def test_of_many_cells_the_oldest_reports_become_static(kernel: Kernel) -> None:
+    for number in range(MOST + 5):
+        kernel.run(RUN, {"cellId": f"cell {number}"})
+    first, *_, last = kernel.bundles()  # of the oldest cell that was alive, and of the one that ran
+    assert {"text/html", MIME_TYPE} < set(first)
+    assert WIDGET_VIEW not in first
+    assert WIDGET_VIEW in last
+    comms, _ = counted(kernel)
+    assert comms <= 2 * MOST
+
+
+def test_a_very_long_line_is_held_once(kernel: Kernel) -> None:
+    kernel.run(f"{RUN}text = {'x' * 200_000!r}; f(torch.ones(3)); torch._dynamo.graph_break()")
+    report = kernel.report()
+    assert len(report.to_json()) < 700_000

@@ -1,0 +1,33 @@
+"""Whether an output is shown while the run goes on: where the front end replaces it when the run has ended."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from jupyter_graphbreak.ipython.output import Output
+
+
+class Shell:
+    kernel = object()
+
+
+@pytest.mark.parametrize(
+    ("command", "live"),
+    [
+        (["/usr/bin/python", "/usr/local/bin/jupyter-console"], False),
+        (["python", "-m", "jupyter_console"], False),
+        (["python", "/usr/local/bin/jupyter-lab"], True),
+        (["python", "script.py", "--title", "jupyter-console"], True),
+    ],
+)
+def test_a_console_gets_the_report_only(monkeypatch: pytest.MonkeyPatch, command: list[str], live: bool) -> None:
+    class Parent:
+        def __init__(self, pid: int) -> None:
+            assert pid > 0
+
+        def cmdline(self) -> list[str]:
+            return command
+
+    monkeypatch.setattr(psutil, "Process", Parent)
+    assert Output(Shell()).live is live  # type: ignore[arg-type]

@@ -1,0 +1,85 @@
+"""The pytest plugin, in tests that pytest runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import pytest
+import torch
+
+@torch.compile(backend="eager")
+def step(x):
+    if x.sum() > 0:
+        x = x + 1
+    return x
+
+@pytest.mark.max_graph_breaks(1)
+def test_allowed():
+    step(torch.ones(3))
+
+@pytest.mark.max_graph_breaks(0)
+def test_too_many():
+    step(torch.ones(3))
+
+@pytest.mark.max_graph_breaks(0)
+def test_of_its_own_fault():
+    step(torch.ones(3))
+    assert 1 == 2
+
+@pytest.mark.max_graph_breaks("none")
+def test_misused():
+    pass
+
+@pytest.mark.parametrize("expected", [(1,), ("GB0170",), ("Data-dependent branching",), ("x.sum() > 0",)])
+def test_expected(graph_breaks, expected):
+    with graph_breaks.expect(*expected):
+        step(torch.ones(3))
+    assert len(graph_breaks.report.breaks) == 1
+
+def test_none_expected(graph_breaks):
+    with graph_breaks.expect():
+        step(torch.ones(3))
+
+def test_another_expected(graph_breaks):
+    with graph_breaks.expect("GB0025"):
+        step(torch.ones(3))
+
+def test_others_pass_by(graph_breaks):
+    with pytest.raises(ValueError), graph_breaks.expect():
+        raise ValueError
+"""
+
+
+@pytest.fixture
+def outcome(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.RunResult:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makepyfile(test_model=TESTS)
+    return pytester.runpytest_subprocess(
+        "--strict-markers", "-p", "no:graphbreak", "-p", "jupyter_graphbreak.pytest_plugin", "-p", "no:cacheprovider"
+    )
+
+
+def test_too_many_breaks_fail_with_the_text_of_the_report(outcome: pytest.RunResult) -> None:
+    outcome.assert_outcomes(passed=6, failed=5)
+    outcome.stdout.fnmatch_lines(
+        [
+            "*_ test_too_many _*",
+            "1 graph break, none is allowed",
+            "compile_explain: 1 break, 2 graphs*",
+            " 1  test_model.py:6 in step   x.sum() > 0",
+            "    Data-dependent branching (GB0170)",
+            "*_ test_of_its_own_fault _*",
+            "E       assert 1 == 2",
+            "*_ test_misused _*",
+            "max_graph_breaks takes one number, such as @pytest.mark.max_graph_breaks(0)",
+            "*_ test_none_expected _*",
+            "1 graph break not expected",
+            "*_ test_another_expected _*",
+            "1 graph break not expected, no break 'GB0025'",
+        ]
+    )

@@ -1,0 +1,78 @@
+"""Make the golden logs: run programs of tests/programs under TORCH_TRACE and keep the entries that a report reads.
+
+usage: PYTHON tests/recordings/record_logs.py        from the root of the project, with the torch to record
+
+The logs go to tests/recordings/logs/TORCH_VERSION/NAME.log. Paths of the machine and spare metrics are left out;
+checksums are those of the payloads that remain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from jupyter_graphbreak.recording.records import KEPT, Record
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE.parent / "programs"
+NAMES = ("branch", "fullgraph", "limit", "loop", "nested_break", "with_and_try")
+KINDS = KEPT | {"str", "artifact:torch_version", "dynamo_cpp_guards_str"}
+METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
+           "fail_reason", "graph_op_count", "restart_reasons", "python_version", "pytorch_version")  # fmt: skip
+
+
+def neutral(text: str) -> str:
+    """Return a text without the paths and addresses of this machine."""
+    text = text.replace(str(PROGRAMS), "/programs").replace(sysconfig.get_paths()["stdlib"], "/lib/python3.11")
+    return re.sub(r"0x[0-9a-f]{6,}", "0x0", text)
+
+
+def trimmed(log: str) -> str:
+    """Return a log with the entries that a report reads."""
+    lines = []
+    for entry in re.split(r"\n(?=[^\t])", log.rstrip("\n")):
+        head, _, rest = entry.partition("\n")
+        prefix, _, text = head.partition("] ")
+        envelope = json.loads(text)
+        record = Record(envelope)
+        if record.kind not in KINDS:
+            continue
+        payload = [neutral(line[1:]) for line in rest.split("\n")] if rest else []
+        if record.kind == "compilation_metrics":
+            metrics, payload = record.data, []
+            config = json.loads(metrics.get("dynamo_config") or "{}")
+            kept = {key: metrics.get(key) for key in METRICS}
+            kept["dynamo_config"] = json.dumps({k: config.get(k) for k in ("nested_graph_breaks", "recompile_limit")})
+            envelope["compilation_metrics"] = kept
+            envelope.pop("has_payload", None)
+        if payload:
+            envelope["has_payload"] = hashlib.md5("\n".join(payload).encode(), usedforsecurity=False).hexdigest()
+        lines += [f"{prefix}] {neutral(json.dumps(envelope))}", *(f"\t{line}" for line in payload)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Record all programs, each in a process of its own."""
+    import torch
+
+    folder = HERE / "logs" / str(torch.__version__).partition("+")[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        with tempfile.TemporaryDirectory() as traces:
+            environment = {**os.environ, "TORCH_TRACE": traces}
+            subprocess.run(
+                [sys.executable, PROGRAMS / f"{name}.py"], env=environment, check=False, stdout=subprocess.DEVNULL
+            )
+            (log,) = Path(traces).iterdir()
+            (folder / f"{name}.log").write_text(trimmed(log.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

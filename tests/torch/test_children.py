@@ -1,0 +1,115 @@
+"""Processes that a block of code starts: each is a part of the job, and nothing is left of the watching."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak import api
+from jupyter_graphbreak.recording.children import watched_children
+
+PROGRAM = """
+import os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+
+@torch.compile(backend="eager")
+def step(x, rank):
+    if rank == 1:
+        torch._dynamo.graph_break()
+    return x + 1
+
+step(torch.ones(3), dist.get_rank())
+dist.destroy_process_group()
+"""
+
+
+def leaf(x: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    return x + 1
+
+
+def work() -> None:
+    torch.compile(leaf, backend="eager")(torch.ones(3))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_process_of_multiprocessing(method: str) -> None:
+    handlers = list(torch._logging._internal.trace_log.handlers)
+    with api.capture(processes=True) as run:
+        folder = Path(os.environ["TORCH_TRACE"])
+        context: Any = multiprocessing.get_context(method)
+        process = context.Process(target=work)
+        process.start()
+        process.join()
+    job = run.job
+    assert job is not None
+    assert process.exitcode == 0
+    assert [(part.rank, len(part.report.breaks)) for part in job.processes] == [(None, 0), (None, 1)]
+    assert job.processes[1].pid == process.pid
+    assert not folder.exists()
+    assert "TORCH_TRACE" not in os.environ
+    assert torch._logging._internal.trace_log.handlers == handlers
+
+
+def test_ranks_of_torchrun(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    with api.capture(processes=True) as run:
+        subprocess.run(launch, check=True, cwd=tmp_path, capture_output=True)
+    job = run.job
+    assert job is not None
+    assert sorted(part.rank for part in job.processes if part.rank is not None) == [0, 1]
+    assert [(found.ranks, found.missing_in) for found in job.breaks] == [([1], [0])]
+    assert job.breaks[0].place is not None
+    assert job.breaks[0].place.line == 11
+
+
+def test_nothing_is_left_after_an_interruption() -> None:
+    environment = dict(os.environ)
+    with pytest.raises(KeyboardInterrupt), watched_children() as folder:
+        raise KeyboardInterrupt
+    assert not folder.exists()
+    assert dict(os.environ) == environment
+
+
+def test_a_trace_folder_of_the_users_own_stays_in_force(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCH_TRACE", str(tmp_path))
+    with watched_children():
+        assert os.environ["TORCH_TRACE"] == str(tmp_path)
+    assert os.environ["TORCH_TRACE"] == str(tmp_path)
+
+
+def test_a_block_that_starts_no_process_has_no_job() -> None:
+    with api.capture(processes=True) as run:
+        work()
+    assert run.job is None
+    assert len(run.report.breaks) == 1
+
+
+class Compiling(torch.utils.data.Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        work()
+        return torch.ones(3)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_a_data_loader(method: str) -> None:
+    with api.capture(processes=True) as run:
+        loader = torch.utils.data.DataLoader(Compiling(), num_workers=2, multiprocessing_context=method)
+        assert len(list(loader)) == 2
+    assert run.job is not None
+    assert len(run.job.processes) == 3
+    assert [len(found.processes) for found in run.job.breaks] == [2]

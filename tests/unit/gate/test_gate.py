@@ -1,0 +1,134 @@
+"""The gate: what is the same break after an edit, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, read_baseline, write_baseline
+from jupyter_graphbreak.gate.gate_words import details, headline
+from jupyter_graphbreak.gate.verdict import Verdict, judge, new_breaks
+from jupyter_graphbreak.report.figures import Summary
+from jupyter_graphbreak.report.location import Location, Segment, Source
+from jupyter_graphbreak.report.schema import Break, Device, Frame, Recompile, Report, SkipKind, Skipped
+
+BRANCH = "Data-dependent branching"
+PRINT = "Failed to trace builtin operator"
+
+
+def report_of(
+    *breaks: tuple[str, str, str],
+    path: str = "model.py",
+    torch: str = "2.13.0",
+    frames: tuple[str, ...] = (),
+    eager: tuple[tuple[str, SkipKind], ...] = (),
+    again: tuple[str, ...] = (),
+) -> Report:
+    """Return a report of some breaks, each given as function, line and cause, on lines of one file."""
+    text = "\n".join(line for _, line, _ in breaks)
+    made = [
+        Break(f"b{n}", None, cause, Location("s1", n, n, function=function, code=line), "resumed")
+        for n, (function, line, cause) in enumerate(breaks, start=1)
+    ]
+    return Report(
+        status="ok",
+        device=Device("cpu", "cpu"),
+        torch=torch,
+        summary=Summary(breaks=len(made)),
+        sources=[Source("s1", path, "file", path, [Segment(1, text)])],
+        frames=[Frame(f"{n}/0", name, Location("s1", 90, 90, function=name), "entry", "compiled")
+                for n, name in enumerate(frames)],
+        breaks=made,
+        skipped=[Skipped(f"k{n}", None, name, Location("s1", 80, 80, function=name), "why", kind=kind)
+                 for n, (name, kind) in enumerate(eager)],
+        recompiles=[Recompile(f"0/{n}", "0/0", name, Location("s1", 70, 70, function=name))
+                    for n, name in enumerate(again)],
+    )  # fmt: skip
+
+
+BEFORE = report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), frames=("f", "g"))
+
+
+def verdict_of(after: Report, before: Report = BEFORE) -> Verdict:
+    return judge(read_baseline(write_baseline(baseline_of([before]))), [after])
+
+
+@pytest.mark.parametrize(
+    ("after", "new", "gone"),
+    [
+        (BEFORE, 0, 0),
+        (report_of(("f", "if x.mean() > 0:", BRANCH), ("g", "print(x)", PRINT)), 0, 0),  # reworded
+        (report_of(("h", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), frames=("g",)), 0, 0),  # renamed
+        (report_of(*((f, line, why) for f, line, why in [("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT)]),
+                   path="net.py"), 0, 0),  # file renamed
+        (report_of(("f", "if x.sum() > 0:", BRANCH), frames=("f", "g")), 0, 1),  # one fixed
+        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), ("g", "print(y)", PRINT)), 1, 0),
+        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", BRANCH), frames=("f", "g")), 1, 1),  # cause
+        (report_of(("f", "x", PRINT), ("h", "if x.sum() > 0:", BRANCH), frames=("f",)), 2, 2),  # moved while f is there
+        (report_of(("f", "if x.sum() > 0:", "Other name"), ("g", "print(x)", PRINT), torch="2.15.0"), 0, 0),  # upgrade
+    ],
+)  # fmt: skip
+def test_the_same_break_is_known_again(after: Report, new: int, gone: int) -> None:
+    verdict = verdict_of(after)
+    assert (len(verdict.new), len(verdict.gone)) == (new, gone)
+    assert verdict.passed == (new == 0)
+    assert headline(verdict).startswith("gate passed" if new == 0 else "gate failed")
+    assert len(details(verdict)) == new + gone
+
+
+def test_the_new_one_of_two_alike_is_the_later_one() -> None:
+    after = report_of(("f", "print(x)", PRINT), ("f", "print(x)", PRINT))
+    verdict = verdict_of(after, report_of(("f", "print(x)", PRINT)))
+    assert new_breaks(verdict, after) == {"b2"}
+
+
+def test_an_empty_baseline_allows_nothing() -> None:
+    assert len(judge(read_baseline(""), [BEFORE]).new) == 2
+    assert judge(read_baseline(""), [report_of()]).passed
+
+
+def test_functions_that_newly_run_eagerly_fail() -> None:
+    eager = report_of(frames=("f",), eager=(("f", "recompile limit"),))
+    assert not verdict_of(eager, report_of(frames=("f",))).passed
+    assert verdict_of(eager, eager).passed
+    allowed = msgspec.structs.replace(BEFORE.breaks[0], skipped=["k0"])
+    because = msgspec.structs.replace(
+        BEFORE, breaks=[allowed, *BEFORE.breaks[1:]], skipped=[Skipped("k0", None, "f", None, "why", break_="b1")]
+    )
+    assert verdict_of(because).passed
+
+
+def test_more_recompiles_of_a_function_fail() -> None:
+    assert not verdict_of(report_of(again=("f", "f")), report_of(again=("f",))).passed
+    assert verdict_of(report_of(again=("f",)), report_of(again=("f", "f"))).passed
+    assert verdict_of(report_of(again=("f",), path="net.py"), report_of(again=("f",))).passed
+
+
+def test_ranks_count_once() -> None:
+    assert judge(baseline_of([BEFORE]), [BEFORE, BEFORE]).passed
+    assert write_baseline(baseline_of([BEFORE, BEFORE])) == write_baseline(baseline_of([BEFORE]))
+
+
+def test_the_file_is_sorted_and_reads_well() -> None:
+    text = write_baseline(baseline_of([report_of(("g", 'print("\x7f\u2028é")', PRINT), ("f", "a\\b", BRANCH))]))
+    assert text.index('function = "f"') < text.index('function = "g"')
+    assert "é" in text
+    assert read_baseline(text) == baseline_of([report_of(("g", 'print("\x7f\u2028é")', PRINT), ("f", "a\\b", BRANCH))])
+
+
+@pytest.mark.parametrize(
+    "text", ["[[break]", "version = 2", "break = 3", "[[breaks]]\npath = ''", "[[break]]\npath = 3", "\x00"]
+)
+def test_what_is_no_baseline_is_one_line(text: str) -> None:
+    with pytest.raises(MalformedBaseline) as caught:
+        read_baseline(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_sorted_examples_are_the_same_in_any_order() -> None:
+    reports = [BEFORE, report_of(("a", "b", "c"), path="a.py")]
+    assert write_baseline(baseline_of(reports)) == write_baseline(baseline_of(reports[::-1]))
+    assert isinstance(baseline_of([]), Baseline)
+    assert Path("model.py").name in write_baseline(baseline_of(reports))

@@ -1,0 +1,236 @@
+"""Logs of several releases, whole and damaged: what is in them is reported, what is not is counted."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from jupyter_graphbreak.api import read_trace
+from jupyter_graphbreak.results import Job, Report
+from jupyter_graphbreak.trace.processes import UnreadableTrace
+
+LOGS = Path(__file__).parents[2] / "recordings" / "logs"
+ALL = sorted(LOGS.glob("*/*.log"))
+RELEASES = ["2.9.1", "2.11.0", "2.13.0", "2.15.0"]
+
+# line, outcome and events of each break; frames, graphs, resume functions that ran; eager functions; errors
+EXPECTED: dict[str, tuple[list[tuple[int, str, int]], tuple[int, int, int], list[str], int]] = {
+    "branch": ([(9, "resumed", 1)], (3, 3, 2), [], 0),
+    "fullgraph": ([(9, "error", 1)], (1, 0, 0), [], 1),
+    "limit": ([], (8, 8, 0), ["grow"], 0),
+    "loop": ([(15, "skipped", 1)], (2, 1, 0), ["repeat"], 0),
+    "nested_break": ([(8, "resumed", 3)], (6, 4, 3), [], 0),
+    "with_and_try": ([(17, "skipped", 1), (27, "skipped", 1)], (2, 0, 0), ["guarded", "within"], 0),
+}
+
+
+def report_of(path: Path) -> Report:
+    report = read_trace(path)
+    assert isinstance(report, Report)
+    return report
+
+
+def warnings_of(report: Report) -> list[str]:
+    return [note.message for note in report.diagnostics if note.level == "warning"]
+
+
+def test_every_release_has_every_log() -> None:
+    assert {(path.parent.name, path.stem) for path in ALL} == {(r, name) for r in RELEASES for name in EXPECTED}
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_log_reports_what_the_program_did(path: Path) -> None:
+    report = report_of(path)
+    breaks, (frames, graphs, ran), eager, errors = EXPECTED[path.stem]
+    if (path.parent.name, path.stem) == ("2.9.1", "with_and_try"):  # that release logs no break there
+        breaks, eager, errors = [(line, "error", events) for line, _, events in breaks], [], 2
+        assert any("Before torch 2.11" in note.message for note in report.diagnostics)
+    places = [(b.location.line, b.outcome, len(b.occurrences)) for b in report.breaks if b.location is not None]
+    assert places == breaks
+    assert (len(report.frames), len(report.graphs)) == (frames, graphs)
+    assert len([resume for resume in report.resumes if resume.frames]) == ran
+    assert [skipped.function for skipped in report.skipped] == eager
+    assert report.summary.errors == errors
+    assert warnings_of(report) == []
+    assert report.device.used == ("unknown" if not graphs else "cpu")
+    assert report.torch is None or report.torch.startswith(path.parent.name)
+    assert report.config == {"nested_graph_breaks": False, "recompile_limit": 8}
+    assert any("A trace log does not say" in note.message for note in report.diagnostics)
+
+
+def test_every_resume_function_that_ran_has_its_break() -> None:
+    report = report_of(LOGS / "2.13.0" / "nested_break.log")
+    assert [(resume.function, resume.break_) for resume in report.resumes] == [
+        ("leaf", "b1"), ("middle", "b1"), ("outer", "b1"),
+    ]  # fmt: skip
+    assert [(frame.id, frame.role, frame.caller) for frame in report.frames] == [
+        ("0/0", "entry", None), ("1/0", "call", "0/0"), ("2/0", "call", "1/0"),
+        ("3/0", "resume", "2/0"), ("4/0", "resume", "1/0"), ("5/0", "resume", "0/0"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".log"])
+def test_compression_is_told_by_the_first_bytes(tmp_path: Path, suffix: str) -> None:
+    text = (LOGS / "2.13.0" / "branch.log").read_bytes()
+    half = text.index(b"\nV", len(text) // 2) + 1
+    compressing: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": gzip.compress,
+        ".zst": zstandard.compress,
+        ".log": bytes,
+    }
+    compress = compressing[suffix]
+    packed = tmp_path / f"trace{suffix}"
+    packed.write_bytes(compress(text[:half]) + compress(text[half:]))
+    assert report_of(packed) == report_of(LOGS / "2.13.0" / "branch.log")
+
+
+def test_source_lines_come_from_the_file_if_it_is_still_the_same(tmp_path: Path) -> None:
+    program = (Path(__file__).parents[2] / "programs" / "branch.py").read_text()
+    log = (LOGS / "2.13.0" / "branch.log").read_text().replace("/programs/branch.py", str(tmp_path / "branch.py"))
+    (tmp_path / "trace.log").write_text(log)
+    (tmp_path / "branch.py").write_text(program)
+    unchanged = report_of(tmp_path / "trace.log")
+    assert "def choose(x):" in unchanged.sources[0].segments[0].text
+    (tmp_path / "branch.py").write_text("# a new first line\n" + program)
+    changed = report_of(tmp_path / "trace.log")
+    assert changed.sources[0].segments == []
+    assert changed.breaks[0].location is not None
+    assert changed.breaks[0].location.code == "if (y > 0).all():"
+    assert any("branch.py has changed since the log was written" in message for message in warnings_of(changed))
+
+
+def of_process(text: str, pid: int, rank: int) -> list[str]:
+    """Return the entries of a log as another process of another rank would have written them."""
+    entries = text.rstrip("\n").replace("\nV", "\n\0V").split("\n\0")
+    moved = []
+    for entry in entries:
+        head, _, rest = entry.partition("] {")
+        words = head.split(" ")
+        words[2] = str(pid)
+        moved.append(f"{' '.join(words)}] {rest and '{'}{rest}".replace("}\n", f', "rank": {rank}}}\n', 1))
+    return moved
+
+
+def test_ranks_that_share_a_file_are_told_apart(tmp_path: Path) -> None:
+    ours = of_process((LOGS / "2.13.0" / "branch.log").read_text(), 11, 0)
+    others = of_process((LOGS / "2.13.0" / "nested_break.log").read_text(), 12, 1)
+    merged = []
+    while ours or others:
+        merged += [*ours[:1], *others[:2]]
+        ours, others = ours[1:], others[2:]
+    (tmp_path / "trace.log").write_text("\n".join(merged) + "\n")
+    job = read_trace(tmp_path / "trace.log")
+    assert isinstance(job, Job)
+    assert [(process.pid, process.rank) for process in job.processes] == [(11, 0), (12, 1)]
+    assert [len(process.report.graphs) for process in job.processes] == [3, 4]
+    assert [b.place.path for b in job.breaks if b.place is not None] == [
+        "/programs/branch.py",
+        "/programs/nested_break.py",
+    ]
+
+
+def test_breaks_that_only_some_ranks_have_come_first(tmp_path: Path) -> None:
+    text = (LOGS / "2.13.0" / "branch.log").read_text()
+    other = (LOGS / "2.13.0" / "nested_break.log").read_text()
+    (tmp_path / "dedicated_log_torch_trace_rank_0_a.log").write_text(text)
+    one = text.replace("14548", "1")
+    (tmp_path / "dedicated_log_torch_trace_rank_1_b.log").write_text(one)
+    (tmp_path / "dedicated_log_torch_trace_rank_1_c.log").write_text(other)
+    (tmp_path / "notes.txt").write_text("no trace")
+    job = read_trace(tmp_path)
+    assert isinstance(job, Job)
+    assert [process.rank for process in job.processes] == [0, 1, 1]
+    assert [(found.ranks, found.missing_in) for found in job.breaks] == [([1], [0]), ([0, 1], [])]
+    assert "only on rank 1, not on rank 0" in job.to_text()
+    assert Job.from_json(job.to_json()) == job
+
+
+def test_lines_that_a_launcher_tagged(tmp_path: Path) -> None:
+    text = (LOGS / "2.13.0" / "branch.log").read_text()
+    tagged = "".join(f"[rank0]:{line}\n" for line in text.rstrip("\n").split("\n"))
+    (tmp_path / "trace.log").write_text("starting\n" + tagged)
+    report = report_of(tmp_path / "trace.log")
+    assert len(report.graphs) == 3
+    assert warnings_of(report) == ["1 lines of trace.log belong to no entry."]
+
+
+def test_windows_line_ends_are_no_damage(tmp_path: Path) -> None:
+    text = (LOGS / "2.13.0" / "branch.log").read_bytes()
+    (tmp_path / "trace.log").write_bytes(text.replace(b"\n", b"\r\n"))
+    assert report_of(tmp_path / "trace.log").breaks == report_of(LOGS / "2.13.0" / "branch.log").breaks
+
+
+def test_a_log_cut_anywhere_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    text = (LOGS / "2.13.0" / "nested_break.log").read_bytes()
+    cut = tmp_path / "trace.log"
+    for end in range(400, len(text), 701):
+        cut.write_bytes(text[:end])
+        report = report_of(cut)
+        assert text[:end].endswith(b"\n") or any("may be missing" in message for message in warnings_of(report))
+        report.to_text()
+
+
+def test_a_damaged_compressed_log_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    packed = gzip.compress((LOGS / "2.13.0" / "nested_break.log").read_bytes() * 20)
+    (tmp_path / "trace.log.gz").write_bytes(packed[: len(packed) // 2])
+    report = report_of(tmp_path / "trace.log.gz")
+    assert report.breaks
+    assert any("its compression is damaged" in message for message in warnings_of(report))
+
+
+def test_damage_is_counted(tmp_path: Path) -> None:
+    text = (LOGS / "2.13.0" / "branch.log").read_text()
+    broken = text.replace("y = x * 2", "y = x * 3").replace('{"compilation_metrics"', '{"compilation_metrics', 1)
+    (tmp_path / "trace.log").write_text(broken)
+    messages = warnings_of(report_of(tmp_path / "trace.log"))
+    assert "1 entries of trace.log are damaged: their text is not what their checksum says." in messages
+    assert any("entries of trace.log could not be read: they are no JSON." in message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (bytes(range(256)) * 50, "not a structured trace"),
+        (b'{"a": 1}\n', "not a structured trace"),
+        (gzip.compress(b"hello"), "not a structured trace"),
+        (b"\x1f\x8b\x08", "not a structured trace"),
+        (b"\x28\xb5\x2f\xfd\x00\x01", "not a structured trace"),
+    ],
+)
+def test_what_is_no_log_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "trace.log").write_bytes(content)
+    with pytest.raises(UnreadableTrace, match=message) as caught:
+        read_trace(tmp_path / "trace.log")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_logs_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(UnreadableTrace, match="no structured trace in this folder"):
+        read_trace(tmp_path)
+    with pytest.raises(UnreadableTrace, match="no such file or folder"):
+        read_trace(tmp_path / "nowhere")
+
+
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    """Payloads of kinds that no report reads are passed over, and equal texts are held once."""
+    text = (LOGS / "2.13.0" / "branch.log").read_text()
+    spare = (
+        'V1122 02:10:26.443000 14548 torch/x.py:1] {"inductor_output_code": {}, "frame_id": 0}\n' + "\tcode\n" * 20_000
+    )
+    peaks = []
+    for times in (4, 40):
+        path = tmp_path / f"{times}.log"
+        path.write_text((text + spare) * times)
+        tracemalloc.start()
+        report_of(path)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert (tmp_path / "40.log").stat().st_size > 4_000_000
+    assert peaks[1] - peaks[0] < 5_000_000

@@ -1,0 +1,253 @@
+"""What is said about a report, once for every view."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from jupyter_graphbreak.analysis.finished.priority import with_priorities
+from jupyter_graphbreak.report.location import FunctionName, Location, Source
+from jupyter_graphbreak.report.schema import (
+    Break,
+    Device,
+    Frame,
+    Graph,
+    GuardFailure,
+    Occurrence,
+    Recompile,
+    Report,
+    Resume,
+    Setting,
+    Skipped,
+)
+from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.text.report_text import render_text
+from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
+from jupyter_graphbreak.views.words.course import Call, Item, course
+from jupyter_graphbreak.views.words.guidance import cost_of, guidance
+from jupyter_graphbreak.views.words.lines import break_numbers
+from jupyter_graphbreak.views.words.permission import permission
+from jupyter_graphbreak.views.words.recompilation import recompilations
+from jupyter_graphbreak.views.words.where import brief_code, place
+from tests.sample_reports import no_breaks, two_breaks
+
+
+def model() -> Report:
+    """A break in a library's model that six frames report, a helper of the library, and a break of the reader's."""
+    branch = Location("s2", 660, 660, 19, 56, "forward", "dropout_probability < self.layerdrop")
+    helper = Location("s3", 332, 335, 30, 9, "<dictcomp>", "{\n    f'output_{k}': 1\n}")
+    own = Location("s1", 2, 2, 0, 9, "step", "print(1)")
+    outer = ["0/0", "1/0", "2/0", "3/0"]
+    return with_priorities(
+        Report(
+            status="ok",
+            device=Device("auto", "cpu"),
+            sources=[
+                Source("s1", "Cell In[1]", "cell"),
+                Source("s2", "modeling_bart.py", "library", "transformers/models/bart/modeling_bart.py", [], [
+                    FunctionName(521, "BartDecoder.forward"), FunctionName(1234, "BartForCausalLM.forward"),
+                ]),
+                Source("s3", "output_capturing.py", "library", "transformers/utils/output_capturing.py"),
+            ],
+            frames=[
+                Frame("0/0", "wrapper", Location("s3", 1, 1), "entry", "compiled", breaks=["b1"]),
+                Frame("1/0", "forward", Location("s2", 1234, 1234, function="forward"), "call", "compiled",
+                      caller="0/0", breaks=["b1"]),
+                Frame("2/0", "wrapper", Location("s3", 1, 1), "call", "skipped", caller="1/0", breaks=["b1"]),
+                Frame("3/0", "wrapper", Location("s3", 1, 1), "call", "skipped", caller="2/0", breaks=["b1"]),
+                Frame("5/0", "<dictcomp>", helper, "call", "skipped", caller="3/0", breaks=["b2"]),
+                Frame("6/0", "forward", Location("s2", 521, 521, function="forward"), "call", "skipped", caller="3/0",
+                      breaks=["b1"]),
+                Frame("7/0", "layer", Location("s2", 9, 9), "call", "compiled", caller="6/0", graphs=["A"]),
+                Frame("8/0", "forward", Location("s2", 1280, 1280), "resume", "compiled", resume="r2", caller="1/0",
+                      graphs=["B"], compile_s=0.5),
+                Frame("9/0", "step", Location("s1", 1, 1), "entry", "compiled", breaks=["b3"]),
+            ],
+            graphs=[Graph("A", "layer", "7/0"), Graph("B", "forward", "8/0")],
+            breaks=[
+                Break("b1", "GB0170", "Data-dependent branching", branch, "skipped",
+                      occurrences=[Occurrence(frame, 1, [branch], "skipped") for frame in [*outer, "6/0"]],
+                      resumes=["r1", "r2"], skipped=["k1", "k2", "k4"]),
+                Break("b2", "GB4347", "Missing tp_iternext", helper, "skipped",
+                      occurrences=[Occurrence("5/0", 1, [helper], "skipped")], skipped=["k3"]),
+                Break("b3", "GB0025", "Call to `print`", own, "resumed",
+                      occurrences=[Occurrence("9/0", 1, [own], "resumed")], setting=Setting(False, ["default"])),
+            ],
+            resumes=[
+                Resume("r1", "torch_dynamo_resume_in_wrapper_at_944", "wrapper",
+                       Location("s3", 944, 944, function="wrapper"), "b1", no_frame="eager"),
+                Resume("r2", "torch_dynamo_resume_in_forward_at_1280", "forward",
+                       Location("s2", 1280, 1280, function="forward"), "b1", ["8/0"], ["B"]),
+            ],
+            skipped=[
+                Skipped("k1", "2/0", "wrapper", Location("s3", 1, 1, function="wrapper"), "", "b1"),
+                Skipped("k2", "3/0", "wrapper", Location("s3", 1, 1, function="wrapper"), "", "b1"),
+                Skipped("k3", "5/0", "<dictcomp>", helper, "", "b2"),
+                Skipped("k4", "6/0", "forward", Location("s2", 521, 521, function="forward"), "", "b1"),
+            ],
+        )
+    )  # fmt: skip
+
+
+def test_the_readers_own_break_is_the_first_and_the_librarys_helper_the_last() -> None:
+    report = model()
+    assert [listed.id for listed in report.breaks] == ["b1", "b2", "b3"]
+    assert report.order == ["b3", "b1", "b2"]
+    assert break_numbers(report) == {"b3": 1, "b1": 2, "b2": 3}
+    assert [listed.minor for listed in report.breaks] == [False, True, False]
+    assert Report.from_json(report.to_json()) == report
+
+
+def test_text_and_markup_have_one_order_and_the_same_numbers() -> None:
+    text = render_text(model())
+    assert [line[:30].split()[:3] for line in text.split("\n") if line[:2].strip().isdigit() and line[2:4] == "  "] == [
+        ["1", "line", "2"],
+        ["2", "modeling_bart.py:660", "in"],
+        ["3", "output_capturing.py:332", "in"],
+    ]
+    rows = re.findall(
+        r'<li class="gb-item" id="\w+-(b\d)".*?<span class="gb-place">(.*?)</span>', render_html(model()), re.DOTALL
+    )
+    assert [number for number, _ in rows] == ["b1", "b2", "b3"]
+    assert ["print" in rows[0][1], "BartDecoder.forward" in rows[1][1], "…" in rows[2][1]] == [True] * 3
+
+
+def test_a_break_says_what_it_costs_and_that_it_was_allowed_by_default() -> None:
+    report = model()
+    costs = [cost_of(listed) for listed in report.breaks]
+    assert costs[0] == "adds 1 graph, 0.50 s of compiling; 3 functions run eagerly"
+    assert costs[1] == "1 function runs eagerly"
+    assert permission(report, report.breaks[2]) == "allowed by default"
+    html = render_html(report)
+    assert html.count('class="gb-brief"') == 3
+    assert "allowed by default | adds no graph" in html
+
+
+def test_a_helper_says_which_break_is_to_go_first() -> None:
+    report = model()
+    (advice,) = guidance(report, report.breaks[1])
+    assert advice.text.startswith("fix break 2 first: this is compiled by itself only because `wrapper`")
+
+
+def test_a_place_in_a_library_says_whose_function_it_is() -> None:
+    report = model()
+    assert place(report, report.breaks[0].location) == "modeling_bart.py:660 in BartDecoder.forward"
+    assert place(report, report.resumes[1].location) == "modeling_bart.py:1280 in BartForCausalLM.forward"
+
+
+def test_a_note_tells_of_the_function_that_it_stands_in_and_names_another_file() -> None:
+    report = model()
+    listed = report.breaks[0]
+    assert aftermath_here(report, listed, report.resumes, report.skipped) == "runs eagerly"
+    assert aftermath_here(report, listed, report.resumes, []) == (
+        "resumes at modeling_bart.py:1280 in BartForCausalLM.forward (B)"
+    )
+    assert aftermath(report, listed)[0] == (
+        "resumes at modeling_bart.py:1280 in BartForCausalLM.forward (graph B); "
+        "output_capturing.py:944 in wrapper (ran eagerly)"
+    )
+    own = two_breaks()
+    assert aftermath_here(own, own.breaks[0], own.resumes, own.skipped) == "resumes at 15 (B)"
+
+
+def outline(items: list[Item]) -> list[object]:
+    def brief(item: Item) -> object:
+        if isinstance(item, Call):
+            return [" > ".join(item.names), *map(brief, item.steps)]
+        return item.kind, item.number or (item.graph or item.skipped or item).__class__.__name__
+
+    return [brief(item) for item in items]
+
+
+def test_the_course_is_nested_by_call_and_has_a_break_once_that_six_frames_report() -> None:
+    graph, eager = ("graph", "Graph"), ("eager", "Skipped")
+    assert outline(course(model())) == [
+        [
+            "wrapper > forward",
+            ["wrapper", eager, ["wrapper", eager, ["<dictcomp>", ("break", 3), eager],
+                                ["forward", ("break", 2), eager, graph]]],
+            graph,
+        ],
+        ("break", 1),
+    ]  # fmt: skip
+
+
+def again(*guards: str, limit: bool = False) -> Report:
+    f = Location("s1", 2, 2, function="f")
+    made = [
+        Recompile(f"0/{index}", "0/0", "f", f, [GuardFailure(guard)], limit and index == len(guards))
+        for index, guard in enumerate(guards, start=1)
+    ]
+    return replace(no_breaks(), recompiles=made)
+
+
+@pytest.mark.parametrize(
+    ("report", "story", "advice"),
+    [
+        (
+            again(*(f"k == {value}" for value in range(2, 10)), limit=True),
+            "k: 2 -> 3 -> ... -> 9, limit reached, runs eagerly",
+            "`torch.compile(..., dynamic=True)`, or a tensor instead of a number: `k = torch.tensor(9)`",
+        ),
+        (
+            again("tensor 'x' size mismatch at index 0. expected 2, actual 3"),
+            "dimension 0 of x: 2 -> 3",
+            "`torch._dynamo.mark_dynamic(x, 0)` before the call, or `torch.compile(..., dynamic=True)`",
+        ),
+        (
+            again("self.k == 2"),
+            "self.k: 2 -> another value",
+            "a tensor instead of a number: `self.k = torch.tensor(2)`, "
+            "or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`",
+        ),
+        (
+            again("mode == 'a'"),
+            "mode: 'a' -> another value",
+            "each value of `mode` has code of its own: decide by it outside of the compiled function",
+        ),
+        (again("not args"), "`not args` did not hold", ""),
+    ],
+)
+def test_recompiles_read_as_a_sentence_with_the_line_that_ends_them(report: Report, story: str, advice: str) -> None:
+    (recompilation,) = recompilations(report)
+    assert (recompilation.story, recompilation.advice) == (story, advice)
+
+
+def test_a_function_that_spent_its_limit_is_not_praised() -> None:
+    html = render_html(again("k == 2", limit=True)).partition("</style>")[2]
+    assert "gb-good" not in html
+    assert "compiled so often that it runs eagerly now" in html
+    assert 'class="gb-good"' in render_html(no_breaks()).partition("</style>")[2]
+
+
+@pytest.mark.parametrize(
+    ("code", "brief"),
+    [
+        ("x > 0", "x > 0"),
+        ("f(\n  x)", "f( …"),
+        ("{\n  'a': 1,\n}", "{ 'a': 1, …"),
+        (None, ""),
+        ("(\n)", "( )"),
+        ("if (\n  x\n  and y", "if ( x …"),
+    ],
+)
+def test_code_of_several_lines_is_its_first_and_an_ellipsis(code: str | None, brief: str) -> None:
+    assert brief_code(code) == brief
+
+
+def test_the_sentence_for_an_interrupted_run() -> None:
+    from jupyter_graphbreak.report.schema import RunError
+
+    place = Location("s1", 3, 3, function="f")
+    report = replace(no_breaks(), status="interrupted", error=RunError("KeyboardInterrupt", "", place))
+    assert " -  interrupted at line 3 in f: the report holds what happened until then" in render_text(report)
+    html = render_html(report)
+    assert "<b>Interrupted</b> at" in html
+    assert "the report holds what happened until then" in html
+
+
+def test_an_older_report_has_its_breaks_as_they_happened() -> None:
+    report = replace(model(), order=[])
+    assert break_numbers(report) == {"b1": 1, "b2": 2, "b3": 3}

@@ -173,7 +173,9 @@ def read_records(records: Iterable[Record]) -> Ledger:
         reader.read(record)
     for frame in reader.ledger.frames:
         _infer_giving_up(frame)
-    if reader.ledger.run.watched:
+    error = reader.ledger.error
+    # An interrupt may have come between what our hooks saw and what the trace says of it.
+    if reader.ledger.run.watched and (error is None or error.status != "interrupted"):
         _infer_loss_of_metrics(reader.ledger.started)
         reader.ledger.notes += _doubts(reader.ledger)
     return reader.ledger
@@ -378,10 +380,8 @@ def _infer_loss_of_metrics(frames: list[FrameLedger]) -> None:
 def _doubts(ledger: Ledger) -> list[Diagnostic]:
     """Return a warning for everything that only our hooks or only the trace saw, or neither.
 
-    Where they do not agree, a report without breaks is no good news. An interrupt may have come between the two.
+    Where they do not agree, a report without breaks is no good news.
     """
-    if ledger.error is not None and ledger.error.status == "interrupted":
-        return []
     sentences = []
     for what, ours, torchs in _PAIRS:
         hooked, traced = ledger.kinds[ours], ledger.kinds[torchs]

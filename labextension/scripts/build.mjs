@@ -8,5 +8,7 @@ await build({
   format: 'esm',
   target: 'es2021',
   minify: true,
+  // What classes keep to themselves; the names in a widget's model are strings.
+  mangleProps: /^_[a-z]/,
   legalComments: 'none'
 });

@@ -97,7 +97,7 @@ def _with_data(view: View, macros: Any) -> str:
 
 
 def _packed(data: dict[str, Any]) -> str:
-    return base64.b64encode(gzip.compress(json.dumps(data).encode(), 4, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(json.dumps(data).encode(), 6, mtime=0)).decode()
 
 
 @cache

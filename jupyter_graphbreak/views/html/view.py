@@ -57,7 +57,7 @@ class Limits:
     graphs: int = 20
     ops: int = 12
     inputs: int = 12
-    code: int = 16
+    code: int = 8
     rows: int = 40
     steps: int = 40
     lines: int = 400

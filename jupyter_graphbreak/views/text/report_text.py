@@ -86,21 +86,18 @@ def _break(report: Report, number: int, listed: Break) -> list[str]:
         lines.append(cut(f"{INDENT}reached from {path}"))
     lines.append(cut(INDENT + _occurrences(report, listed)))
     lines += [cut(INDENT + words) for words in _ends(report, listed)]
-    cost = cost_of(listed)
-    if cost:
-        lines.append(cut(INDENT + cost))
     for advice in guidance(report, listed)[:1]:
         lines += wrapped("do: ", advice.text)[:2]
     return lines
 
 
 def _ends(report: Report, listed: Break) -> list[str]:
-    """Return how a break ends, and whether it was allowed; of an error the two are one sentence."""
-    allowed = permission(report, listed)
+    """Return how a break ends, whether it was allowed, what it costs; of an error the first two are one sentence."""
+    allowed, cost = permission(report, listed), cost_of(listed)
     lines = aftermath(report, listed)
     if listed.outcome == "error" and lines[-1].endswith("an error") and allowed.startswith("an error"):
         return [*lines[:-1], lines[-1].removesuffix("an error") + allowed]
-    return [*lines, allowed]
+    return [*lines, f"{allowed} | {cost}" if cost else allowed]
 
 
 def _path(report: Report, listed: Break) -> str:

@@ -48,7 +48,6 @@ def _first_of_all(report: Report, listed: Break) -> Advice | None:
     if cause is None or number is None or cause.break_ == listed.id:
         return None
     return Advice(
-        f"fix break {number} first: this is compiled by itself only because `{cause.function}`, which calls it, "
-        "runs eagerly",
+        f"fix break {number} first: compiled by itself only because its caller `{cause.function}` runs eagerly",
         "graphbreak",
     )

@@ -8,8 +8,7 @@ import { findCell } from '../notebook/cells';
 import type { NotebookReports } from '../notebook/notebookreports';
 import type { IRun, ISelection } from '../notebook/runs';
 import { locationOf } from '../report/kinds';
-import { orderedBreaks } from '../report/order';
-import type { Location } from '../report/types';
+import type { Break, Location, Report } from '../report/types';
 
 export class Guide {
   /**
@@ -72,10 +71,7 @@ export class Guide {
   /** Go to the next or the previous break of the notebook, from what is selected or else from the active cell. */
   async step(by: 1 | -1): Promise<void> {
     const breaks = this._reports.runs.flatMap(run =>
-      (run.report === null ? [] : orderedBreaks(run.report)).map(({ id }) => ({
-        run,
-        id
-      }))
+      byLine(run.report).map(({ id }) => ({ run, id }))
     );
     if (breaks.length === 0) {
       return;
@@ -134,4 +130,17 @@ export class Guide {
   private readonly _commands: CommandRegistry;
   private readonly _activate: (id: string) => void;
   private _request: object | null = null;
+}
+
+/** The breaks of a report in the order of its lines. */
+function byLine(report: Report | null): Break[] {
+  const place = ({ location }: Break): [number, number] => [
+    report!.sources.findIndex(({ id }) => id === location?.source),
+    location?.line ?? 0
+  ];
+  return [...(report?.breaks ?? [])].sort((one, other) => {
+    const [source, line] = place(one);
+    const [otherSource, otherLine] = place(other);
+    return source - otherSource || line - otherLine;
+  });
 }

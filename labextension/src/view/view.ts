@@ -36,9 +36,7 @@ class View {
       rest: name => this._data.rest(name),
       onShow: () => this._refresh(),
       onFilter: matches =>
-        this._toolbar.announce(
-          matches === null ? '' : `${matches} ${matches === 1 ? 'match' : 'matches'}` // prettier-ignore
-        ),
+        this._toolbar.announce(matches === null ? '' : `${matches} found`),
       onError: error => this._toolbar.announce(reasonOf(error))
     });
     this._selection = new Selection(root, this._panes);
@@ -331,6 +329,13 @@ class View {
         return true;
       case 'g':
         this._panes.focus('graphs');
+        return true;
+      case 'Enter':
+      case ' ':
+        if (!target.matches('.gb-item > details > summary')) {
+          return false;
+        }
+        (target as HTMLElement).click();
         return true;
       case 'o':
         this._toggle(target);

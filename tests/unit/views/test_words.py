@@ -128,7 +128,7 @@ def test_a_break_says_what_it_costs_and_that_it_was_allowed_by_default() -> None
 def test_a_helper_says_which_break_is_to_go_first() -> None:
     report = model()
     (advice,) = guidance(report, report.breaks[1])
-    assert advice.text.startswith("fix break 2 first: this is compiled by itself only because `wrapper`")
+    assert advice.text.startswith("fix break 2 first: compiled by itself only because its caller `wrapper` runs")
 
 
 def test_a_place_in_a_library_says_whose_function_it_is() -> None:

@@ -1,0 +1,242 @@
+"""Reading a report with mouse and keyboard: cards, one selection, and nothing that surprises the hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from playwright.sync_api import expect
+
+from jupyter_graphbreak.results import Report
+from tests.browser.pages import command, opened_in_lab, trust
+from tests.browser.test_marks import cell, line
+from tests.browser.test_panel import row, show_panel
+from tests.sample_reports import big, failed, two_breaks
+from tests.unit.views.test_words import model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Locator, Page
+
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
+
+    Open = Callable[..., Opened]
+
+SELECTED = re.compile(r"\bgb-selected\b")
+#: The keys of JupyterLab's command mode that change cells, and one that runs them.
+DANGEROUS = ["x", "d", "d", "a", "b", "v", "m", "r", "y", "z", "0", "0", "Shift+M", "Shift+Enter", "Control+Enter"]
+
+
+def closed_card(page: Page, kind: str = "g") -> Locator:
+    return page.locator(f".gb-item[id*='-{kind}'] > details:not([open])").first
+
+
+def toggles(page: Page, card: Any, way: str) -> None:
+    summary = card.locator("summary").first
+    if way == "click":
+        summary.click()
+    else:
+        summary.focus()
+        page.keyboard.press(way)
+
+
+@pytest.mark.parametrize("way", ["click", "Enter", " ", "o"])
+@pytest.mark.parametrize("kind", ["b", "g"])
+def test_a_card_opens_and_closes(open_report: Open, kind: str, way: str) -> None:
+    page = open_report(big(breaks=10, ops=40)).page
+    page.get_by_role("tab", name="Breaks" if kind == "b" else "Graphs").click()
+    card = page.locator(f".gb-item[id$='-{kind}2'] > details")
+    expect(card).not_to_have_attribute("open", "")
+    toggles(page, card, way)
+    expect(card).to_have_attribute("open", "")
+    page.wait_for_timeout(100)  # whatever opens or closes it later
+    expect(card).to_have_attribute("open", "")
+    toggles(page, card, way)
+    expect(card).not_to_have_attribute("open", "")
+
+
+def test_a_part_of_a_report_is_one_tab_stop_and_the_arrows_move_in_it(open_report: Open) -> None:
+    page = open_report(two_breaks()).page
+    page.wait_for_timeout(300)
+    stops = page.evaluate(
+        "Array.from(document.querySelectorAll('.graphbreak *')).filter(e => e.tabIndex >= 0 && e.offsetParent).length"
+    )
+    assert stops <= 8
+    boxes = page.locator(".gb-strip a")
+    boxes.first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(boxes.nth(1)).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(boxes.first).to_be_focused()
+
+
+def test_a_break_and_its_line_are_in_view_together(open_report: Open) -> None:
+    report = big(breaks=60, ops=60)
+    page = open_report(report).page
+    for number in (1, 2, 3):
+        page.keyboard.press("n")
+        expect(page.locator(f".gb-item[id$='-b{number}']")).to_be_in_viewport()
+        expect(page.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
+        expect(page.locator(".gb-line[id].gb-broken.gb-with")).to_be_in_viewport(ratio=1)
+
+
+def test_a_page_has_no_landmarks_of_its_own(open_report: Open) -> None:
+    page = open_report(failed()).page
+    assert page.locator("header, footer").count() == 0
+    assert page.locator("pre.gb-text:not([tabindex])").count() == 0
+
+
+def test_the_pointer_selects_on_demand(open_report: Open) -> None:
+    page = open_report(two_breaks()).page
+    line = page.locator(".gb-line[id$='l0-14']")
+    line.hover()
+    expect(page.locator(".gb-selected")).to_have_count(0)
+    page.get_by_role("button", name="Follow pointer").click()
+    line.hover()
+    expect(page.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
+    page.locator(".gb-item[id$='-b2'] summary").first.hover()
+    expect(page.locator(".gb-item[id$='-b2']")).to_have_class(SELECTED)
+
+
+def test_the_text_grows_with_jupyterlabs(open_report: Open) -> None:
+    page = open_report(two_breaks()).page
+    size = "getComputedStyle(document.querySelector('{}')).fontSize"
+    assert page.evaluate(size.format(".graphbreak")) == "13px"
+    page.evaluate("document.documentElement.style.cssText = '--jp-ui-font-size1: 17px; --jp-code-font-size: 18px'")
+    assert page.evaluate(size.format(".graphbreak")) == "17px"
+    assert page.evaluate(size.format(".gb-code pre")) == "18px"
+    assert float(page.evaluate(size.format(".gb-place")).removesuffix("px")) > 15
+
+
+def test_with_forced_colours_one_tab_looks_selected(open_report: Open) -> None:
+    opened = open_report(two_breaks())
+    page = opened.page
+    page.emulate_media(forced_colors="active")
+    colours = page.get_by_role("tab").evaluate_all("tabs => tabs.map(tab => getComputedStyle(tab).borderBottomColor)")
+    assert colours[0] not in colours[1:]
+    assert len(set(colours[1:])) == 1
+    opened.shoot("page-forced-colours")
+
+
+def test_minor_breaks_of_libraries_come_last_and_folded(open_report: Open) -> None:
+    report = model()
+    helpers = [msgspec.structs.replace(report.breaks[1], id=f"b{number}") for number in range(10, 14)]
+    order = [*report.order, *(helper.id for helper in helpers)]
+    report = msgspec.structs.replace(report, breaks=[*report.breaks, *helpers], order=order)
+    page = open_report(Report.of(report)).page
+    expect(page.get_by_text("5 more breaks in libraries, where none of them ends a graph")).to_be_visible()
+    expect(page.locator(".gb-item[id$='-b3']")).to_be_hidden()
+    for _ in range(3):
+        page.keyboard.press("n")
+    expect(page.locator(".gb-item[id$='-b3']")).to_be_visible()
+    expect(page.locator(".gb-item[id$='-b3']")).to_have_class(SELECTED)
+
+
+def cells(page: Page) -> list[str]:
+    found: list[str] = page.evaluate(
+        "() => jupyterapp.shell.currentWidget.content.widgets.map("
+        "cell => `${cell.model.type} ${cell.model.sharedModel.getSource()}`)"
+    )
+    return found
+
+
+def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
+    lab.save("safe", "x = 1", two_breaks(), "y = 2")
+    page = opened_in_lab(open_page, lab, "safe").page
+    trust(page)
+    before = cells(page)
+    report = page.locator(".graphbreak.gb-live")
+    for target in (".gb-tab", ".gb-item summary", ".gb-strip a", ".gb-tools button"):
+        page.keyboard.press("Escape")
+        report.locator(target).first.focus()
+        for key in DANGEROUS:
+            page.keyboard.press(key)
+        assert cells(page) == before
+        expect(page.locator(".jp-Dialog")).to_have_count(0)
+        expect(page.locator(".jp-Cell .jp-InputPrompt").first).to_have_text("[ ]:")
+    # What is for the application as a whole still is.
+    report.locator(".gb-tab").first.focus()
+    page.keyboard.press("Control+Shift+C")
+    expect(page.locator(".jp-ModalCommandPalette")).to_be_visible()
+
+
+def test_all_of_a_report_is_in_its_output_when_the_kernel_is_gone(open_page: Open, lab: Lab) -> None:
+    lab.save("gone", big(breaks=120, ops=240))
+    opened = opened_in_lab(open_page, lab, "gone")
+    page = opened.page
+    trust(page)
+    report = page.locator(".graphbreak.gb-live")
+    items = report.locator("[data-list=breaks] > .gb-item")
+    expect(items).to_have_count(20)
+    # What is there already stays as it is.
+    page.evaluate("document.querySelector('[data-list=breaks] > .gb-item').dataset.kept = 'yes'")
+    page.evaluate("document.querySelector('[data-more=breaks] button').click()")
+    expect(items).to_have_count(70)
+    expect(items.first).to_have_attribute("data-kept", "yes")
+    assert opened.errors == []
+
+
+def test_report_panel_and_cell_have_one_selection(open_page: Open, lab: Lab) -> None:
+    lab.save("one", two_breaks())
+    opened = opened_in_lab(open_page, lab, "one")
+    page = opened.page
+    trust(page)
+    show_panel(page)
+    report = page.locator(".graphbreak.gb-live")
+    own = cell(page, 0)
+    marked = own.locator(".jp-GraphBreakMark.jp-mod-selected")
+    expect(report).to_have_class(re.compile(r"\bgb-column\b"))
+    # From the report.
+    report.locator(".gb-item > details > summary").nth(1).click()
+    expect(marked).to_have_text(re.compile(r"^ +log_stats\(x\)"))
+    expect(row(page, "^Break 2, log_stats")).to_have_attribute("aria-selected", "true")
+    # From the cell.
+    line(own, "if score > 3").click()
+    expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
+    expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
+    # From the panel.
+    row(page, "^Break 2, log_stats").click()
+    expect(report.locator(".gb-item[id$='-b2']")).to_have_class(SELECTED)
+    expect(marked).to_have_text(re.compile(r"^ +log_stats\(x\)"))
+    # By the pointer, once asked for.
+    command(page, "jupyter-graphbreak:follow-pointer")
+    expect(report.get_by_role("button", name="Follow pointer")).to_have_attribute("aria-pressed", "true")
+    line(own, "if score > 3").hover()
+    expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
+    # Without marks, and on demand, the source stands in the report.
+    report.get_by_role("button", name="Source").click()
+    expect(report.locator(".gb-line[id$='l0-14']")).to_be_visible()
+    command(page, "jupyter-graphbreak:toggle-marks")
+    expect(report).not_to_have_class(re.compile(r"\bgb-column\b"))
+    assert [*opened.errors, *opened.complaints] == []
+
+
+def test_enter_before_the_first_word_takes_the_mark_along(open_page: Open, lab: Lab) -> None:
+    lab.save("enter", two_breaks())
+    page = opened_in_lab(open_page, lab, "enter").page
+    own = cell(page, 0)
+    line(own, "if score > 3").click()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    expect(own.locator(".jp-GraphBreakMark.jp-mod-broken").nth(1)).to_contain_text("if score > 3:")
+
+
+def test_marks_stay_within_the_editor(open_page: Open, lab: Lab) -> None:
+    report = json.loads(two_breaks().to_json())
+    text = report["sources"][0]["segments"][0]["text"]
+    report["sources"][0]["segments"][0]["text"] = text.replace("if score > 3:", f"if score > 3:  # {'long ' * 60}")
+    lab.save("wide", Report.from_dict(report))
+    page = opened_in_lab(open_page, lab, "wide").page
+    own = cell(page, 0)
+    note = own.locator(".jp-GraphBreakMark-note", has_text="Data-dependent").bounding_box()
+    editor = own.locator(".cm-scroller").bounding_box()
+    assert note is not None
+    assert editor is not None
+    assert note["x"] + note["width"] <= editor["x"] + editor["width"] + 1
+    band = own.locator(".jp-GraphBreakMark-gutter .jp-mod-forbidden").first
+    expect(band).to_be_visible()

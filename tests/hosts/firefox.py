@@ -1,0 +1,106 @@
+"""Drive Firefox over WebDriver BiDi, which Playwright does not speak with a distribution's own build."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import websocket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAMES = ("firefox-esr", "firefox")
+ENTER = "\ue007"
+
+
+def find_firefox() -> str | None:
+    """Return the path of a Firefox, or None."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+class Firefox:
+    """One window of a running Firefox."""
+
+    def __init__(self, socket: websocket.WebSocket) -> None:
+        self._socket = socket
+        self._number = 0
+        self._ask("session.new", capabilities={})
+        self._context = self._ask("browsingContext.getTree")["contexts"][0]["context"]
+
+    def _ask(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
+        while True:
+            answer = json.loads(self._socket.recv())
+            if answer.get("id") == self._number:
+                assert answer["type"] == "success", answer
+                return answer["result"]
+
+    def open(self, path: Path) -> None:
+        self._ask("browsingContext.navigate", context=self._context, url=path.as_uri(), wait="complete")
+
+    def evaluate(self, code: str) -> Any:
+        """Return the string, number or truth value of an expression on the page."""
+        answer = self._ask("script.evaluate", expression=code, target={"context": self._context}, awaitPromise=True)
+        assert answer["type"] == "success", answer
+        return answer["result"].get("value")
+
+    def wait_for(self, code: str) -> bool:
+        """Return whether an expression becomes true within a few seconds."""
+        for _ in range(50):
+            if self.evaluate(code):
+                return True
+            time.sleep(0.1)
+        return False
+
+    def press(self, key: str) -> None:
+        keys = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
+        self._perform({"type": "key", "id": "keyboard", "actions": keys})
+
+    def click(self, element: str) -> None:
+        """Click near the start of the element that a selector finds."""
+        box = f"document.querySelector({json.dumps(element)}).getBoundingClientRect()"
+        x, y = round(self.evaluate(f"{box}.left")) + 40, round(self.evaluate(f"{box}.top")) + 8
+        actions: list[dict[str, Any]] = [{"type": "pointerMove", "x": x, "y": y}]
+        actions += [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
+        self._perform({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions})
+
+    def _perform(self, source: dict[str, Any]) -> None:
+        self._ask("input.performActions", context=self._context, actions=[source])
+
+
+@contextmanager
+def firefox(profile: Path, port: int) -> Iterator[Firefox]:
+    """Run a Firefox without a screen.
+
+    Parameters
+    ----------
+    profile : Path
+        An empty folder for all that it writes.
+    port : int
+        A free port.
+    """
+    name = find_firefox()
+    assert name is not None
+    command = [name, "--headless", "--no-remote", "--profile", str(profile), f"--remote-debugging-port={port}"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield Firefox(_connected(port))
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _connected(port: int) -> websocket.WebSocket:
+    for _ in range(120):
+        try:
+            return websocket.create_connection(f"ws://127.0.0.1:{port}/session", timeout=60, suppress_origin=True)
+        except (OSError, websocket.WebSocketException):
+            time.sleep(0.5)
+    raise RuntimeError("Firefox does not answer")

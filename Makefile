@@ -13,11 +13,13 @@ FRONT_END := $(shell git ls-files --cached --others --exclude-standard labextens
 FRONT_END := $(wildcard $(FRONT_END))
 
 LINTERS := lint-ruff lint-mypy lint-front-end test-front-end
+# Another release has other needs, of setuptools for one; its pins are dropped from the constraints.
+WITH_TORCH := $(if $(TORCH),torch==$(TORCH),torch)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off -c $(VENV)/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cuda lab lint docs dist clean browser $(LINTERS)
+.PHONY: help demo test test-cuda releases lab lint docs dist clean browser $(LINTERS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +33,9 @@ test: $(VENV)/dev.stamp ## run linters and tests; TORCH=2.15.0: the tests with t
 
 test-cuda: $(VENV)/dev.stamp ## run the tests that need a CUDA device
 	@$(BIN)/python -m pytest tests/cuda $(ARGS)
+
+releases: ## run the tests with every release of torch that README names, and write its table; by hand, resumable
+	$(PYTHON) benchmarks/releases.py $(ARGS)
 
 lab: $(VENV)/lab.stamp ## open JupyterLab with the package installed
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
@@ -80,9 +85,9 @@ $(BIN)/python:
 $(VENV)/%.stamp: pyproject.toml constraints.txt $(FRONT_END) | $(BIN)/python
 	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null || { \
 	  echo "node 20.19, 22.12 or newer and npm are needed to build the front end; found: node $$(node --version 2>/dev/null || echo none), npm $$(npm --version 2>/dev/null || echo none)" >&2; exit 1; }
-	@sed '$(if $(TORCH),s/^torch==.*/torch==$(TORCH)/)' constraints.txt > $(VENV)/constraints.txt
-	@echo "setting up $(VENV) for '$*' with $$(grep '^torch==' $(VENV)/constraints.txt); the first time takes minutes (log: $(VENV)/$*.log)"
+	@$(if $(TORCH),grep -vE '^(torch|setuptools)==',cat) constraints.txt > $(VENV)/constraints.txt
+	@echo "setting up $(VENV) for '$*' with $(WITH_TORCH); the first time takes minutes (log: $(VENV)/$*.log)"
 	@{ npm --prefix labextension install --no-audit --no-fund & npm=$$!; \
-	  $(PIP) torch && wait $$npm && $(PIP) -e '.[$*]'; } > $(VENV)/$*.log 2>&1 || { \
+	  $(PIP) $(WITH_TORCH) && wait $$npm && $(PIP) $(WITH_TORCH) -e '.[$*]'; } > $(VENV)/$*.log 2>&1 || { \
 	  tail -n 30 $(VENV)/$*.log >&2; echo "setting up failed; the whole log is $(VENV)/$*.log" >&2; exit 1; }
 	@touch $@

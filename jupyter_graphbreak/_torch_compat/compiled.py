@@ -83,3 +83,9 @@ def forget(codes: Iterable[CodeType]) -> None:
             reset_code(known)
             if known in cache:
                 cache[known] = {}  # resume functions made anew owe nothing to an earlier run
+
+
+def compilations_begun() -> int | None:
+    """Return how many compilations Dynamo has numbered since it was last reset, ``None`` where it does not say."""
+    counted: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER", None)
+    return sum(list(counted.values())) if hasattr(counted, "values") else None

@@ -27,6 +27,7 @@ def compiled_apart() -> Iterator[None]:
     go with that code.
     """
     seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
+    importlib.import_module("torch._C._dynamo.eval_frame").reset_code  # noqa: B018 - what is missing fails here
     held = {id(code): (code, {id(entry.guard_manager) for entry in _entries(code)}) for code in _living(seen)}
     with _kept_counters(), _fresh_profile():
         try:

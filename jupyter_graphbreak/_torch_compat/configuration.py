@@ -43,7 +43,7 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
         if name.startswith("_") or not isinstance(value, bool | int | float | str | type(None)):
             continue
         # Not config._is_default: a setting that was set, and set back, is none that anybody changed.
-        is_default = name not in entries or value == entries[name].default
+        is_default = name not in entries or value == getattr(entries[name], "default", value)
         if not is_default:
             values[name] = value
         elif name in _ALWAYS_SAID:
@@ -71,15 +71,32 @@ def _patched_settings(**settings: Any) -> Iterator[None]:
 
 
 def backends() -> list[str]:
-    """Return the names that ``torch.compile(backend=...)`` takes."""
-    listed: list[str] = importlib.import_module("torch._dynamo").list_backends(exclude_tags=())
-    return sorted(set(listed))
+    """Return the names that ``torch.compile(backend=...)`` takes.
+
+    Raises
+    ------
+    ValueError
+        If this torch does not say.
+    """
+    return sorted(set(_listed("torch._dynamo", "list_backends", "backends", exclude_tags=())))
 
 
 def modes() -> list[str]:
-    """Return the names that ``torch.compile(mode=...)`` takes."""
-    listed: list[str] = list(importlib.import_module("torch._inductor").list_mode_options())
-    return listed
+    """Return the names that ``torch.compile(mode=...)`` takes.
+
+    Raises
+    ------
+    ValueError
+        If this torch does not say.
+    """
+    return _listed("torch._inductor", "list_mode_options", "modes")
+
+
+def _listed(module: str, function: str, what: str, **arguments: Any) -> list[str]:
+    try:
+        return [str(name) for name in getattr(importlib.import_module(module), function)(**arguments)]
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ValueError(f"this torch does not say which {what} it has ({type(error).__name__}: {error})") from None
 
 
 #: Loggers on which torch writes about its compiling.
@@ -175,15 +192,20 @@ def forced_backend(backend: str | None) -> Iterator[None]:
     frames = importlib.import_module("torch._dynamo.eval_frame")
     convert = importlib.import_module("torch._dynamo.convert_frame")
     from_stance = frames._callback_from_stance
+    get_compiler_fn, catch_errors_wrapper = frames.get_compiler_fn, convert.catch_errors_wrapper
 
-    def with_backend(callback: Any) -> Any:
-        made = from_stance(callback)
-        compiler = getattr(callback, "_torchdynamo_orig_backend", None)
-        if compiler is None or frames._stance.stance != "default" or frames._stance.backend is None:
+    def with_backend(*args: Any, **kwargs: Any) -> Any:
+        made = from_stance(*args, **kwargs)
+        try:
+            callback = args[0]
+            compiler = getattr(callback, "_torchdynamo_orig_backend", None)
+            if compiler is None or frames._stance.stance != "default" or frames._stance.backend is None:
+                return made
+            return catch_errors_wrapper(
+                compiler._clone_with_backend(get_compiler_fn(frames._stance.backend)), callback.hooks
+            )
+        except (AttributeError, TypeError, LookupError):  # another torch: then it is as torch makes it
             return made
-        return convert.catch_errors_wrapper(
-            compiler._clone_with_backend(frames.get_compiler_fn(frames._stance.backend)), callback.hooks
-        )
 
     # By itself the stance makes a callback that knows nothing of fullgraph=True.
     with (

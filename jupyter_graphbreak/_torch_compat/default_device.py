@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,8 @@ def default_device(device: str | None) -> Iterator[None]:
 
     state = importlib.import_module("torch.utils._device")
     before = getattr(state, "CURRENT_DEVICE", None)
+    context: Any = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    was_unset = context is not None and not hasattr(context, "device_context")
     torch.set_default_device(device)
     ours = getattr(state, "CURRENT_DEVICE", None)
     try:
@@ -27,15 +29,20 @@ def default_device(device: str | None) -> Iterator[None]:
     finally:
         if getattr(state, "CURRENT_DEVICE", None) is ours:
             torch.set_default_device(before)
+            if was_unset and getattr(context, "device_context", ...) is None:
+                del context.device_context  # torch 2.9 cannot read it when it is set to None
 
 
 def cuda_devices() -> tuple[list[str], int, str]:
     """Return the names of the CUDA devices, the number of the current one, and why there is none."""
     import torch
 
-    if torch.cuda.is_available():
-        count = torch.cuda.device_count()
-        return [torch.cuda.get_device_name(index) for index in range(count)], torch.cuda.current_device(), ""
+    try:
+        if torch.cuda.is_available():
+            names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+            return names, torch.cuda.current_device(), ""
+    except (RuntimeError, AssertionError) as error:  # a device that is busy or broken cannot even be named
+        return [], 0, f"CUDA does not answer ({str(error).partition(chr(10))[0]})"
     if torch.version.cuda is None:
         return [], 0, f"torch {torch.__version__} is built without CUDA"
     return [], 0, "no CUDA device is visible to this kernel"

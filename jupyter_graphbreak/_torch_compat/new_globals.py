@@ -40,7 +40,9 @@ def new_globals_readable() -> Iterator[bool]:
 def _reading_back(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _load_global(self: Any, inst: Any, *args: Any, **kwargs: Any) -> Any:
-        stored = _stored_value(self, inst)
+        stored = None
+        with contextlib.suppress(AttributeError, KeyError, TypeError):  # another torch: then it is as torch does it
+            stored = _stored_value(self, inst)
         if stored is None:
             return original(self, inst, *args, **kwargs)
         self.push(stored)

@@ -19,7 +19,7 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
         yield
     finally:
         # Somebody who patched after us keeps their patch; it calls ours, which calls the original.
-        if inspect.getattr_static(owner, name) is replacement:
+        if inspect.getattr_static(owner, name, None) is replacement:
             setattr(owner, name, original)
 
 

@@ -71,7 +71,10 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
                 _resume_compiling(part)
             else:
                 _reset(part)
-    with _higher_limits(most), _kept_counters(), _fresh_profile(), _no_reset(), _kept_hooks(), _own_wrappers():
+    with (
+        _higher_limits(most), _kept_counters(), _fresh_profile(), _no_reset(), _kept_hooks(), _own_wrappers(),
+        kept_override(),
+    ):  # fmt: skip
         try:
             yield
         finally:
@@ -164,6 +167,25 @@ def _kept_hooks() -> Iterator[None]:
         for table, hooks in zip(tables, before, strict=True):
             table.clear()
             table.update(hooks)
+
+
+@contextlib.contextmanager
+def kept_override() -> Iterator[None]:
+    """Take back what torch 2.11 leaves when it refuses to run a function compiled with ``fullgraph=True``.
+
+    ``torch.jit.trace`` and ``torch.fx.symbolic_trace`` bring that about. Dynamo would compile no nested frame any more.
+    """
+    frames = importlib.import_module("torch._C._dynamo.eval_frame")
+    override = getattr(frames, "set_eval_frame_override", None)
+    if override is None:
+        yield
+        return
+    before = override(frames._EvalFrameOverride.NONE)
+    override(before)
+    try:
+        yield
+    finally:
+        override(before)
 
 
 def _no_reset() -> contextlib.AbstractContextManager[None]:

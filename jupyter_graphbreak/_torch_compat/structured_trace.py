@@ -7,6 +7,7 @@ import functools
 import importlib
 import logging
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,15 +16,15 @@ if TYPE_CHECKING:
 
 def envelope() -> dict[str, Any]:
     """Return the context of the compilation in progress on this thread, in the trace's own keys."""
-    trace_id = importlib.import_module("torch._guards").CompileContext.current_trace_id()
-    if trace_id is None:
-        return {}
-    compile_id = trace_id.compile_id
+    contexts = getattr(importlib.import_module("torch._guards"), "CompileContext", None)
+    current = getattr(contexts, "current_trace_id", None)
+    trace_id = current() if current is not None else None
+    compile_id = getattr(trace_id, "compile_id", None)
     context = {
         "compiled_autograd_id": getattr(compile_id, "compiled_autograd_id", None),
-        "frame_id": compile_id.frame_id,
-        "frame_compile_id": compile_id.frame_compile_id,
-        "attempt": trace_id.attempt,
+        "frame_id": getattr(compile_id, "frame_id", None),
+        "frame_compile_id": getattr(compile_id, "frame_compile_id", None),
+        "attempt": getattr(trace_id, "attempt", None),
     }
     return {key: value for key, value in context.items() if value is not None}
 
@@ -54,29 +55,34 @@ def narrowed_trace(
     """
     internal = importlib.import_module("torch._logging._internal")
     original = getattr(internal, "trace_structured", None)
-    if original is None:  # entries of all kinds are made then, and those that nobody reads are dropped
-        yield
-        return
     logger = trace_logger()
+    if original is None or getattr(internal, "trace_log", None) is not logger:
+        yield  # entries of all kinds are made then, and those that nobody reads are dropped
+        return
+    alone = threading.RLock()  # threads that compile at once must not put back what the other one has set
 
     @functools.wraps(original)
-    def trace_structured(*args: Any, **kwargs: Any) -> None:
-        if logger.handlers != [handler]:
-            original(*args, **kwargs)
-            return
-        # logging.config in the cell disables loggers that it does not name; ours is to hear all the same.
-        disabled, logger.disabled = logger.disabled, False
+    def trace_structured(*args: Any, **kwargs: Any) -> Any:
+        # logging.config in the cell disables loggers that it does not name; ours is to hear all the same, alone.
+        if not logger.disabled and logger.handlers != [handler]:
+            return original(*args, **kwargs)
         kind = "entry"
         try:
             kind = _kind(*args, **kwargs)
-            if kind in kept:
-                if "payload_fn" in kwargs:
-                    kwargs["payload_fn"] = _encodable(kwargs["payload_fn"])
-                original(*args, **kwargs)
+            if kind not in kept:
+                return None
+            if "payload_fn" in kwargs:
+                kwargs["payload_fn"] = _encodable(kwargs["payload_fn"])
+            with alone:
+                disabled, logger.disabled = logger.disabled, False
+                handlers, logger.handlers = logger.handlers, [handler]
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    logger.disabled, logger.handlers = disabled, handlers
         except Exception as error:  # noqa: BLE001 - see on_fault
             on_fault(kind, error)
-        finally:
-            logger.disabled = disabled
+            return None
 
     # Modules that imported the function by name hold it themselves.
     holders = [
@@ -110,7 +116,7 @@ def _encodable(payload_fn: Callable[[], Any]) -> Callable[[], Any]:
 
 def interned_name(number: int) -> str | None:
     """Return the file name behind a number of the trace; only those interned since torch was imported are known."""
-    table = getattr(importlib.import_module("torch._logging.structured"), "INTERN_TABLE", {})
+    table = getattr(sys.modules.get("torch._logging.structured"), "INTERN_TABLE", {})
     return next((name for name, known in table.items() if known == number), None)
 
 

@@ -26,6 +26,7 @@ def require_torch() -> str:
         raise TorchUnavailable(f"PyTorch is not installed here ({error}): pip install 'torch>={need}'") from None
     version = str(torch.__version__)
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is None or tuple(map(int, numbers.groups())) < MINIMUM_TORCH:
+    # One without numbers, such as "nightly-1a2b3c", is built from the newest sources.
+    if numbers is not None and tuple(map(int, numbers.groups())) < MINIMUM_TORCH:
         raise TorchUnavailable(f"PyTorch {version} is too old, {need} is needed: pip install -U 'torch>={need}'")
     return version

@@ -118,7 +118,7 @@ class BreakTable:
         cause = messages.Cause(
             gb_type=registry.gb_type or refusal.reason,
             gb_id=registry.gb_id,
-            url=_url(registry.gb_id),
+            url=messages.page_of(registry.gb_id),
             explanation=registry.explanation,
             hints=registry.hints,
         )
@@ -303,7 +303,3 @@ def _outcome(event: Event) -> Outcome:
 
 def _reason(cause: messages.Cause | None) -> Reason | None:
     return Reason(cause.gb_id, cause.gb_type) if cause is not None else None
-
-
-def _url(gb_id: str | None) -> str | None:
-    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html" if gb_id else None

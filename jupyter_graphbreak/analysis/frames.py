@@ -51,6 +51,10 @@ def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empt
         return "error" if given_up.raised else "skipped"
     if frame.compiled:
         return "compiled"
+    if frame.left_at is not None:
+        return "skipped"
+    if frame.metrics_lost:
+        return "empty"
     if graphs or frame.metrics.get("fail_type") or not frame.metrics:
         return "error"  # also when the user interrupted it
     return "empty"

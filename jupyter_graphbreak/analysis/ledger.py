@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.records import CompileKey, Record
 
 _LIMIT = "Dynamo recompile limit exceeded"
+#: What both our hooks and PyTorch's trace see, by different means, and under which names.
+_PAIRS = (
+    ("frames", additions.FrameStarted.kind, "dynamo_start"),
+    ("graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
+    ("graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
+)
+_SO = "This torch may differ from those that are known here; the report may be incomplete."
 _LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reached")  # the last two before torch 2.11
 
 
@@ -64,10 +71,12 @@ class FrameLedger:
     graphs: list[CapturedGraph] = field(default_factory=list)
     resumes: list[additions.ResumeMade] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)
+    metrics_lost: bool = False  # for all frames of the run
     backward_s: float = 0.0
     recompile_reasons: list[str] = field(default_factory=list)
     refusal: additions.FrameRefused | None = None
     refusal_order: int = 0
+    left_at: additions.FrameGivenUp | None = None
     attempts: int = 1
     pending_break: additions.BreakSeen | None = None
     pending_failure: additions.FrameFailed | None = None
@@ -93,6 +102,8 @@ class FrameLedger:
     @property
     def compiled(self) -> bool:
         """Whether code came of it; ``has_guarded_code`` is true of skipped frames, too."""
+        if self.metrics_lost:
+            return self.given_up is None and bool(self.graphs or self.resumes)
         return self.metrics.get("graph_op_count") is not None
 
     @property
@@ -113,6 +124,8 @@ class Ledger:
         Each with the number of its record.
     settings : list of (str, SettingsInForce)
         Each with the id of the frame from which on they were in force.
+    kinds : Counter
+        How many records there are of each kind.
     """
 
     frames: list[FrameLedger] = field(default_factory=list)
@@ -127,6 +140,7 @@ class Ledger:
     scopes: list[additions.ScopeOpened] = field(default_factory=list)
     settings: list[tuple[str, additions.SettingsInForce]] = field(default_factory=list)
     records: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
 
     @property
     def started(self) -> list[FrameLedger]:
@@ -159,6 +173,11 @@ def read_records(records: Iterable[Record]) -> Ledger:
         reader.read(record)
     for frame in reader.ledger.frames:
         _infer_giving_up(frame)
+    error = reader.ledger.error
+    # An interrupt may have come between what our hooks saw and what the trace says of it.
+    if reader.ledger.run.watched and (error is None or error.status != "interrupted"):
+        _infer_loss_of_metrics(reader.ledger.started)
+        reader.ledger.notes += _doubts(reader.ledger)
     return reader.ledger
 
 
@@ -175,6 +194,7 @@ class _Reader:
         """Take one record; what cannot be read is noted."""
         ledger = self.ledger
         ledger.records += 1
+        ledger.kinds[record.kind] += 1
         try:
             addition = additions.read_addition(record)
             if addition is None:
@@ -197,7 +217,7 @@ class _Reader:
                 ledger.device = addition
             case additions.Note() | additions.WatchFailed() | additions.Blind():
                 ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.Blind)
-                ledger.notes.append(_diagnostic(addition))
+                ledger.notes += _diagnostics(addition)
             case additions.SourceRecorded():
                 ledger.texts.append(addition)
             case additions.FrameSkipped():
@@ -226,6 +246,8 @@ class _Reader:
         match addition:
             case additions.BreakSeen():
                 frame.pending_break = addition
+            case additions.FrameGivenUp():
+                frame.left_at = addition
             case additions.FrameFailed():
                 frame.pending_failure = addition
             case additions.GraphStacks():
@@ -292,14 +314,14 @@ class _Reader:
         return made
 
 
-def _diagnostic(addition: additions.Note | additions.WatchFailed | additions.Blind) -> Diagnostic:
+def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.Blind) -> list[Diagnostic]:
     match addition:
         case additions.WatchFailed():
-            return Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}.")
-        case additions.Blind():
-            return Diagnostic("info", f"Not seen with this torch: {addition.what}.")
+            return [Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}.")]
+        case additions.Blind(what=what):
+            return [Diagnostic("info", f"Not seen with this torch: {what}.")] if what else []
         case _:
-            return Diagnostic(addition.level, addition.message)
+            return [Diagnostic(addition.level, addition.message)]
 
 
 def _add_break(frame: FrameLedger, record: Record, order: int) -> None:
@@ -308,6 +330,9 @@ def _add_break(frame: FrameLedger, record: Record, order: int) -> None:
     if text.startswith("Graph break: ") and frame.pending_failure is not None:
         return  # logged once more when the frame is given up, if the user's logs show graph breaks
     message = messages.parse_break(text, seen.type if seen is not None else None)
+    if seen is not None and seen.gb_id is not None and message.cause.gb_id is None:  # torch < 2.11 links some only
+        cause = msgspec.structs.replace(message.cause, gb_id=seen.gb_id, url=messages.page_of(seen.gb_id))
+        message = msgspec.structs.replace(message, cause=cause)
     frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), order))
 
 
@@ -340,6 +365,35 @@ def _infer_giving_up(frame: FrameLedger) -> None:
     left = frame.compiled or frame.resumes
     if frame.metrics and frame.events and frame.given_up is None and not left:
         frame.events[-1].failed = True
+
+
+def _infer_loss_of_metrics(frames: list[FrameLedger]) -> None:
+    """Note that a run has no metrics of its compiled frames: there are graphs, but no frame that became code."""
+    if any(frame.compiled for frame in frames):
+        return
+    ended_well = (frame for frame in frames if frame.given_up is None and not frame.metrics.get("fail_type"))
+    if any(frame.graphs or frame.resumes for frame in ended_well):
+        for frame in frames:
+            frame.metrics_lost = True
+
+
+def _doubts(ledger: Ledger) -> list[Diagnostic]:
+    """Return a warning for everything that only our hooks or only the trace saw, or neither.
+
+    Where they do not agree, a report without breaks is no good news.
+    """
+    sentences = []
+    for what, ours, torchs in _PAIRS:
+        hooked, traced = ledger.kinds[ours], ledger.kinds[torchs]
+        if hooked != traced and (what == "frames" or not hooked or not traced):
+            sentences.append(f"Number of {what} that our hooks saw: {hooked}; that PyTorch's trace has: {traced}.")
+    begun = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _PAIRS[0][1:]))
+    refused = any(frame.refusal for frame in ledger.frames)  # that is counted, too
+    if begun and not ledger.started and not refused:
+        sentences.append(f"Dynamo began to compile ({begun}x), and nothing of that could be read.")
+    if any(frame.metrics_lost for frame in ledger.started):
+        sentences.append("PyTorch's trace does not say what came of the frames; their outcomes are inferred.")
+    return [Diagnostic("warning", f"{sentence} {_SO}") for sentence in sentences]
 
 
 def _same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from jupyter_graphbreak.analysis.reasons.running_eagerly import (
     CALLED_EAGERLY,
     GENERATOR,
+    SKIP_FRAME,
     block_around,
     of_break,
     of_limit,
@@ -58,11 +59,14 @@ class SkipTable:
         ]
 
     def add_frame(self, frame: FrameLedger) -> None:
-        """Add a frame, if it was given up at a break and no error went up to the user."""
+        """Add a frame, if it was given up, at a break or at ``skip_frame()``, and no error went up to the user."""
         event = frame.given_up
+        name, filename, line = frame.code
+        if event is None and frame.left_at is not None:
+            code_id = frame.start.id if frame.start is not None else None
+            self._add(frame.ident, name, self._lines(filename, line, name, code_id), SKIP_FRAME)
         if event is None or event.raised:
             return
-        name, filename, line = frame.code
         folded = self._breaks.of_event(event)
         occurrence = next((o for o in folded.occurrences if o.frame == frame.ident), None)
         reason = of_break(event.message.cause, event.message.consequence, self._block(frame, event))

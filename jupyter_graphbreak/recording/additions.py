@@ -115,12 +115,21 @@ class Conditions(Addition, frozen=True, kw_only=True):
 
 
 class BreakSeen(Conditions, frozen=True, kw_only=True):
-    """Dynamo logs a graph break; ``type`` is the class of the exception behind it."""
+    """Dynamo logs a graph break.
+
+    Parameters
+    ----------
+    type : str or None
+        The class of the exception behind it.
+    gb_type, gb_id : str or None
+        Its name and number in PyTorch's registry, where the exception and the text's beginning say them.
+    """
 
     kind: ClassVar[str] = "graphbreak_break"
 
     type: str | None = None
     gb_type: str | None = None
+    gb_id: str | None = None
 
 
 class FrameFailed(Conditions, frozen=True, kw_only=True):
@@ -132,6 +141,14 @@ class FrameFailed(Conditions, frozen=True, kw_only=True):
     gb_type: str | None = None
     message: str | None = None
     raised: bool = False
+
+
+class FrameGivenUp(Addition, frozen=True, kw_only=True):
+    """Dynamo gives up a frame that it began without an event, as PyTorch before 2.11 does at ``skip_frame()``."""
+
+    kind: ClassVar[str] = "graphbreak_given_up"
+
+    message: str
 
 
 class RegistryEntry(msgspec.Struct, frozen=True):
@@ -224,11 +241,11 @@ class GraphStacks(Addition, frozen=True, kw_only=True):
 
 
 class Blind(Addition, frozen=True, kw_only=True):
-    """Frames that Dynamo leaves alone without a word, in this release of PyTorch: ``what`` says which."""
+    """Dynamo leaves frames alone without a word in this release of PyTorch; ``what`` says which, where we see none."""
 
     kind: ClassVar[str] = "graphbreak_blind"
 
-    what: str
+    what: str | None = None
 
 
 class WatchFailed(Addition, frozen=True, kw_only=True):
@@ -320,7 +337,15 @@ class SettingsInForce(Addition, frozen=True, kw_only=True):
 
 
 class RunSummary(Addition, frozen=True, kw_only=True):
-    """The run as a whole: versions, settings of Dynamo at its end, where packages are, times in seconds."""
+    """The run as a whole: versions, settings of Dynamo at its end, where packages are, times in seconds.
+
+    Parameters
+    ----------
+    watched : bool
+        Whether both the trace and our hooks recorded the run, so that they can be compared.
+    begun : int or None
+        How many compilations Dynamo itself counted, where it does.
+    """
 
     kind: ClassVar[str] = "graphbreak_run"
 
@@ -332,13 +357,15 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     home: str | None = None
     wall_s: float | None = None
     capture_s: float | None = None
+    watched: bool = False
+    begun: int | None = None
 
 
 _CLASSES: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
-        ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameRefused, FrameSkipped, ResumeMade, GraphStacks, Blind,
-        WatchFailed, Note, DeviceUsed, RunEnded, SourceRecorded, SettingsInForce, RunSummary,
+        ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, ResumeMade,
+        GraphStacks, Blind, WatchFailed, Note, DeviceUsed, RunEnded, SourceRecorded, SettingsInForce, RunSummary,
     )
 }  # fmt: skip
 

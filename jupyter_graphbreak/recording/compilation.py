@@ -73,6 +73,9 @@ def run_compiled(function: Callable[[], Any], options: Options, on_fault: Callab
             readable = opened.enter("reading new globals", new_globals_readable, default=False)
             if opened.complete and readable:
                 call = ensure_compiled(function, options)
+            elif opened.complete:
+                fault = RuntimeError("this torch does not let Dynamo read back a new global; the code ran uncompiled")
+                on_fault("compiling the cell", fault)
         return call()
     finally:
         with deferred_interrupts():

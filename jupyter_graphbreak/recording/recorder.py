@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from jupyter_graphbreak._torch_compat.compiled import compilations_begun
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
@@ -119,7 +120,7 @@ class Recording:
         """Append a record of our own that belongs to no compilation."""
         self.take(Record({addition.kind: msgspec.to_builtins(addition)}))
 
-    def _finish(self, wall_s: float) -> None:
+    def _finish(self, wall_s: float, begun: int | None) -> None:
         start = time.perf_counter()
         for source in recorded_sources(self.records, self._find_cell):
             self._add_outside(source)
@@ -127,13 +128,22 @@ class Recording:
             additions.RunSummary(
                 torch=require_torch(),
                 python=platform.python_version(),
-                config=dynamo_settings()[0],
+                config=self._settings(),
                 library_roots=library_roots(),
                 **_folders(),
                 wall_s=wall_s,
                 capture_s=self.capture_s + time.perf_counter() - start,
+                watched=True,
+                begun=begun,
             )
         )
+
+    def _settings(self) -> dict[str, Any]:
+        try:
+            return dynamo_settings()[0]
+        except Exception as error:  # noqa: BLE001 - another torch
+            self.note("warning", f"The settings of Dynamo could not be read ({type(error).__name__}: {error}).")
+            return {}
 
 
 @contextlib.contextmanager
@@ -154,6 +164,7 @@ def record(
     require_torch()
     recording = Recording(find_cell, on_record)
     handler = _TraceHandler(recording)
+    earlier = compilations_begun()
     start = time.perf_counter()
     try:
         with (
@@ -168,7 +179,16 @@ def record(
         recording.fail(error)
         raise
     finally:
-        recording._finish(time.perf_counter() - start)  # noqa: SLF001 - same module
+        wall_s = time.perf_counter() - start
+        recording._finish(wall_s, _newly_begun(earlier))  # noqa: SLF001 - same module
+
+
+def _newly_begun(earlier: int | None) -> int | None:
+    """Return how many compilations Dynamo counted since then; it begins anew when it is reset."""
+    now = compilations_begun()
+    if earlier is None or now is None:
+        return None
+    return now - earlier if now >= earlier else now
 
 
 @contextlib.contextmanager

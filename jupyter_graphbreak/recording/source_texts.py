@@ -53,8 +53,14 @@ def recorded_sources(records: Iterable[Record], find_cell: FindCell) -> list[Sou
     lines: dict[str, set[int]] = {}
     functions: dict[str, dict[int, str]] = {}
     roots = tuple(library_roots())
+    records = list(records)
+    without_code = {
+        record.compile_key
+        for record in records
+        if record.kind == "compilation_metrics" and record.data.get("graph_op_count") is None
+    }
     for record in records:
-        for filename, line, function, part in _mentions(record):
+        for filename, line, function, part in _mentions(record, given_up=record.compile_key in without_code):
             if line is None:
                 continue
             lines.setdefault(filename, set()).add(line)
@@ -92,8 +98,8 @@ def source_of_file(filename: str, mentioned: set[int], functions: dict[int, str]
     )
 
 
-def _mentions(record: Record) -> Iterator[_Mention]:
-    """Yield the places in a record; one that cannot be read has none."""
+def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
+    """Yield the places in a record; one that cannot be read has none. ``given_up``: no code came of its frame."""
     try:
         addition = additions.read_addition(record)
     except msgspec.ValidationError:
@@ -105,7 +111,7 @@ def _mentions(record: Record) -> Iterator[_Mention]:
             line = addition.line if isinstance(addition, additions.ResumeMade) else addition.firstlineno
             yield _Mention(addition.filename, line, addition.name, "passed")
         case additions.BreakSeen() | additions.FrameFailed():
-            yield from _event_mentions(addition)
+            yield from _event_mentions(addition, given_up=given_up or isinstance(addition, additions.FrameFailed))
         case additions.ScopeOpened():
             yield from _entry_mentions((addition.site, addition.entered), "happened")
             yield from _code_mentions(addition.wrapped)
@@ -128,10 +134,10 @@ def _frame_mentions(frame: additions.FrameStarted | additions.FrameRefused) -> I
         yield from _code_mentions(frame.fullgraph_site.wrapped)
 
 
-def _event_mentions(event: additions.BreakSeen | additions.FrameFailed) -> Iterator[_Mention]:
+def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, given_up: bool) -> Iterator[_Mention]:
     stack = event.whole_stack
     happened: list[StackEntry] = stack[-1:]
-    if isinstance(event, additions.FrameFailed):
+    if given_up:
         happened = [*event.stack[:1], *happened]  # the function that is given up: its blocks say why
     for entry in stack:
         yield from _entry_mentions((entry,), "happened" if any(entry is one for one in happened) else "passed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import nbformat
+import torch
 from nbclient import NotebookClient
 
 from jupyter_graphbreak.report.schema import MIME_TYPE
@@ -90,7 +91,8 @@ def test_a_saved_model_cell_is_small_and_whole() -> None:
     assert (report.summary.breaks, report.summary.events) == (2, 6)
     assert WIDGET_VIEW in output.data
     size = len(nbformat.writes(notebook).encode())
-    assert size < 250_000, f"{size} bytes"
+    limit = 250_000 if torch.__version__ >= "2.12" else 280_000  # one graph and nine operations more
+    assert size < limit, f"{size} bytes"
     assert notebook.metadata.widgets
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from jupyter_client.manager import start_new_kernel
 
 from jupyter_graphbreak.report.location import Location
@@ -66,6 +67,13 @@ COMPILED = {
     "capture_magic": Expected("6 resumed", graphs=1),
     "logging_configured_anew": Expected("6 resumed", graphs=2),
 }
+
+#: What the same cells come to where torch itself does otherwise.
+if torch.__version__ < "2.11":
+    # skip_frame() is no event of its own; the caller breaks at the call and is given up.
+    COMPILED["skip_frame_nested"] = Expected("9 resumed", graphs=2, eager=1)
+    # Plain torch raises its own InternalTorchDynamoError at a match statement on a mapping.
+    COMPILED["match"] = Expected("6 error", graphs=0)
 
 #: Cells that compile nothing themselves, and whether they can be compiled as one function.
 PLAIN = {

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch._dynamo import convert_frame
 
-from jupyter_graphbreak._torch_compat.hooks.compile_hooks import _function_beside_tracer, watch_failures, watch_starts
+from jupyter_graphbreak._torch_compat.hooks.compile_hooks import logging_breaks, watch_failures, watch_starts
 from jupyter_graphbreak._torch_compat.hooks.observer import Observer
 from jupyter_graphbreak._torch_compat.hooks.refusal_hooks import watch_generators, watch_limits
 from jupyter_graphbreak.recording.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
@@ -89,13 +89,13 @@ def test_what_a_refusal_reads_is_said(observer: Observer, emitted: list[Addition
 
 
 def test_a_break_without_a_tracer_is_said(observer: Observer, emitted: list[Addition]) -> None:
-    """In torch before 2.11 the tracer is a variable of the function that logs the break."""
+    """In torch before 2.10 the tracer is a variable of the function that logs the break."""
     calls: list[object] = []
 
     def log_graph_break(code_options: object, reason: str = "", user_stack: object = None) -> None:
         calls.append((code_options, reason, user_stack))
 
-    watched = _function_beside_tracer(log_graph_break, observer)
+    watched = logging_breaks(log_graph_break, observer)
 
     def renamed_handler() -> None:
         watched({}, reason="a reason", user_stack=[])

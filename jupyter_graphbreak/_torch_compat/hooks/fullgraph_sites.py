@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.patching import patched_inherited
 from jupyter_graphbreak.recording.additions import FullgraphSite
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
     from jupyter_graphbreak.recording.records import StackEntry
 
 #: Where each call of torch.compile was written; kept between runs, for functions that an earlier cell compiled.
@@ -28,21 +28,13 @@ _SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 def watch_fullgraph(observer: Observer) -> Iterator[None]:
     """Record which torch.compile(fullgraph=True) is in force."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
-    original = context.__init__
 
-    @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - the name that tracebacks show
-        original(self, *args, **kwargs)
-        caller = sys._getframe(1)
+    def look(call: Call) -> None:
+        site = site_of(call.caller)
+        if site is not None:
+            _SITES[call.argument("self")] = site
 
-        def look() -> None:
-            site = site_of(caller)
-            if site is not None:
-                _SITES[self] = site
-
-        observer.observe("OptimizeContext", look)
-
-    with patched_inherited(context, "__init__", __init__):
+    with patched_inherited(context, "__init__", watched(context.__init__, observer, after=look)):
         yield
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -78,3 +81,71 @@ class Observer:
         if (what, message) not in self._faults:
             self._faults.add((what, message))
             self._emit(WatchFailed(hook=what, message=message))
+
+
+class Call:
+    """One call of a function of torch that is watched.
+
+    Parameters
+    ----------
+    function : callable
+        What torch has by this name.
+    args, kwargs
+        What it is called with.
+    caller : FrameType
+        The frame that calls it.
+    """
+
+    def __init__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any], caller: FrameType) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.caller = caller
+        #: What the call returned, when it has.
+        self.result: Any = None
+        #: What it raised, when it has.
+        self.error: BaseException | None = None
+        #: What a look before the call keeps for the one after it.
+        self.kept: Any = None
+        self._function = function
+
+    def argument(self, name: str) -> Any:
+        """Return the argument that is given to a parameter, ``None`` where none is."""
+        return inspect.signature(self._function).bind_partial(*self.args, **self.kwargs).arguments.get(name)
+
+
+def watched(
+    function: Callable[..., Any],
+    observer: Observer,
+    *,
+    before: Callable[[Call], Addition | None] | None = None,
+    after: Callable[[Call], Addition | None] | None = None,
+    failed: Callable[[Call], Addition | None] | None = None,
+) -> Callable[..., Any]:
+    """Return a function that does what another does, whatever it is called with, and looks before or after it.
+
+    Parameters
+    ----------
+    function : callable
+    observer : Observer
+    before, after, failed : callable or None
+        Given the call: before it is made, when it has returned, when it has raised.
+    """
+    name = getattr(function, "__name__", "a hook")
+
+    @functools.wraps(function)
+    def watching(*args: Any, **kwargs: Any) -> Any:
+        call = Call(function, args, kwargs, sys._getframe(1))
+        if before is not None:
+            observer.observe(name, functools.partial(before, call))
+        try:
+            result = call.result = function(*args, **kwargs)
+        except BaseException as error:
+            if failed is not None:
+                call.error = error
+                observer.observe(name, functools.partial(failed, call))
+            raise
+        if after is not None:
+            observer.observe(name, functools.partial(after, call))
+        return result
+
+    return watching

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
-import json
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.hooks.fullgraph_sites import fullgraph_site
+from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
+from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.scope_hooks import SCOPES, is_wrapper
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity, stack_above, wrapped_code
 from jupyter_graphbreak._torch_compat.patching import patched
-from jupyter_graphbreak.recording.additions import Blind, FrameRefused, FrameSkipped, RegistryEntry
+from jupyter_graphbreak.recording.additions import Blind, FrameGivenUp, FrameRefused, FrameSkipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 
@@ -29,34 +27,26 @@ _CONVERT_FRAME = "torch._dynamo.convert_frame"
 def watch_generators(observer: Observer) -> Iterator[None]:
     """Record which generators Dynamo was to compile."""
     module = importlib.import_module(_CONVERT_FRAME)
-    original = module.is_generator
 
-    @functools.wraps(original)
-    def is_generator(code: Any, *args: Any, **kwargs: Any) -> Any:
-        refused = original(code, *args, **kwargs)
-        if refused:
-            caller = sys._getframe(1)  # ConvertFrameAssert.__call__
+    def look(call: Call) -> FrameRefused | None:
+        if not call.result:
+            return None
+        convert = observer.local(call.caller, "self")  # of ConvertFrameAssert.__call__
+        one_graph = getattr(convert, "_one_graph", None)
+        setting = getattr(getattr(convert, "_box", None), "error_on_graph_break", None)
+        return FrameRefused(
+            **identity(call.argument("code")),
+            reason="generator",
+            registry=registry_entry("Attempt to trace generator"),
+            above=stack_above(),
+            fullgraph=one_graph,
+            fullgraph_site=fullgraph_site(observer) if one_graph else None,
+            error_on_graph_break=setting,
+            scopes=SCOPES.chain(None),
+            raised=bool(one_graph) or bool(setting),
+        )
 
-            def look() -> FrameRefused:
-                convert = observer.local(caller, "self")
-                one_graph = getattr(convert, "_one_graph", None)
-                setting = getattr(getattr(convert, "_box", None), "error_on_graph_break", None)
-                return FrameRefused(
-                    **identity(code),
-                    reason="generator",
-                    registry=_registry_entry("Attempt to trace generator"),
-                    above=stack_above(),
-                    fullgraph=one_graph,
-                    fullgraph_site=fullgraph_site(observer) if one_graph else None,
-                    error_on_graph_break=setting,
-                    scopes=SCOPES.chain(None),
-                    raised=bool(one_graph) or bool(setting),
-                )
-
-            observer.observe("is_generator", look)
-        return refused
-
-    with patched(module, "is_generator", is_generator):
+    with patched(module, "is_generator", watched(module.is_generator, observer, after=look)):
         yield
 
 
@@ -64,21 +54,13 @@ def watch_generators(observer: Observer) -> Iterator[None]:
 def watch_limits(observer: Observer) -> Iterator[None]:
     """Record which functions Dynamo does not compile once more, because a limit is reached."""
     module = importlib.import_module(_CONVERT_FRAME)
-    original = module.exceeds_recompile_limit
 
-    @functools.wraps(original)
-    def exceeds_recompile_limit(*args: Any, **kwargs: Any) -> Any:
-        answer = original(*args, **kwargs)
-        caller = sys._getframe(1)  # _compile
+    def look(call: Call) -> FrameRefused | None:
+        exceeded, limit = call.result
+        return _limited(observer, call.caller, limit) if exceeded else None  # the caller is _compile
 
-        def look() -> FrameRefused | None:
-            exceeded, limit = answer
-            return _limited(observer, caller, limit) if exceeded else None
-
-        observer.observe("exceeds_recompile_limit", look)
-        return answer
-
-    with patched(module, "exceeds_recompile_limit", exceeds_recompile_limit):
+    hook = watched(module.exceeds_recompile_limit, observer, after=look)
+    with patched(module, "exceeds_recompile_limit", hook):
         yield
 
 
@@ -94,7 +76,7 @@ def _limited(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
         **(identity(code) if code is not None else {}),
         wrapped=wrapped,
         reason="recompile limit",
-        registry=_registry_entry("Dynamo recompile limit exceeded"),
+        registry=registry_entry("Dynamo recompile limit exceeded"),
         limit=limit,
         limit_value=getattr(config, limit, None),
         above=stack_above(),
@@ -106,47 +88,71 @@ def _limited(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
 
 
 @contextlib.contextmanager
+def watch_given_up(observer: Observer) -> Iterator[None]:
+    """Record which frames ``torch._dynamo.skip_frame()`` ended without an event, as in torch before 2.11."""
+    module = importlib.import_module(_CONVERT_FRAME)
+    skip_frame = importlib.import_module("torch._dynamo.exc").SkipFrame
+
+    def look(call: Call) -> FrameGivenUp | None:
+        # Frames with nothing to capture end like this, too.
+        ended = isinstance(call.error, skip_frame) and "skip_frame()" in str(call.error)
+        return FrameGivenUp(message=str(call.error)) if ended else None
+
+    with patched(module, "compile_frame", watched(module.compile_frame, observer, failed=look)):
+        yield
+
+
+#: What CatchErrorsWrapper asks before it begins a frame: torch 2.9 and 2.10; 2.11 and 2.12, one or the other.
+_MODE_QUESTIONS = (
+    "should_skip_due_to_torch_dispatch_mode",
+    "any_torch_dispatch_mode_on_stack",
+    "is_in_any_mode_without_ignore_compile_internals",
+)
+
+
+@contextlib.contextmanager
 def watch_skips(observer: Observer) -> Iterator[None]:
     """Record which frames Dynamo leaves alone, and why."""
-    wrapper = importlib.import_module(_CONVERT_FRAME).CatchErrorsWrapper
-    if not hasattr(wrapper, "_handle_skip"):  # torch < 2.13
-        yield
-        blind = Blind(what="frames skipped because a TorchDispatchMode was on (torch < 2.13)")
-        observer.observe("_handle_skip", lambda: blind)
+    module = importlib.import_module(_CONVERT_FRAME)
+    wrapper = module.CatchErrorsWrapper
+
+    def look(call: Call) -> FrameSkipped | None:
+        result, frame = call.argument("result"), call.argument("frame")
+        reason = result.skip_reason
+        if reason is None or result.guarded_code is not None:
+            return None
+        return FrameSkipped(**identity(frame.f_code), reason=reason, above=stack_above())
+
+    if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
+        with patched(wrapper, "_handle_skip", watched(wrapper._handle_skip, observer, before=look)):
+            yield
         return
-    original = wrapper._handle_skip
-
-    @functools.wraps(original)
-    def handle_skip(self: Any, result: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        def look() -> FrameSkipped | None:
-            reason = result.skip_reason
-            if reason is None or result.guarded_code is not None:
-                return None
-            return FrameSkipped(**identity(frame.f_code), reason=reason, above=stack_above())
-
-        observer.observe("_handle_skip", look)
-        return original(self, result, frame, *args, **kwargs)
-
-    with patched(wrapper, "_handle_skip", handle_skip):
+    questions = [name for name in _MODE_QUESTIONS if hasattr(module, name)]
+    if _MODE_QUESTIONS[0] in questions:
+        del questions[1:]  # it asks the others
+    with contextlib.ExitStack() as stack:
+        for name in questions:
+            hook = watched(getattr(module, name), observer, after=_skipped_for_mode)
+            stack.enter_context(patched(module, name, hook))
         yield
+    blind = Blind(what=None if questions else "frames skipped because a TorchDispatchMode was on (torch < 2.13)")
+    observer.observe("_handle_skip", lambda: blind)
 
 
-@functools.cache
-def _registry() -> dict[str, tuple[str, dict[str, Any]]]:
-    path = Path(importlib.import_module("torch._dynamo").__file__ or "").with_name("graph_break_registry.json")
-    try:
-        registry = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    # The newest revision of an entry comes first; the last one to be read stays.
-    return {entry["Gb_type"]: (gb_id, entry) for gb_id, entries in registry.items() for entry in reversed(entries)}
-
-
-def _registry_entry(gb_type: str) -> RegistryEntry:
-    gb_id, entry = _registry().get(gb_type, (None, {}))
-    return RegistryEntry(
-        gb_type=gb_type,
-        gb_id=gb_id,
-        explanation=entry.get("Explanation"),
-        hints=[hint for hint in entry.get("Hints", []) if "{" not in hint],
-    )
+def _skipped_for_mode(call: Call) -> FrameSkipped | None:
+    """Return the frame that is skipped because of the answer, where nothing else has it skipped."""
+    if not call.result or call.caller.f_code.co_qualname != "CatchErrorsWrapper.__call__":
+        return None
+    known = call.caller.f_locals
+    backend = getattr(known["self"], "_torchdynamo_orig_backend", None)
+    if (
+        known.get("has_started_execution")
+        or known.get("is_skipfile")
+        or importlib.import_module("torch._dynamo.config").disable
+        or getattr(backend, "_export", False)
+    ):
+        return None
+    code = known["frame"].f_code
+    if code.co_name == "__torch_dispatch__":
+        return None  # the mode's own handler, which torch before 2.11 skips, too
+    return FrameSkipped(**identity(code), reason="non-infra torch dispatch mode present", above=stack_above())

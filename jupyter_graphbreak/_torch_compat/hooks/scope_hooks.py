@@ -9,6 +9,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.patching import patched, patched_inherited
 from jupyter_graphbreak.recording.additions import OpenScope, ScopeOpened
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import CodeType, FrameType
 
-    from jupyter_graphbreak._torch_compat.hooks.observer import Observer
+    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
 
 class Scopes:
@@ -104,6 +105,7 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
     manager = importlib.import_module("torch._dynamo.decorators").ErrorOnGraphBreakDecoratorContextManager
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
     skip_code, set_eval_frame = eval_frame.skip_code, eval_frame.set_eval_frame
+    set_eval_frame(set_eval_frame(None))  # what fails of this fails here
     make, enter, leave = manager.__init__, manager.__enter__, manager.__exit__
 
     # These run amid code that Dynamo compiled. It must compile neither them (skip_code) nor what they call.
@@ -115,29 +117,30 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
             set_eval_frame(callback)
 
     @functools.wraps(make)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        make(self, *args, **kwargs)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        result = make(*args, **kwargs)
         frame = sys._getframe(1)
-        apart(lambda: SCOPES.made(self, frame))
+        apart(lambda: SCOPES.made(args[0], frame))
+        return result
 
     @functools.wraps(enter)
-    def entered(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = enter(self, *args, **kwargs)
+    def entered(*args: Any, **kwargs: Any) -> Any:
+        result = enter(*args, **kwargs)
         frame = sys._getframe(1)
 
         def look() -> ScopeOpened:
-            scope = _entered_scope(observer, _original(observer, frame, self), frame)
+            scope = _entered_scope(observer, _original(observer, frame, args[0]), frame)
             around = SCOPES.entered
-            SCOPES.enter(self, scope)
+            SCOPES.enter(args[0], scope)
             return _opened(scope, around)
 
         apart(look)
         return result
 
     @functools.wraps(leave)
-    def left(self: Any, *args: Any, **kwargs: Any) -> Any:
-        apart(lambda: SCOPES.leave(self))
-        return leave(self, *args, **kwargs)
+    def left(*args: Any, **kwargs: Any) -> Any:
+        apart(lambda: SCOPES.leave(args[0]))
+        return leave(*args, **kwargs)
 
     # Traced code may reach them, too, as through contextlib.ExitStack: then Dynamo must find what it would find
     # without us, functions of torch that it does not trace. It goes by the file.
@@ -158,27 +161,21 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
 def _watch_traced(observer: Observer) -> Iterator[None]:
     """Watch Dynamo trace into scopes and out of them."""
     variable = importlib.import_module("torch._dynamo.variables.ctx_manager").ErrorOnGraphBreakVariable
-    trace_enter, trace_exit = variable.enter, variable.exit
 
-    @functools.wraps(trace_enter)
-    def enter(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
-        result = trace_enter(self, tx, *args, **kwargs)
+    def opened(call: Call) -> ScopeOpened:
+        scope_variable, tracer = call.argument("self"), call.argument("tx")
+        scope = _traced_scope(tracer, value=bool(scope_variable.target_values[0]))
+        around = SCOPES.chain(tracer)
+        SCOPES.open_traced(tracer, scope_variable, scope)
+        return _opened(scope, around)
 
-        def look() -> ScopeOpened:
-            scope = _traced_scope(tx, value=bool(self.target_values[0]))
-            around = SCOPES.chain(tx)
-            SCOPES.open_traced(tx, self, scope)
-            return _opened(scope, around)
+    def closed(call: Call) -> None:
+        SCOPES.close_traced(call.argument("tx"), call.argument("self"))
 
-        observer.observe("ErrorOnGraphBreakVariable.enter", look)
-        return result
-
-    @functools.wraps(trace_exit)
-    def leave(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
-        observer.observe("ErrorOnGraphBreakVariable.exit", lambda: SCOPES.close_traced(tx, self))
-        return trace_exit(self, tx, *args, **kwargs)
-
-    with patched_inherited(variable, "enter", enter), patched_inherited(variable, "exit", leave):
+    with (
+        patched_inherited(variable, "enter", watched(variable.enter, observer, after=opened)),
+        patched_inherited(variable, "exit", watched(variable.exit, observer, before=closed)),
+    ):
         yield
 
 

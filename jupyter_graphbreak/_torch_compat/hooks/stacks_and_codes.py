@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import CodeType, FrameType
 
+#: How torch before 2.11 breaks a function at the call of one that calls ``torch._dynamo.skip_frame()``.
+_SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dynamo\.skip_frame\(\)`)", re.DOTALL)
 _OWN = __file__.replace("\\", "/").rpartition("/_torch_compat/")[0] + "/"
 
 
@@ -42,6 +45,12 @@ def wrapped_code(function: Any) -> CodeObject | None:
         function = inner
     code = getattr(function, "__code__", None) or getattr(getattr(function, "forward", None), "__code__", None)
     return code_object(code) if code is not None else None
+
+
+def exception_name(error: BaseException) -> str:
+    """Return the class of an exception, or the call that it reports under a name that holds an address."""
+    inlined = _SKIPPED_INLINING.match(str(error))
+    return f"Call to {inlined['call']}" if inlined is not None else type(error).__name__
 
 
 def gb_type(error: BaseException) -> str | None:

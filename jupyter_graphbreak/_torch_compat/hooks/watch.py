@@ -14,7 +14,12 @@ from jupyter_graphbreak._torch_compat.hooks.compile_hooks import (
 )
 from jupyter_graphbreak._torch_compat.hooks.fullgraph_sites import watch_fullgraph
 from jupyter_graphbreak._torch_compat.hooks.observer import Emit, Observer
-from jupyter_graphbreak._torch_compat.hooks.refusal_hooks import watch_generators, watch_limits, watch_skips
+from jupyter_graphbreak._torch_compat.hooks.refusal_hooks import (
+    watch_generators,
+    watch_given_up,
+    watch_limits,
+    watch_skips,
+)
 from jupyter_graphbreak._torch_compat.hooks.scope_hooks import watch_scopes
 
 if TYPE_CHECKING:
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
 
 _HOOKS = (
     watch_scopes, watch_fullgraph, watch_starts, watch_breaks, watch_failures, watch_resumes, watch_graphs,
-    watch_generators, watch_limits, watch_skips,
+    watch_generators, watch_limits, watch_given_up, watch_skips,
 )  # fmt: skip
 
 

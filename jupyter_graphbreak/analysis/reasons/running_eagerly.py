@@ -38,7 +38,7 @@ _TRY = SkipReason(
     "graph break in a try block",
     "move the break out of the try block, or give the block's body a function of its own: then that is compiled",
 )
-_SKIP_FRAME = SkipReason(
+SKIP_FRAME = SkipReason(
     "skip_frame",
     "torch._dynamo.skip_frame() was called",
     "move the call into a function of its own: then only that function is skipped",
@@ -88,7 +88,7 @@ def of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) ->
     if "ContextWrapping" in last.gb_type:
         return _WITH
     if "skip_frame" in cause.gb_type or "skip_frame" in (cause.context or ""):
-        return _SKIP_FRAME
+        return SKIP_FRAME
     if cause.gb_type == "Attempt to trace generator":
         return GENERATOR
     if cause.gb_type == "Generator reconstruction with mutations":

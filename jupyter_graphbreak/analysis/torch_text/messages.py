@@ -198,3 +198,8 @@ def _last_exception(text: str) -> re.Match[str] | None:
 def _exception_message(text: str) -> str:
     match = _last_exception(text)
     return (match["message"] or "") if match else text
+
+
+def page_of(gb_id: str | None) -> str | None:
+    """Return the address of PyTorch's page on a graph break."""
+    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html" if gb_id else None

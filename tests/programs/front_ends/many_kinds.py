@@ -346,7 +346,7 @@ def custom_class() -> Any:
     return f
 
 
-@case(ONES, MINUS, 0 if torch.__version__ >= "2.15" else 1)
+@case(ONES, MINUS, 0 if torch.__version__ >= "2.14" else 1)
 def python_random() -> Any:
     def f(x):
         return x * random.random()

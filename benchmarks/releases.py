@@ -1,0 +1,152 @@
+"""Run the tests with every release of PyTorch that README names, and write README's table of them.
+
+``make releases`` calls it. A release takes minutes and, where its environment is not there yet, gigabytes. Results are
+kept in ``build/releases``; a release is run again when a source is newer than its result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "build" / "releases"
+RELEASES = ("2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0")
+#: Further Pythons, which are tried with one release where this machine has them.
+PYTHONS = ("3.12", "3.13")
+FOLDERS = ("tests/unit", "tests/torch", "tests/ipython")
+BEGIN, END = "<!-- releases: begin -->", "<!-- releases: end -->"
+#: Pins that do not hold for another release: torch 2.11 and 2.12 want an older setuptools.
+_PINNED = re.compile(r"^(torch|setuptools)==.*\n", re.MULTILINE)
+
+
+class Run(NamedTuple):
+    """One release with one Python."""
+
+    torch: str
+    python: str  # "" is the Python of this script
+
+    @property
+    def name(self) -> str:
+        """What its environment and its result are called."""
+        return f"{self.torch}-py{self.python}" if self.python else self.torch
+
+
+class Result(NamedTuple):
+    """What came of a run."""
+
+    torch: str
+    python: str
+    passed: int
+    failed: int
+    skipped: int
+    date: str
+
+
+def main() -> None:
+    """Run what is out of date, then write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("releases", nargs="*", help=f"default: {' '.join(RELEASES)}")
+    parser.add_argument("--with-pythons", default="2.13.0", help="the release to try with further Pythons")
+    parser.add_argument("--table-only", action="store_true", help="run nothing")
+    arguments = parser.parse_args()
+    runs = [Run(torch, "") for torch in arguments.releases or RELEASES]
+    if not arguments.releases:
+        runs += [Run(arguments.with_pythons, python) for python in PYTHONS if interpreter(python) is not None]
+    failed = False
+    for run in runs if not arguments.table_only else ():
+        result = RESULTS / f"{run.name}.json"
+        if result.exists() and result.stat().st_mtime > newest_source() and os.environ.get("FORCE") != "1":
+            print(f"{run.name}: nothing has changed since {result.relative_to(ROOT)} (FORCE=1 runs it again)")
+            continue
+        made = run_tests(environment(run))
+        print(f"{run.name}: {made.passed} passed, {made.failed} failed, {made.skipped} skipped", flush=True)
+        result.write_text(json.dumps(made._asdict()) + "\n", encoding="utf-8")
+        failed = failed or made.failed > 0
+    write_table(read_results())
+    sys.exit(failed)
+
+
+def newest_source() -> float:
+    """Return when the newest file of the package or of its tests was changed."""
+    folders = (ROOT / "jupyter_graphbreak", *(ROOT / folder for folder in FOLDERS), ROOT / "tests" / "programs")
+    return max(path.stat().st_mtime for folder in folders for path in folder.rglob("*.py"))
+
+
+def interpreter(python: str) -> str | None:
+    """Return the interpreter of a version of Python, where this machine has one."""
+    known = sorted((Path.home() / ".pyenv" / "versions").glob(f"{python}.*/bin/python"))
+    return str(known[-1]) if known else shutil.which(f"python{python}")
+
+
+def environment(run: Run) -> Path:
+    """Return the Python of an environment with this release: one that is ready, or one that is made now."""
+    ready = os.environ.get("RELEASES_VENVS")
+    home = Path(ready) / run.name if ready else ROOT / f".venv-torch-{run.name}"
+    python = home / "bin" / "python"
+    if python.exists():
+        return python
+    if ready:
+        sys.exit(f"RELEASES_VENVS has no {run.name}/bin/python")
+    print(f"{run.name}: setting up {home.name}", flush=True)
+    base = interpreter(run.python) if run.python else sys.executable
+    subprocess.run([str(base), "-m", "venv", str(home)], check=True)
+    constraints = home / "constraints.txt"
+    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    constraints.write_text(_PINNED.sub("", pinned), encoding="utf-8")
+    command = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-c", str(constraints)]
+    subprocess.run([*command, f"torch=={run.torch}", "-e", f"{ROOT}[dev]"], check=True, cwd=ROOT)
+    return python
+
+
+def run_tests(python: Path) -> Result:
+    """Run the tests in an environment, and count what came of them."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    xml = RESULTS / "tests.xml"
+    xml.unlink(missing_ok=True)
+    versions = subprocess.run(
+        [python, "-c", "import platform, torch; print(torch.__version__, platform.python_version())"],
+        check=True, capture_output=True, text=True,
+    ).stdout.split()  # fmt: skip
+    command = [str(python), "-m", "pytest", *FOLDERS, "-q", "-p", "no:cacheprovider", f"--junitxml={xml}"]
+    subprocess.run(command, check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    suite = ET.parse(xml).getroot().find("testsuite")  # noqa: S314 - pytest has just written it
+    if suite is None:
+        sys.exit(f"{xml} holds no tests")
+    total, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
+    failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+    today = dt.datetime.now(dt.UTC).date().isoformat()
+    torch, version = versions
+    return Result(torch.partition("+")[0], version, total - failed - skipped, failed, skipped, today)
+
+
+def read_results() -> list[Result]:
+    """Return the results that are kept, oldest release first."""
+    results = [Result(**json.loads(path.read_text(encoding="utf-8"))) for path in RESULTS.glob("*.json")]
+    return sorted(results, key=lambda result: [[int(n) for n in v.split(".")] for v in (result.torch, result.python)])
+
+
+def write_table(results: list[Result]) -> None:
+    """Write the table between the two comments in README."""
+    readme = ROOT / "README.md"
+    rows = ["| torch | Python | passed | failed | skipped | date |", "| --- | --- | --- | --- | --- | --- |"]
+    rows += [f"| {' | '.join(map(str, result))} |" for result in results]
+    text = readme.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"README.md lacks {BEGIN} or {END}")
+    readme.write_text("\n".join((before + begin, *rows, end + after)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

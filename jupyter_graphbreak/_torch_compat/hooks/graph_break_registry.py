@@ -1,0 +1,33 @@
+"""PyTorch's own list of graph breaks, as it comes with torch."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from jupyter_graphbreak.recording.additions import RegistryEntry
+
+
+@functools.cache
+def _registry() -> dict[str, tuple[str, dict[str, Any]]]:
+    path = Path(importlib.import_module("torch._dynamo").__file__ or "").with_name("graph_break_registry.json")
+    try:
+        registry = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    # The newest revision of an entry comes first; the last one to be read stays.
+    return {entry["Gb_type"]: (gb_id, entry) for gb_id, entries in registry.items() for entry in reversed(entries)}
+
+
+def registry_entry(gb_type: str) -> RegistryEntry:
+    """Return what the registry says of a reason."""
+    gb_id, entry = _registry().get(gb_type, (None, {}))
+    return RegistryEntry(
+        gb_type=gb_type,
+        gb_id=gb_id,
+        explanation=entry.get("Explanation"),
+        hints=[hint for hint in entry.get("Hints", []) if "{" not in hint],
+    )

@@ -1,0 +1,16 @@
+"""What all tests of a real ``torch.compile`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from jupyter_graphbreak._torch_compat.separate_cache import kept_override
+
+
+@pytest.fixture(autouse=True)
+def nested_frames_compile() -> Iterator[None]:
+    """Take back what a ``torch.jit.trace`` of the test itself leaves with torch 2.11: no nested frame compiles."""
+    with kept_override():
+        yield

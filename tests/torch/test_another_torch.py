@@ -1,0 +1,318 @@
+"""A torch whose internals are others than those we know: the result stands, and the report does not say all is well."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import logging
+import logging.config
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from jupyter_graphbreak._torch_compat.configuration import backends, forced_backend, modes
+from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
+from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.recording.compilation import Options, run_compiled
+from jupyter_graphbreak.recording.records import Record
+from jupyter_graphbreak.report.schema import Report
+
+ONES = torch.ones(2)
+HOOKS = [
+    ("torch._dynamo.convert_frame", "log_dynamo_start"),
+    ("torch._dynamo.convert_frame", "exception_handler"),
+    ("torch._dynamo.convert_frame", "is_generator"),
+    ("torch._dynamo.convert_frame", "exceeds_recompile_limit"),
+    ("torch._dynamo.convert_frame", "compile_frame"),
+    ("torch._dynamo.convert_frame", "CatchErrorsWrapper"),
+    ("torch._dynamo.resume_execution", "ContinueExecutionCache"),
+    ("torch._dynamo.output_graph", "OutputGraph"),
+    ("torch._dynamo.symbolic_convert", "InstructionTranslatorBase"),
+    ("torch._dynamo.decorators", "ErrorOnGraphBreakDecoratorContextManager"),
+    ("torch._dynamo.variables.ctx_manager", "ErrorOnGraphBreakVariable"),
+    ("torch._dynamo.eval_frame", "OptimizeContext"),
+    ("torch._dynamo.eval_frame", "skip_code"),
+]
+
+
+def breaks(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def run() -> tuple[torch.Tensor, Report]:
+    with recorder.record() as recording:
+        result = torch.compile(breaks, backend="eager")(ONES)
+    return result, build_report(recording.records)
+
+
+def doubts(report: Report) -> list[str]:
+    """Return what the report warns of."""
+    return [note.message for note in report.diagnostics if note.level in {"warning", "error"}]
+
+
+def check_result(result: torch.Tensor) -> None:
+    assert result.tolist() == [4.0, 4.0]
+
+
+def test_of_this_torch_there_is_no_doubt() -> None:
+    result, report = run()
+    check_result(result)
+    assert doubts(report) == []
+    assert (report.summary.breaks, report.summary.graphs, report.summary.frames) == (1, 2, 2)
+
+
+def rename(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
+    """Take a name out of a module whose own functions still come by it: they look among the builtins next."""
+    home = importlib.import_module(module)
+    monkeypatch.setattr(builtins, name, getattr(home, name), raising=False)
+    monkeypatch.delattr(home, name)
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
+    """Have our code not find a name in a module, where torch itself comes by it through the module."""
+    real = importlib.import_module
+    known = {other: getattr(real(module), other) for other in dir(real(module)) if other != name}
+
+    def import_module(asked: str, package: str | None = None) -> Any:
+        return SimpleNamespace(**known) if asked == module else real(asked, package)
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+
+
+@pytest.mark.parametrize(("module", "name"), HOOKS)
+def test_a_hooked_function_is_gone(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_name = module == "torch._dynamo.convert_frame" or name == "skip_code"  # as torch itself comes by it
+    (rename if by_name else hide)(monkeypatch, module, name)
+    result, report = run()
+    check_result(result)
+    missing = [message for message in doubts(report) if "This torch does not let us do this" in message]
+    assert missing
+    assert all(name in message for message in missing)
+    assert report.summary.breaks == 1
+
+
+@pytest.mark.parametrize("name", ["log_dynamo_start", "exception_handler", "is_generator", "exceeds_recompile_limit"])
+def test_a_hooked_function_takes_other_arguments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert_frame = importlib.import_module("torch._dynamo.convert_frame")
+    original = getattr(convert_frame, name)
+
+    def renamed_parameters(subject: Any, *rest: Any, **more: Any) -> Any:
+        return original(subject, *rest, **more)
+
+    monkeypatch.setattr(convert_frame, name, renamed_parameters)
+    result, report = run()
+    check_result(result)
+    assert report.summary.breaks == 1
+    if name == "log_dynamo_start":
+        assert any("Watching failed at" in message for message in doubts(report))
+
+
+def test_the_trace_has_another_logger(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = logging.getLogger("torch.__another")
+    monkeypatch.setattr(recorder, "trace_logger", lambda: other)
+    result, report = run()
+    check_result(result)
+    messages = doubts(report)
+    assert any(
+        message.startswith("Number of frames that our hooks saw: 2; that PyTorch's trace has: 0.")
+        for message in messages
+    )
+    assert any(
+        message.startswith("Number of graph breaks that our hooks saw: 1; that PyTorch's trace has: 0.")
+        for message in messages
+    )
+
+
+def test_neither_hooks_nor_trace_see_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = logging.getLogger("torch.__another")
+    monkeypatch.setattr(recorder, "trace_logger", lambda: other)
+    rename(monkeypatch, "torch._dynamo.convert_frame", "log_dynamo_start")
+    result, report = run()
+    check_result(result)
+    assert report.summary.frames == 0
+    assert any("Dynamo began to compile (2x)" in message for message in doubts(report))
+
+
+def changed(records: list[Record], change: Callable[[dict[str, Any]], dict[str, Any]]) -> Report:
+    return build_report([Record(change(record.envelope), record.payload) for record in records])
+
+
+@pytest.mark.parametrize(
+    ("kind", "doubt"),
+    [
+        ("dynamo_start", "Number of frames that our hooks saw: 2; that PyTorch's trace has: 0."),
+        ("dynamo_output_graph", "Number of graphs that our hooks saw: 2; that PyTorch's trace has: 0."),
+        ("artifact", "Number of graph breaks that our hooks saw: 1; that PyTorch's trace has: 0."),
+        ("compilation_metrics", "PyTorch's trace does not say what came of the frames"),
+    ],
+)
+def test_an_entry_has_another_name(kind: str, doubt: str) -> None:
+    with recorder.record() as recording:
+        torch.compile(breaks, backend="eager")(ONES)
+    report = changed(
+        recording.records,
+        lambda envelope: {("renamed" if key == kind else key): value for key, value in envelope.items()},
+    )
+    assert any(message.startswith(doubt) for message in doubts(report))
+
+
+def test_the_metrics_are_empty() -> None:
+    with recorder.record() as recording:
+        torch.compile(breaks, backend="eager")(ONES)
+    report = changed(
+        recording.records,
+        lambda envelope: {**envelope, **({"compilation_metrics": {}} if "compilation_metrics" in envelope else {})},
+    )
+    assert any("does not say what came of the frames" in message for message in doubts(report))
+    assert [frame.outcome for frame in report.frames] == ["compiled", "compiled"]
+    assert report.summary.errors == 0
+
+
+def test_there_is_no_compile_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "torch._guards", "CompileContext")
+    result, report = run()
+    check_result(result)
+    assert (report.summary.breaks, report.summary.graphs, report.summary.frames) == (1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("torch._dynamo.pgo", ""),
+        ("torch._dynamo.convert_frame", "input_codes"),
+        ("torch._dynamo.utils", "counters"),
+        ("torch._C._dynamo.eval_frame", "reset_code"),
+    ],
+)
+def test_what_compiling_apart_needs_is_gone(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_module(monkeypatch, module) if name == "" else rename(monkeypatch, module, name)
+    faults: list[str] = []
+    result = run_compiled(lambda: breaks(ONES), Options(), lambda what, fault: faults.append(f"{what}: {fault}"))
+    check_result(result)
+    assert len(faults) == 1
+
+
+def without_module(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Have our code not find a module, which torch itself goes on using."""
+    real = importlib.import_module
+
+    def import_module(asked: str, package: str | None = None) -> Any:
+        if asked == name:
+            raise ModuleNotFoundError(asked)
+        return real(asked, package)
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+
+
+def test_a_new_global_cannot_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    tracers = importlib.import_module("torch._dynamo.symbolic_convert")
+    for tracer in (tracers.InstructionTranslatorBase, tracers.InliningInstructionTranslator):
+        if "_load_global" in vars(tracer):
+            monkeypatch.delattr(tracer, "_load_global")
+    faults: list[str] = []
+    result = run_compiled(lambda: breaks(ONES), Options(), lambda what, fault: faults.append(f"{what}: {fault}"))
+    check_result(result)
+    assert faults == [
+        "compiling the cell: this torch does not let Dynamo read back a new global; the code ran uncompiled"
+    ]
+
+
+@pytest.mark.parametrize("name", ["get_config_copy", "_config"])
+def test_the_settings_cannot_be_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "torch._dynamo.config", name)
+    result, report = run()
+    check_result(result)
+    assert report.summary.breaks == 1
+
+
+def test_the_names_of_backends_and_modes_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    rename(monkeypatch, "torch._dynamo", "list_backends")
+    with pytest.raises(ValueError, match="this torch does not say which backends it has"):
+        backends()
+    rename(monkeypatch, "torch._inductor", "list_mode_options")
+    with pytest.raises(ValueError, match="this torch does not say which modes it has"):
+        modes()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("torch._dynamo.eval_frame", "_callback_from_stance"),
+        ("torch._dynamo.eval_frame", "get_compiler_fn"),
+        ("torch._dynamo.convert_frame", "catch_errors_wrapper"),
+    ],
+)
+def test_a_backend_cannot_be_forced(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename(monkeypatch, module, name)
+    with pytest.raises(AttributeError, match=name), forced_backend("eager"):
+        raise AssertionError("not reached")
+    monkeypatch.undo()
+    check_result(torch.compile(breaks, backend="eager")(ONES))
+
+
+def test_a_forced_backend_does_without_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    convert_frame = importlib.import_module("torch._dynamo.convert_frame")
+    for kind in (convert_frame.ConvertFrame, convert_frame.ConvertFrameAssert):
+        monkeypatch.delattr(kind, "_clone_with_backend")
+    with forced_backend("eager"):
+        check_result(torch.compile(breaks, backend="eager")(ONES))
+
+
+@pytest.mark.parametrize("version", ["nightly-1a2b3c", "3.0.0", "2.16.0.dev20270101"])
+def test_a_version_without_numbers_is_the_newest(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+    assert require_torch() == version
+
+
+def test_an_old_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.8.0")
+    with pytest.raises(TorchUnavailable, match="is too old"):
+        require_torch()
+
+
+def test_logging_that_a_cell_sets_up_anew_leaves_the_trace_to_us() -> None:
+    """``set_logs`` puts torch's own handler on the logger of the trace, and ``dictConfig`` disables it."""
+    logger = trace_logger()
+    before = list(logger.handlers), logger.disabled
+    try:
+        with recorder.record() as recording:
+            importlib.import_module("torch._logging").set_logs()
+            logging.config.dictConfig({"version": 1})
+            torch.compile(breaks, backend="eager")(ONES)
+            assert logger.disabled
+        report = build_report(recording.records)
+    finally:
+        logger.handlers, logger.disabled = before
+    assert (report.summary.breaks, report.summary.graphs) == (1, 2)
+    assert doubts(report) == []
+
+
+def test_a_run_summary_of_before_raises_no_doubt() -> None:
+    """Recordings of earlier versions do not say whether both trace and hooks were recorded."""
+    with recorder.record() as recording:
+        torch.compile(breaks, backend="eager")(ONES)
+    kept = [record for record in recording.records if record.kind != "dynamo_output_graph"]
+    older = [msgspec.structs.replace(record, envelope=without(record.envelope)) for record in kept]
+    assert doubts(build_report(older)) == []
+
+
+def without(envelope: dict[str, Any]) -> dict[str, Any]:
+    run = envelope.get("graphbreak_run")
+    if run is None:
+        return envelope
+    return {**envelope, "graphbreak_run": {key: value for key, value in run.items() if key != "watched"}}

@@ -1,0 +1,126 @@
+"""Each hook passes on whatever it is called with, and returns what torch's function returns."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak._torch_compat.hooks.watch import watch
+from jupyter_graphbreak._torch_compat.structured_trace import narrowed_trace, trace_logger
+
+HOOKED = [
+    ("torch._dynamo.convert_frame", "log_dynamo_start"),
+    ("torch._dynamo.convert_frame", "exception_handler"),
+    ("torch._dynamo.convert_frame", "is_generator"),
+    ("torch._dynamo.convert_frame", "exceeds_recompile_limit"),
+    ("torch._dynamo.convert_frame", "compile_frame"),
+    ("torch._dynamo.convert_frame", "should_skip_due_to_torch_dispatch_mode"),
+    ("torch._dynamo.convert_frame", "any_torch_dispatch_mode_on_stack"),
+    ("torch._dynamo.convert_frame", "is_in_any_mode_without_ignore_compile_internals"),
+    ("torch._dynamo.convert_frame", "CatchErrorsWrapper._handle_skip"),
+    ("torch._dynamo.resume_execution", "ContinueExecutionCache.lookup"),
+    ("torch._dynamo.output_graph", "OutputGraph.call_user_compiler"),
+    ("torch._dynamo.symbolic_convert", "InstructionTranslatorBase.log_graph_break"),
+    ("torch._dynamo.symbolic_convert", "log_graph_break"),
+    ("torch._dynamo.decorators", "ErrorOnGraphBreakDecoratorContextManager.__init__"),
+    ("torch._dynamo.decorators", "ErrorOnGraphBreakDecoratorContextManager.__enter__"),
+    ("torch._dynamo.decorators", "ErrorOnGraphBreakDecoratorContextManager.__exit__"),
+    ("torch._dynamo.variables.ctx_manager", "ErrorOnGraphBreakVariable.enter"),
+    ("torch._dynamo.variables.ctx_manager", "ErrorOnGraphBreakVariable.exit"),
+    ("torch._dynamo.eval_frame", "OptimizeContext.__init__"),
+    ("torch._logging._internal", "trace_structured"),
+]
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((1, 2, 3, 4, 5), {}), ((), {"alpha": 1, "beta": 2}), ((), {})]
+
+
+def place(module: str, path: str) -> tuple[Any, str]:
+    """Return the module or class that holds a name, and the name."""
+    owner = importlib.import_module(module)
+    *classes, name = path.split(".")
+    for inner in classes:
+        owner = getattr(owner, inner)
+    return owner, name
+
+
+def test_all_hooks_are_here() -> None:
+    """Every function that a watch replaces in this torch is in the table above."""
+    before = {module: namespace(module) for module, _ in HOOKED}
+    with watch(lambda addition: None, lambda seconds: None):  # noqa: ARG005 - the names of the protocol
+        now = {module: namespace(module) for module, _ in HOOKED}
+    replaced = {
+        (module, path)
+        for module, known in before.items()
+        for path in now[module]
+        if known.get(path) != now[module][path]
+    }
+    assert replaced <= set(HOOKED)
+    assert len(replaced) >= 12
+
+
+def namespace(module: str) -> dict[str, int]:
+    """Return the identity of each function of a module and of its classes."""
+    home = importlib.import_module(module)
+    found = {name: id(value) for name, value in vars(home).items() if callable(value)}
+    for name, value in vars(home).items():
+        if inspect.isclass(value) and value.__module__ == module:
+            found |= {f"{name}.{inner}": id(part) for inner, part in vars(value).items()}
+    return found
+
+
+@pytest.mark.parametrize(("module", "path"), HOOKED)
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        owner, name = place(module, path)
+        real = inspect.getattr_static(owner, name)
+    except AttributeError:
+        assert torch.__version__ < "2.13" or "skip" in path or "mode" in path or path == "log_graph_break"
+        return
+    calls: list[Any] = []
+
+    def original(*args: Any, **kwargs: Any) -> Any:
+        calls.append((args, kwargs))
+        if raises:
+            raise LookupError("torch's own")
+        return ("result",)
+
+    is_class_method = isinstance(real, classmethod)
+    monkeypatch.setattr(owner, name, classmethod(original) if is_class_method else original)
+    for args, kwargs in CALLS:
+        calls.clear()
+        with (
+            watch(lambda addition: None, lambda seconds: None),  # noqa: ARG005
+            narrowed_trace(logging.NullHandler(), frozenset(), lambda kind, error: None),  # noqa: ARG005
+        ):
+            assert call(getattr(owner, name), args, kwargs) == ("torch's own" if raises else ("result",))
+        assert calls == [((owner, *args) if is_class_method else args, kwargs)]
+
+
+def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except LookupError as error:
+        return error.args[0]
+
+
+def test_an_entry_that_only_we_asked_for_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    internal = importlib.import_module("torch._logging._internal")
+    faults: list[str] = []
+
+    def original(*_: Any, **__: Any) -> None:
+        raise LookupError("torch's own")
+
+    monkeypatch.setattr(internal, "trace_structured", original)
+    handler = logging.NullHandler()
+    logger = trace_logger()
+    monkeypatch.setattr(logger, "handlers", [handler])
+    with narrowed_trace(handler, frozenset({"kept"}), lambda kind, error: faults.append(f"{kind}: {error}")):
+        internal.trace_structured("kept")
+        internal.trace_structured("other")
+    assert faults == ["kept: torch's own"]

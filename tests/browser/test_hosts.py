@@ -43,7 +43,7 @@ window.model = {{
   off: (event, act) => {{ listeners[event] = (listeners[event] ?? []).filter(each => each !== act); }},
   send: message => {{
     window.asked.push(message.ask);
-    (listeners['msg:custom'] ?? []).forEach(each => each({{ asked: message.ask, answer: {rest} }}));
+    (listeners['msg:custom'] ?? []).forEach(each => each({{ ...message, asked: message.ask, answer: {rest} }}));
   }},
   save_changes: () => undefined
 }};

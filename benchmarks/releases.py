@@ -65,7 +65,7 @@ def main() -> None:
     failed = False
     for run in runs if not arguments.table_only else ():
         result = RESULTS / f"{run.name}.json"
-        if result.exists() and result.stat().st_mtime > newest_source() and os.environ.get("FORCE") != "1":
+        if is_current(result) and os.environ.get("FORCE") != "1":
             print(f"{run.name}: nothing has changed since {result.relative_to(ROOT)} (FORCE=1 runs it again)")
             continue
         made = run_tests(environment(run))
@@ -74,6 +74,13 @@ def main() -> None:
         failed = failed or made.failed > 0
     write_table(read_results())
     sys.exit(failed)
+
+
+def is_current(result: Path) -> bool:
+    """Whether a result is newer than the sources, and nothing had failed."""
+    if not result.exists() or result.stat().st_mtime <= newest_source():
+        return False
+    return int(json.loads(result.read_text(encoding="utf-8"))["failed"]) == 0
 
 
 def newest_source() -> float:

@@ -75,6 +75,8 @@ class Opened:
 
     def serious(self, within: str = ".graphbreak") -> list[str]:
         """Return what axe finds wrong, from serious on."""
+        # A report sets what the Tab key stops at a moment after a change; a later timer of the page comes after that.
+        self.page.evaluate("() => new Promise(resolve => setTimeout(resolve, 300))")
         self.page.evaluate(AXE.read_text(encoding="utf-8"))
         found = self.page.evaluate("within => axe.run(within).then(found => found.violations)", within)
         return [

@@ -124,6 +124,11 @@ class Outcome:
     reports: list[dict[str, Any]] = field(default_factory=list)
 
 
+def is_ours_while_running(data: dict[str, Any]) -> bool:
+    """Whether this is the live view of a run that goes on; it has no text."""
+    return data["text/plain"] == "" and "application/vnd.jupyter.widget-view+json" in data
+
+
 class Kernel:
     """A kernel with the extension loaded."""
 
@@ -147,7 +152,7 @@ class Kernel:
                 seen.traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(content["traceback"]))
             elif kind in {"display_data", "update_display_data"} and MIME_TYPE in content["data"]:
                 seen.reports.append(content["data"])
-            elif kind == "display_data" and "compile_explain" not in content["data"].get("text/plain", ""):
+            elif kind == "display_data" and not is_ours_while_running(content["data"]):
                 seen.displays.append(content["data"])
 
         self.client.execute_interactive(code, output_hook=take, allow_stdin=False, timeout=120, stop_on_error=False)

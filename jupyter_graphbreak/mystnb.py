@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from docutils import nodes
 
 from jupyter_graphbreak.report.schema import MIME_TYPE, Report
+from jupyter_graphbreak.views.html.bundle import REST_TYPE
 from jupyter_graphbreak.views.html.render import page_script, render_with_data
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class ReportRenderer:
     @staticmethod
     def handle_mime(renderer: NbElementRenderer, data: MimeData, inline: bool) -> list[nodes.Element] | None:
         """Return the nodes of a report, or None for what is none."""
+        if data.mime_type == REST_TYPE:  # the page of a report has it already
+            return []
         if data.mime_type != MIME_TYPE or inline:
             return None
         renderer.add_js_file("graphbreak", None, {"type": "module", "body": page_script()})

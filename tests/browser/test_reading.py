@@ -213,6 +213,8 @@ def test_report_panel_and_cell_have_one_selection(open_page: Open, lab: Lab) -> 
     expect(report.locator(".gb-line[id$='l0-14']")).to_be_visible()
     command(page, "jupyter-graphbreak:toggle-marks")
     expect(report).not_to_have_class(re.compile(r"\bgb-column\b"))
+    command(page, "jupyter-graphbreak:toggle-marks")  # it is a setting, which other tests have too
+    expect(report).to_have_class(re.compile(r"\bgb-column\b"))
     assert [*opened.errors, *opened.complaints] == []
 
 

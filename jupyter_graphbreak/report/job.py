@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import msgspec
 
-from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report
+from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report, of_this_version
 
 #: The mime type under which a notebook's output carries a job, beside the report of the kernel itself.
 JOB_MIME_TYPE = "application/vnd.graphbreak.job.v1+json"
@@ -77,6 +77,6 @@ class Job(msgspec.Struct, frozen=True):
         Raises
         ------
         msgspec.ValidationError
-            If it is none.
+            If it is none, or one of another major version.
         """
-        return msgspec.json.decode(data, type=cls)
+        return of_this_version(msgspec.json.decode(data, type=cls))

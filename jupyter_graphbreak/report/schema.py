@@ -7,7 +7,7 @@ are strings; lines are 1-based as the notebook's editor counts them (the magic's
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -430,17 +430,25 @@ class Report(msgspec.Struct, frozen=True):
         msgspec.ValidationError
             If it is not a report, or one of another major version.
         """
-        return cls._checked(msgspec.json.decode(data, type=cls))
+        return of_this_version(msgspec.json.decode(data, type=cls))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """Read a report from what :meth:`to_dict` made or a notebook's output holds; raises as :meth:`from_json`."""
-        return cls._checked(msgspec.convert(data, type=cls))
+        return of_this_version(msgspec.convert(data, type=cls))
 
-    @classmethod
-    def _checked(cls, report: Self) -> Self:
-        major = report.schema_version.partition(".")[0]
-        if major != SCHEMA_VERSION.partition(".")[0]:
-            message = f"report of schema version {report.schema_version}; this release reads {SCHEMA_VERSION}"
-            raise msgspec.ValidationError(message)
-        return report
+
+class _Versioned(Protocol):
+    @property
+    def schema_version(self) -> str: ...
+
+
+_D = TypeVar("_D", bound=_Versioned)
+
+
+def of_this_version(document: _D) -> _D:
+    """Return a report or a job; raise ``msgspec.ValidationError`` if it is one of another major version."""
+    if document.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        message = f"report of schema version {document.schema_version}; this release reads {SCHEMA_VERSION}"
+        raise msgspec.ValidationError(message)
+    return document

@@ -11,11 +11,13 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
+from jupyter_graphbreak.report.cost import Check, Cost
 from jupyter_graphbreak.report.diff import Changes
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
+from jupyter_graphbreak.report.remedies import Remedy
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 #: The mime type under which a notebook's output carries a report; its number is the schema's major version.
 MIME_TYPE = "application/vnd.graphbreak.report.v1+json"
 
@@ -388,6 +390,7 @@ class Report(msgspec.Struct, frozen=True):
 
     ``changes`` compares it with the previous run of the same notebook cell, where this kernel has one.
     ``order`` has the ids of the breaks as a person reads them, what to fix first; their numbers count in it.
+    ``remedies``, ``cost`` and ``check`` are ``None`` where nobody asked.
     """
 
     status: Literal["ok", "error", "interrupted"]
@@ -411,6 +414,9 @@ class Report(msgspec.Struct, frozen=True):
     what_if: WhatIf = WhatIf()
     diagnostics: list[Diagnostic] = []
     changes: Changes | None = None
+    remedies: list[Remedy] | None = None
+    cost: Cost | None = None
+    check: list[Check] | None = None
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""

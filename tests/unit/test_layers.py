@@ -61,6 +61,17 @@ LAYERS = {
     ),
     "trial": Layer({"report", "_torch_compat", "recording", "recording.library"}, TORCH),
     "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
+    "remedies.proposal": Layer({"report"}),
+    "remedies.drafting": Layer(set()),
+    "remedies.families": Layer({"report", "remedies.proposal", "remedies.drafting"}),
+    "remedies": Layer(
+        {
+            "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial", "remedies.proposal",
+            "remedies.drafting", "remedies.families",
+        },
+        TORCH,
+    ),
+    "cost": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "views.words": Layer({"report"}),
     "views.text": Layer({"report", "views.words"}),
     "views.html.widget": Layer({"report", "views.words", "views.text", "views.html"}, frozenset({"anywidget"})),

@@ -27,6 +27,9 @@ export interface Report {
   what_if: WhatIf;
   diagnostics: Diagnostic[];
   changes: Changes | null;
+  remedies: Remedy[] | null;
+  cost: Cost | null;
+  check: Check[] | null;
 }
 /**
  * Where the code was asked to run and where it ran; ``note`` says why in words when the two differ.
@@ -381,4 +384,134 @@ export interface Change {
 export interface Place {
   name: string | null;
   line: number;
+}
+/**
+ * A change that may remove breaks, and what came of trying it.
+ */
+export interface Remedy {
+  id: string;
+  breaks: string[];
+  family: string;
+  title: string;
+  kind: 'edit' | 'person' | 'setting' | 'switch';
+  verdict:
+    | 'another break'
+    | 'another result'
+    | 'break stays'
+    | 'fails'
+    | 'not tried'
+    | 'works'
+    | 'works but differs'
+    | 'works on what ran';
+  frames: string[];
+  edits: Edit[];
+  settings: {
+    [k: string]: unknown;
+  };
+  code: string | null;
+  patch: string | null;
+  excludes: string[];
+  reason: string | null;
+  differences: string[];
+  evidence: Evidence | null;
+  person: string | null;
+  seconds: number;
+}
+/**
+ * Whole lines of a source that other lines take the place of.
+ */
+export interface Edit {
+  source: string;
+  first_line: number;
+  last_line: number;
+  old: string;
+  new: string;
+}
+/**
+ * What a verdict rests on.
+ */
+export interface Evidence {
+  backend: string;
+  inputs: number;
+  both_sides: boolean | null;
+  compared: string[];
+  graphs_before: number;
+  graphs_after: number;
+  breaks_before: number;
+  breaks_after: number;
+}
+/**
+ * What the entries of a run cost, measured on copies.
+ */
+export interface Cost {
+  device: string;
+  backend: string;
+  entries: EntryCost[];
+}
+/**
+ * The steady state of one entry: eager, compiled, and with remedies.
+ */
+export interface EntryCost {
+  function: string;
+  frame: string | null;
+  settled: boolean;
+  eager: Spread;
+  compiled: Spread;
+  remedied: RemediedCost[];
+  parts: CostPart[];
+  coverage: Coverage | null;
+  break_even_calls: number | null;
+}
+/**
+ * A median with the quartiles around it, in microseconds, of a number of runs.
+ */
+export interface Spread {
+  median_us: number;
+  low_us: number;
+  high_us: number;
+  runs: number;
+}
+/**
+ * The time of a call with some remedies applied.
+ */
+export interface RemediedCost {
+  remedies: string[];
+  time: Spread;
+}
+/**
+ * A part of the time of a compiled call.
+ */
+export interface CostPart {
+  kind: 'graph' | 'guards' | 'outside';
+  time: Spread;
+  graph: string | null;
+  break: string | null;
+  frame: string | null;
+}
+/**
+ * How many of a call's tensor operations ran compiled, how many eagerly; which share of its time in graphs.
+ */
+export interface Coverage {
+  compiled_ops: number;
+  eager_ops: number;
+  time_share: number | null;
+}
+/**
+ * The compiled run of a function against the eager one.
+ */
+export interface Check {
+  function: string;
+  backend: string;
+  equal: boolean;
+  differences: string[];
+  first: Divergence | null;
+  step: ('aot_eager' | 'backend' | 'eager') | null;
+}
+/**
+ * The first operation whose result is another one when it is compiled.
+ */
+export interface Divergence {
+  graph: string;
+  location: Location | null;
+  op: string | null;
 }

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.api import capture, compare_frontends, explain, explain_notebook, read_notebook, read_trace
+    from jupyter_graphbreak.api import (
+        capture,
+        compare_frontends,
+        explain,
+        explain_notebook,
+        read_notebook,
+        read_trace,
+        try_remedies,
+    )
     from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, Report
     from jupyter_graphbreak.trial.inputs import Arguments
 
@@ -26,6 +34,7 @@ __all__ = [
     "load_ipython_extension",
     "read_notebook",
     "read_trace",
+    "try_remedies",
     "unload_ipython_extension",
 ]
 
@@ -41,6 +50,7 @@ _HOMES = {
     "explain_notebook": "api",
     "read_notebook": "api",
     "read_trace": "api",
+    "try_remedies": "api",
 }
 
 

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.analysis.build import build_report, build_with_files
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.compilation import Options, ensure_compiled
 from jupyter_graphbreak.recording.targets import forget
-from jupyter_graphbreak.report.schema import Device
+from jupyter_graphbreak.report.schema import Device, Diagnostic
 from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.report.job import Process
+    from jupyter_graphbreak.trial.entries import KeptEntries
     from jupyter_graphbreak.trial.inputs import Arguments
 
 
@@ -31,6 +33,8 @@ class Run:
 
     def __init__(self) -> None:
         self._report: Report | None = None
+        self._files: dict[str, str] = {}
+        self._kept: KeptEntries | None = None
         #: The job of this process and of those that it started, where they were watched and there were any.
         self.job: Job | None = None
 
@@ -47,24 +51,70 @@ class Run:
             raise RuntimeError("the report is made when the with block of capture() ends; read it after the block")
         return self._report
 
-    def close(self, recording: recorder.Recording, children: Path | None) -> None:
+    def close(self, recording: recorder.Recording, children: Path | None, kept: KeptEntries | None) -> None:
         """Make the report of a complete recording, and the job with the processes that wrote into a folder."""
-        self._report = report_of(recording)
+        self._report, self._files = report_of(recording)
+        self._kept = kept
         if children is not None:
             self.job = job_with(self._report, children)
 
+    def try_remedies(self, *, seconds: float = 120.0) -> Report:
+        """Try to remove the breaks of the block, on copies of its entries, and return the report with what was tried.
 
-def report_of(recording: recorder.Recording) -> Report:
-    """Make the report of a complete recording, its own making counted in ``timing.capture_s``."""
+        Parameters
+        ----------
+        seconds : float
+            When to stop.
+
+        Raises
+        ------
+        RuntimeError
+            If the entries were not kept.
+        """
+        if self._kept is None:
+            raise RuntimeError("the entries were not kept; write capture(entries=True)")
+        return tried(self.report, self._files, self._kept, seconds=seconds)
+
+
+def report_of(recording: recorder.Recording) -> tuple[Report, dict[str, str]]:
+    """Make the report of a complete recording, its own making counted in ``timing.capture_s``.
+
+    Returns
+    -------
+    Report
+    dict
+        The file name of each of its sources, by the source's id.
+    """
     start = time.perf_counter()
-    report = Report.of(build_report(recording.records))
+    built, files = build_with_files(recording.records)
+    report = Report.of(built)
     timing = report.timing
     capture_s = (timing.capture_s or 0.0) + time.perf_counter() - start
-    return msgspec.structs.replace(report, timing=msgspec.structs.replace(timing, capture_s=capture_s))
+    return msgspec.structs.replace(report, timing=msgspec.structs.replace(timing, capture_s=capture_s)), files
+
+
+def tried(report: Report, files: Mapping[str, str], kept: KeptEntries, **options: Any) -> Report:
+    """Return a report with what was tried for its breaks.
+
+    Parameters
+    ----------
+    report : Report
+    files : mapping
+        The file name of each of its sources, by the source's id.
+    kept : KeptEntries
+        The entries of its run.
+    **options
+        As :func:`jupyter_graphbreak.remedies.finding.find_remedies` takes them.
+    """
+    from jupyter_graphbreak.remedies.finding import find_remedies
+
+    found = find_remedies(report, files, kept.entries, left_out=kept.left_out, **options)
+    notes = [Diagnostic("warning", sentence) for sentence in kept.left_out]
+    return Report.of(msgspec.structs.replace(found, diagnostics=[*found.diagnostics, *notes]))
 
 
 @contextlib.contextmanager
-def capture(*, processes: bool = False) -> Iterator[Run]:
+def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.
 
     The block runs as it would without; an exception goes on unchanged, and the report is made all the same.
@@ -74,11 +124,14 @@ def capture(*, processes: bool = False) -> Iterator[Run]:
     processes : bool
         Whether to watch the processes that the block starts, too: workers of a ``DataLoader``, of
         ``torch.multiprocessing``, ranks of ``torchrun``.
+    entries : bool
+        Whether to keep copies of each entry's arguments and state, so that remedies can be tried after the block.
 
     Yields
     ------
     Run
-        Its ``report`` can be read after the block, and with ``processes`` its ``job``.
+        Its ``report`` can be read after the block, and with ``processes`` its ``job``; with ``entries`` its
+        ``try_remedies()`` can be called.
 
     Raises
     ------
@@ -95,14 +148,24 @@ def capture(*, processes: bool = False) -> Iterator[Run]:
 
     run = Run()
     recording: recorder.Recording | None = None
-    with watched_children() if processes else contextlib.nullcontext() as children:
+    with (
+        watched_children() if processes else contextlib.nullcontext() as children,
+        _kept_entries() if entries else contextlib.nullcontext() as kept,
+    ):
         try:
             with recorder.record() as recording:
                 recording.describe_device(Device("auto", default_device_name()))
                 yield run
         finally:
             if recording is not None:
-                run.close(recording, children)
+                run.close(recording, children, kept)
+
+
+def _kept_entries() -> contextlib.AbstractContextManager[KeptEntries]:
+    require_torch()
+    from jupyter_graphbreak.trial.entries import kept_entries
+
+    return kept_entries()
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
@@ -132,6 +195,50 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     with capture() as run:
         compiled(*args, **kwargs)
     return run.report
+
+
+def try_remedies(
+    fn: Callable[..., Any],
+    *args: Any,
+    also: Sequence[Callable[..., Any]] = (),
+    seconds: float = 120.0,
+    **kwargs: Any,
+) -> Report:
+    """Compile a function on copies, and try to remove each graph break that it has.
+
+    Nothing of the function runs for real: arguments, globals, random state, output and settings are as before. Each
+    change is compiled with the function's backend and compared with the function itself, on the given arguments and on
+    others that are derived from them; ``report.remedies`` has what was tried, with the verdicts.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module; a compiled one keeps its backend, another has ``eager``.
+    *args, **kwargs
+        What to call it with.
+    also : sequence of callable
+        What you, or an assistant, wrote in place of the function: each is judged in the same way.
+    seconds : float
+        When to stop.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    Exception
+        Whatever the function itself raises with these arguments.
+
+    Examples
+    --------
+    >>> for remedy in jupyter_graphbreak.try_remedies(step, x).remedies:  # doctest: +SKIP
+    ...     print(remedy.title, remedy.verdict)
+    """
+    require_torch()
+    from jupyter_graphbreak.remedies.finding import remedies_of_call
+
+    return Report.of(remedies_of_call(fn, args, kwargs, also=also, seconds=seconds))
 
 
 def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), **kwargs: Any) -> Frontends:

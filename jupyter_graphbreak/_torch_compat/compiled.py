@@ -89,3 +89,18 @@ def compilations_begun() -> int | None:
     """Return how many compilations Dynamo has numbered since it was last reset, ``None`` where it does not say."""
     counted: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER", None)
     return sum(list(counted.values())) if hasattr(counted, "values") else None
+
+
+def backend_of(value: Any) -> Any:
+    """Return the backend of a compiled function or module, as ``torch.compile`` holds it; ``eager`` if it is hidden."""
+    context = vars(value).get("dynamo_ctx") if hasattr(value, "__dict__") else None
+    impl = vars(value).get("_compiled_call_impl") if hasattr(value, "__dict__") else None
+    function = impl if impl is not None else getattr(value, "__func__", value)
+    held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    for candidate in (context, *held):
+        callback = getattr(candidate, "callback", candidate)
+        while (inner := getattr(callback, "_torchdynamo_orig_backend", None)) is not None:
+            callback = inner
+            if not hasattr(callback, "_torchdynamo_orig_backend"):
+                return callback
+    return "eager"

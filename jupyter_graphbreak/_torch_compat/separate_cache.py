@@ -37,14 +37,21 @@ def forget_fx_wraps(copy: dict[str, Any]) -> None:
         del table[key]
 
 
-def own_backend(name: str) -> Callable[..., Any]:
-    """Return a backend that does what another does, but to which no compiled code in Dynamo's cache belongs."""
-    compiler = importlib.import_module("torch._dynamo.backends.registry").lookup_backend(name)
+def own_backend(like: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return a backend that does what another does, but to which no compiled code in Dynamo's cache belongs.
+
+    Parameters
+    ----------
+    like : str or callable
+        The other backend, or its name.
+    """
+    registry = importlib.import_module("torch._dynamo.backends.registry")
+    compiler = registry.lookup_backend(like) if isinstance(like, str) else like
 
     def backend(*args: Any, **kwargs: Any) -> Any:
         return compiler(*args, **kwargs)
 
-    backend.__name__ = name
+    backend.__name__ = like if isinstance(like, str) else getattr(like, "__name__", type(like).__name__)
     return backend
 
 

@@ -52,6 +52,11 @@ def build_report(records: Iterable[Record]) -> Report:
     Report
         What cannot be read is left out and said in ``diagnostics``; nothing is raised for it.
     """
+    return build_with_files(records)[0]
+
+
+def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]:
+    """Make the report of a run, and name the file of each source as code objects name it, by the source's id."""
     ledger = read_records(records)
     run = ledger.run
     kinds = Sources([], run.library_roots)
@@ -61,7 +66,7 @@ def build_report(records: Iterable[Record]) -> Report:
         if frame.start is not None and frame.start.qualname is not None:
             _, filename, line = frame.code
             sources.name_function(filename, line, frame.start.qualname)
-    return with_priorities(_report(ledger, sources))
+    return with_priorities(_report(ledger, sources)), sources.files()
 
 
 def _report(ledger: Ledger, sources: Sources) -> Report:

@@ -40,6 +40,12 @@ def compare_runs(before: Report, after: Report) -> Changes:
     )
 
 
+def same_breaks(before: Report, after: Report) -> dict[str, str]:
+    """Return for each break of the earlier run that the later one has, too, its id in the later one."""
+    pairs, _, _ = _matched(before.breaks, after.breaks, _corresponding_lines(before, after))
+    return {old.id: now.id for old, now in pairs}
+
+
 def _matched(
     before: list[Break], after: list[Break], moved_to: dict[_Line, _Line]
 ) -> tuple[list[tuple[Break, Break]], list[Break], list[Break]]:

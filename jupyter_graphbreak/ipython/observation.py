@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.error import UsageError
 from IPython.display import display
 
 from jupyter_graphbreak.ipython.output import Output
-from jupyter_graphbreak.ipython.progress import ProgressMeter
+from jupyter_graphbreak.ipython.progress import Progress, ProgressMeter
 from jupyter_graphbreak.recording.steady import Opened, deferred_interrupts
 from jupyter_graphbreak.report.schema import Device, Diagnostic
 from jupyter_graphbreak.results import Report
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.recorder import Recording
     from jupyter_graphbreak.report.job import Process
     from jupyter_graphbreak.results import Frontends, Job
+    from jupyter_graphbreak.trial.entries import KeptEntries
 
 
 def complain(what: str, fault: BaseException) -> None:
@@ -75,6 +77,7 @@ class Observation:
         #: What compares the front ends when the run has ended.
         self.compare: Callable[[], Frontends] | None = None
         self.recording: Recording | None = None
+        self._begun = time.perf_counter()
         self._shell = shell
         self._named = named
         self._faults: list[Diagnostic] = []
@@ -82,6 +85,8 @@ class Observation:
         self._output: Output | None = None
         self._folder: Path | None = None
         self._children: list[Process] = []
+        self._cells = cells
+        self._kept: KeptEntries | None = None
         choice = self._checked()
         self._device = choice.default if choice is not None else None
         try:
@@ -117,6 +122,10 @@ class Observation:
         self.recording = opened.enter("watching", lambda: recorder.record(cells.find, count), None)
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
+        if self.options.remedies:
+            from jupyter_graphbreak.trial.entries import kept_entries
+
+            self._kept = opened.enter("keeping copies of what is compiled", kept_entries, None)
         if self.options.processes:
             self._folder = opened.enter("watching the processes that the cell starts", watched_children, None)
         opened.enter("the backend", lambda: forced_backend(self.options.backend), None)
@@ -169,7 +178,10 @@ class Observation:
         """
         with deferred_interrupts():
             self._stop(error)
-            report = self._report(error, finish)
+            report, files = self._report(error, finish)
+        if self._kept is not None:
+            report = self._tried(report, files, self._kept)
+        with deferred_interrupts():
             job = self._job(report)
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report if job is None else job
@@ -199,26 +211,52 @@ class Observation:
                 self.note_fault("reading what other processes wrote", fault)
         self._opened.close()
 
-    def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> Report:
-        """Return the report; one that holds nothing but what went wrong, where it cannot be made."""
+    def _tried(self, report: Report, files: dict[str, str], kept: KeptEntries) -> Report:
+        """Return the report with what was tried for its breaks; nothing that runs meanwhile is shown."""
+        from IPython.utils.capture import capture_output
+        from msgspec.structs import replace
+
+        from jupyter_graphbreak import api
+        from jupyter_graphbreak._torch_compat.default_device import default_device
+        from jupyter_graphbreak.ipython.cell.edited import compiler_for
+        from jupyter_graphbreak.remedies.application import compile_file
+
+        find = self._cells.find
+        compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None, compile_file)
+        try:
+            with default_device(self._device), capture_output():
+                return api.tried(report, files, kept, compile_text=compile_text, find_cell=find, tell=self._tell)
+        except Exception as fault:  # noqa: BLE001 - the report stands without remedies
+            self.note_fault("trying remedies", fault)
+            return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]])
+
+    def _tell(self, what: str) -> None:
+        """Show what is tried, where the report will be."""
+        if self._output is not None and self._output.live:
+            self._output.show_progress(Progress("trying", what, 0, 0, 0, time.perf_counter() - self._begun))
+
+    def _report(
+        self, error: BaseException | None, finish: Callable[[Report], Report]
+    ) -> tuple[Report, dict[str, str]]:
+        """Return the report and the files of its sources; one that holds only what went wrong, if it cannot be made."""
         from msgspec.structs import replace
 
         from jupyter_graphbreak import api
 
-        report = None
+        report, files = None, dict[str, str]()
         if self.recording is not None:
             try:
-                report = api.report_of(self.recording)
+                report, files = api.report_of(self.recording)
             except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
                 self.note_fault("making the report", fault)
         if report is None:
             report = self._empty_report(error)
         report = replace(report, diagnostics=[*report.diagnostics, *self._faults])
         try:
-            return finish(report)
+            return finish(report), files
         except Exception as fault:  # noqa: BLE001 - as above
             self.note_fault("comparing with the run before", fault)
-            return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]])
+            return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), files
 
     def _job(self, report: Report) -> Job | None:
         """Return the job of the kernel and the processes that the cell started, where there are some."""

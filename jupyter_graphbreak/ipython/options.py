@@ -33,6 +33,8 @@ class Options(msgspec.Struct, frozen=True):
         Whether to show nothing.
     processes : bool
         Whether to watch the processes that the cell starts, too.
+    remedies : bool
+        Whether to try changes that remove the breaks.
     log : str or None
         The trace log to explain, in place of a run.
     expression : str
@@ -48,6 +50,7 @@ class Options(msgspec.Struct, frozen=True):
     output: str | None = None
     quiet: bool = False
     processes: bool = False
+    remedies: bool = False
     log: str | None = None
     expression: str = ""
 

@@ -102,6 +102,10 @@ class Sources:
             return "library"
         return "file"
 
+    def files(self) -> dict[str, str]:
+        """Return the file name of each source, by its id."""
+        return {ident: filename for filename, ident in self._ids.items()}
+
     def name_of(self, ident: str) -> str:
         """Return what a person calls the source of an id."""
         return next((self.name(filename) for filename, known in self._ids.items() if known == ident), ident)

@@ -105,7 +105,7 @@ class BeginObservation(ast.NodeTransformer):
 
     def _visited(self, node: ast.Module) -> ast.Module:
         asked = self._take_asked()
-        options = _marked(node)
+        options = marked(node)
         if options is not None:
             return self._rewritten(node, node.body[0], node.body[1:], Asked(options))
         if asked is not None:
@@ -122,7 +122,7 @@ class BeginObservation(ast.NodeTransformer):
             plan, reason, lead, rest = "not compilable", f"it could not be read ({type(error).__name__})", [], body
         if plan == "nothing" and asked.skip_definitions:
             return node
-        begin = _call("begin", [ast.Constant(asked.explain), ast.Constant(plan), ast.Constant(reason)], at)
+        begin = call_of_ours("begin", [ast.Constant(asked.explain), ast.Constant(plan), ast.Constant(reason)], at)
         return ast.Module([*lead, begin, *rest], node.type_ignores)
 
     def _planned(self, body: list[ast.stmt], at: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
@@ -137,14 +137,14 @@ class BeginObservation(ast.NodeTransformer):
         reason = obstacle_to_compiling(rest, self._code_magic)
         if reason:
             return "not compilable", reason, body[:first], body[first:]
-        made = as_function(rest, at, _call)
+        made = as_function(rest, at, call_of_ours)
         reason = why_not_valid([*rest, made[0]])
         if reason:  # IPython compiles statement by statement, so that those above the wrong one still run
             return "not compilable", reason, body[:first], body[first:]
         return "compiled", "", body[:first], [*lead[first:], *made]
 
 
-def _marked(node: ast.Module) -> str | None:
+def marked(node: ast.Module) -> str | None:
     """Return the options of the magic if the cell starts with the string that stands for it."""
     match node.body[:1]:
         case [ast.Expr(ast.Constant(str(text)))] if (found := _MAGIC_LINE.match(text)) is not None:
@@ -161,7 +161,7 @@ def _cell_magic(body: list[ast.stmt]) -> str:
     return ""
 
 
-def _call(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
+def call_of_ours(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
     """Make a call of a function of the magic's module that needs no name in the user's namespace."""
     home: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_HOME)], [])
     for part in [*_HOME.split(".")[1:], name]:

@@ -1,0 +1,144 @@
+"""See the entries of compiled code, with what they are called with, before they run for the first time."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import types
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watched
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import outward
+from jupyter_graphbreak._torch_compat.patching import patched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
+
+    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Emit
+
+#: How many frames Dynamo has between a compiled function and its own hook.
+_DEEPEST = 60
+
+
+class EnteredCall(NamedTuple):
+    """A call of a compiled callable that Dynamo is about to compile.
+
+    ``call`` is the function, method or module itself, nothing of it copied; ``dynamic`` is as ``torch.compile`` takes
+    it; ``frame`` is Dynamo's id.
+    """
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    frame: str
+    backend: Any
+    dynamic: bool | None
+
+
+@contextlib.contextmanager
+def watch_entries(
+    on_entry: Callable[[EnteredCall], None], emit: Emit, spent: Callable[[float], None]
+) -> Iterator[None]:
+    """Hand each entry over when it is compiled for the first time, before it runs.
+
+    Parameters
+    ----------
+    on_entry : callable
+        An exception in it never reaches PyTorch.
+    emit, spent : callable
+        As for :class:`Observer`.
+    """
+    module = importlib.import_module("torch._dynamo.convert_frame")
+    observer = Observer(emit, spent)
+    seen: dict[tuple[int, int], Any] = {}  # with what keeps alive whose ids they are
+
+    def look(call: Call) -> None:
+        code = call.argument("code")
+        if not _is_entry(call.caller):
+            return
+        entered = _entered(code, call)
+        owner = code if isinstance(entered.call, types.FunctionType) else getattr(entered.call, "__self__", entered.call)
+        if (id(code), id(owner)) not in seen:
+            seen[id(code), id(owner)] = code, owner
+            on_entry(entered)
+
+    with patched(module, "_compile", watched(module._compile, observer, before=look)):
+        yield
+
+
+def _is_entry(frame: FrameType) -> bool:
+    """Whether what Dynamo compiles now was called by a compiled callable, and not by code that runs eagerly."""
+    inside = True
+    for outer in outward(frame, _DEEPEST):
+        filename = outer.f_code.co_filename
+        if inside:
+            inside = outer.f_code.co_qualname != "CatchErrorsWrapper.__call__"
+        elif not filename.endswith("torch/nn/modules/module.py"):
+            return filename.endswith("torch/_dynamo/eval_frame.py")
+    return False
+
+
+def _entered(code: CodeType, compiling: Call) -> EnteredCall:
+    held: dict[str, Any] = dict(compiling.argument("locals"))
+    closure = tuple(compiling.argument("closure") or ())
+    function = types.FunctionType(code, compiling.argument("globals"), code.co_name, None, closure)
+    function.__qualname__ = code.co_qualname
+    args, kwargs = _arguments(code, held)
+    call: Callable[..., Any] = function
+    if code.co_filename.endswith("torch/_dynamo/external_utils.py") and closure:
+        call = closure[0].cell_contents  # the wrapper that Dynamo puts around a library's module
+    elif args and isinstance(args[0], _module_class()):
+        call, args = _method(function, args[0]), args[1:]
+    return EnteredCall(
+        call,
+        args,
+        kwargs,
+        str(compiling.argument("compile_id")),
+        _innermost(compiling.argument("compiler_fn")),
+        _dynamic(),
+    )
+
+
+def _method(function: types.FunctionType, module: Any) -> Any:
+    """Return the module itself where the function is its call, else the bound method."""
+    called = {"forward", "_call_impl", "_wrapped_call_impl"}
+    known = getattr(type(module), function.__name__, None)
+    if function.__name__ in called and getattr(known, "__code__", None) is function.__code__:
+        return module
+    return types.MethodType(function, module)
+
+
+def _arguments(code: CodeType, held: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a function from the variables that it has before it runs."""
+    names = code.co_varnames
+    count, only = code.co_argcount, code.co_kwonlyargcount
+    args = tuple(held[name] for name in names[:count])
+    kwargs = {name: held[name] for name in names[count : count + only]}
+    rest = count + only
+    if code.co_flags & inspect.CO_VARARGS:
+        args += tuple(held[names[rest]])
+        rest += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        kwargs |= held[names[rest]]
+    return args, kwargs
+
+
+def _innermost(backend: Any) -> Any:
+    while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
+        backend = inner
+    return backend
+
+
+def _dynamic() -> bool | None:
+    """Return what ``dynamic=`` of ``torch.compile`` has set for the code that is compiled now."""
+    config = importlib.import_module("torch._dynamo.config")
+    if not getattr(config, "assume_static_by_default", True):
+        return True
+    return None if getattr(config, "automatic_dynamic_shapes", True) else False
+
+
+def _module_class() -> type:
+    found: type = importlib.import_module("torch.nn").Module
+    return found

@@ -1,0 +1,196 @@
+"""Apply a change to the functions of this process for a while: their code is swapped, and comes back afterwards."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gc
+import linecache
+import types
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_graphbreak.analysis.source.python_text import parse_python
+from jupyter_graphbreak.recording.source_texts import CellText
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import CodeType
+
+    from jupyter_graphbreak.recording.source_texts import FindCell
+
+#: Compiles the text of a source, as its editor has it, under a file name: the code objects that run it, outermost first.
+CompileText = Callable[[str, str], "list[CodeType]"] if TYPE_CHECKING else Any
+
+
+class CannotApplyError(Exception):
+    """A change cannot be made to functions that exist already."""
+
+
+def compile_file(text: str, filename: str) -> list[CodeType]:
+    """Compile the text of a file."""
+    return [compile(text, filename, "exec", dont_inherit=True)]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The sources of a run.
+
+    Parameters
+    ----------
+    files : mapping
+        The file name of each source as its code objects name it, by the source's id.
+    texts : mapping
+        The whole text of each source, as its editor has it.
+    compile_text : callable
+    find_cell : callable
+        Given a file name, the cell that it stands for.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    compile_text: Callable[[str, str], list[CodeType]] = lambda text, filename: compile_file(text, filename)  # noqa: PLW0108
+    find_cell: FindCell = lambda _: None
+
+    def find_changed_cell(self, texts: Mapping[str, str]) -> FindCell:
+        """Return what finds cells, with their new texts."""
+        by_file = {self.files[source]: text for source, text in texts.items()}
+
+        def find(filename: str) -> CellText | None:
+            cell = self.find_cell(filename)
+            if cell is None or filename not in by_file:
+                return cell
+            return CellText(cell.name, by_file[filename], cell.line_offset, cell.indent)
+
+        return find
+
+
+class Definition(NamedTuple):
+    """A function that only the changed source has at its top, or has with other decorators."""
+
+    name: str
+    code: CodeType
+
+
+class Applied(NamedTuple):
+    """What was changed: the functions that have another code now, and definitions to run in their globals."""
+
+    functions: list[types.FunctionType]
+    definitions: list[Definition]
+
+    @contextlib.contextmanager
+    def defined(self, *scopes: dict[str, Any]) -> Iterator[None]:
+        """Run the new definitions in some globals, and in those of the changed functions, while the context is open."""
+        all_scopes = {id(scope): scope for scope in (*scopes, *(f.__globals__ for f in self.functions))}
+        before: list[tuple[dict[str, Any], str, bool, Any]] = []
+        try:
+            for scope in all_scopes.values():
+                for definition in self.definitions:
+                    name = definition.name
+                    before.append((scope, name, name in scope, scope.get(name)))
+                    exec(definition.code, scope)  # noqa: S102 - the changed program
+            yield
+        finally:
+            for scope, name, was_there, value in reversed(before):
+                if was_there:
+                    scope[name] = value
+                else:
+                    scope.pop(name, None)
+
+
+@contextlib.contextmanager
+def applied(program: Program, texts: Mapping[str, str]) -> Iterator[Applied]:
+    """Give all functions of some sources the code of their new texts while the context is open.
+
+    Raises
+    ------
+    CannotApplyError
+        If a function would need other variables of its outer function than it has.
+    SyntaxError
+        If a new text is no Python.
+    """
+    swapped: list[tuple[types.FunctionType, CodeType]] = []
+    definitions: list[Definition] = []
+    with contextlib.ExitStack() as stack:
+        by_file: dict[str, dict[tuple[str, int], CodeType]] = {}
+        for source, text in texts.items():
+            filename = program.files[source]
+            new = program.compile_text(text, filename)
+            by_file[filename] = _counterparts(program.compile_text(program.texts[source], filename), new)
+            definitions += _definitions(program.texts[source], text, filename)
+            stack.enter_context(_text_in_cache(filename, text))
+        try:
+            for function in _functions_in(by_file):
+                old = function.__code__
+                made = by_file[old.co_filename].get((old.co_qualname, old.co_firstlineno))
+                if made is None:
+                    continue
+                if made.co_freevars != old.co_freevars:
+                    raise CannotApplyError(f"{old.co_name} would need other variables of the function around it")
+                swapped.append((function, old))
+                function.__code__ = made
+            yield Applied([function for function, _ in swapped], definitions)
+        finally:
+            for function, old in swapped:
+                function.__code__ = old
+
+
+def _functions_in(files: Mapping[str, Any]) -> list[types.FunctionType]:
+    return [
+        found
+        for found in gc.get_objects()
+        if type(found) is types.FunctionType and found.__code__.co_filename in files
+    ]
+
+
+def _counterparts(old: list[CodeType], new: list[CodeType]) -> dict[tuple[str, int], CodeType]:
+    """Return for each code object of the old text, by its name and first line, the one of the new text."""
+    by_name: dict[str, list[CodeType]] = defaultdict(list)
+    for code in _all_codes(new):
+        by_name[code.co_qualname].append(code)
+    made: dict[tuple[str, int], CodeType] = {}
+    for code in _all_codes(old):
+        if by_name[code.co_qualname]:
+            made[code.co_qualname, code.co_firstlineno] = by_name[code.co_qualname].pop(0)
+    return made
+
+
+def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:
+    for code in codes:
+        yield code
+        yield from _all_codes([constant for constant in code.co_consts if isinstance(constant, types.CodeType)])
+
+
+def _definitions(old: str, new: str, filename: str) -> list[Definition]:
+    """Return the functions at the top of the new text that the old one does not have, or has decorated otherwise."""
+    known = {name: _decorators(node) for name, node in _top_functions(old).items()}
+    return [
+        Definition(name, compile(ast.Module([node], []), filename, "exec", dont_inherit=True))
+        for name, node in _top_functions(new).items()
+        if known.get(name) != _decorators(node)
+    ]
+
+
+def _top_functions(text: str) -> dict[str, ast.FunctionDef]:
+    tree = parse_python(text) or ast.Module([], [])
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _decorators(node: ast.FunctionDef) -> list[str]:
+    return [ast.dump(decorator) for decorator in node.decorator_list]
+
+
+@contextlib.contextmanager
+def _text_in_cache(filename: str, text: str) -> Iterator[None]:
+    """Have tracebacks and reports read the new text of a file."""
+    before = linecache.cache.get(filename)
+    lines = [line + "\n" for line in text.split("\n")]
+    linecache.cache[filename] = (len(text), None, lines, filename)
+    try:
+        yield
+    finally:
+        if before is None:
+            linecache.cache.pop(filename, None)
+        else:
+            linecache.cache[filename] = before

@@ -1,0 +1,367 @@
+"""Rehearse one change of a program: run it on copies, compare everything with the original, and give the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.default_device import default_device_name
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separate_cache
+from jupyter_graphbreak._torch_compat.trial_settings import comparable_random_numbers, settings_applied
+from jupyter_graphbreak.analysis.build import build_with_files
+from jupyter_graphbreak.analysis.matching import same_breaks
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.recording.targets import own_codes
+from jupyter_graphbreak.remedies.application import CannotApplyError, Program, applied, compile_file
+from jupyter_graphbreak.remedies.change import Change
+from jupyter_graphbreak.report.remedies import Evidence
+from jupyter_graphbreak.report.schema import Device
+from jupyter_graphbreak.trial.difference import differences
+from jupyter_graphbreak.trial.inputs import Input, describe
+from jupyter_graphbreak.trial.outcome import run, untouched
+from jupyter_graphbreak.trial.reference import Reference, Trial
+from jupyter_graphbreak.trial.sides import recorded_sides, with_sides
+from jupyter_graphbreak.trial.subject import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import CodeType
+
+    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.remedies.proposal import Condition
+    from jupyter_graphbreak.report.remedies import RemedyVerdict
+    from jupyter_graphbreak.report.schema import Break, Report
+    from jupyter_graphbreak.trial.difference import Difference
+    from jupyter_graphbreak.trial.entry import Entry
+    from jupyter_graphbreak.trial.outcome import Result
+
+#: A condition, and the change with which the program reads as the condition's place counts.
+Watched = tuple[Change, "Condition"]
+#: The most inputs of one program: the given one and those derived from it.
+_MOST_INPUTS = 6
+
+
+@dataclass(frozen=True)
+class Performed:
+    """One run of the program on every input.
+
+    Parameters
+    ----------
+    report, later : Report
+        What was compiled for the first input, and for all others.
+    files : dict
+        The file name of each source of ``report``, by its id.
+    results : list of Result
+        One for each input.
+    """
+
+    report: Report
+    later: Report | None
+    files: dict[str, str]
+    results: list[Result]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of trying a change.
+
+    Parameters
+    ----------
+    gone : frozenset of str
+        The breaks of the original that the changed program does not have on any input.
+    report : Report or None
+        Of the changed program, where it ran.
+    """
+
+    change: Change
+    verdict: RemedyVerdict
+    reason: str | None = None
+    differences: list[str] = field(default_factory=list)
+    evidence: Evidence | None = None
+    gone: frozenset[str] = frozenset()
+    report: Report | None = None
+    seconds: float = 0.0
+
+
+class Rehearsal:
+    """One entry, what it does by itself on several inputs, and what it does when it is compiled as it is.
+
+    Parameters
+    ----------
+    entry : Entry
+    compile_text, find_cell : callable
+        As for :class:`Program`.
+    inputs : sequence of Arguments
+        Other inputs; without any, they are derived from the entry's own.
+
+    Raises
+    ------
+    Exception
+        Whatever the function itself raises on the first input.
+    """
+
+    def __init__(
+        self,
+        entry: Entry,
+        compile_text: Callable[[str, str], list[CodeType]] = compile_file,
+        find_cell: FindCell = lambda _: None,
+        inputs: Sequence[Any] = (),
+    ) -> None:
+        self.entry = entry
+        first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
+        with untouched():
+            self._reference = Reference(entry.call, first)
+            others = self._reference.trials(inputs, most=_MOST_INPUTS - 1)
+        self._trials = [Trial(first, self._reference.result), *others]
+        self.program = Program(find_cell=find_cell)
+        self.original = self._performed(Change())
+        texts = {source: _text(filename, find_cell) for source, filename in self.original.files.items()}
+        self.program = Program(
+            self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
+        )
+        #: How the original, compiled, differs from itself, uncompiled: that is no remedy's doing.
+        self._usual = [
+            {difference.text for difference in differences(trial.expected, result, values=self._values)}
+            for trial, result in zip(self._trials, self.original.results, strict=False)
+        ]
+
+    @property
+    def _values(self) -> bool:
+        return bool(self._reference.repeatable)
+
+    def attempt(self, change: Change, goals: frozenset[str], watched: Sequence[Watched] = ()) -> Attempt:
+        """Run a changed program on every input, and judge it.
+
+        Parameters
+        ----------
+        change : Change
+        goals : frozenset of str
+            The breaks of the original that are to go.
+        watched : sequence of Watched
+            The conditions that the change touches.
+        """
+        return self._judged(change, lambda: self._performed(change), goals, watched)
+
+    def attempt_instead(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> Attempt:
+        """Run another function in place of the entry's own on every input, and judge it.
+
+        Parameters
+        ----------
+        function : callable
+        change : Change
+            The same as a change of the source, as far as it is known.
+        goals : frozenset of str
+            The breaks of the original that are to go.
+        """
+
+        def perform() -> Performed:
+            with untouched(), comparable_random_numbers():
+                subject = Subject(function)
+                with separate_cache(own_codes(subject.call)):
+                    return self._run_all(subject.call, subject, Change(), self.program.find_cell)
+
+        return self._judged(change, perform, goals, ())
+
+    def _judged(
+        self, change: Change, perform: Callable[[], Performed], goals: frozenset[str], watched: Sequence[Watched]
+    ) -> Attempt:
+        start = time.perf_counter()
+        verdict, reason, gone = "fails", None, frozenset[str]()
+        found: list[Difference] = []
+        performed: Performed | None = None
+        try:
+            performed = perform()
+        except (CannotApplyError, SyntaxError, LookupError) as error:
+            reason = f"cannot be applied: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever the changed program makes torch do
+            reason = f"raises {_in_words(error)}"
+        both: bool | None = None
+        if performed is not None:
+            reason, found = self._compared(performed)
+            gone = frozenset(goals_gone(self.original, performed))
+            if reason is None:
+                verdict, reason = self._verdict(performed, found, goals, gone)
+            if verdict == "works":
+                both = self._both_sides(watched)
+                if both is False:
+                    verdict, reason = "works on what ran", "a side of the condition never ran"
+        return Attempt(
+            change,
+            verdict,
+            reason,
+            list(dict.fromkeys(difference.text for difference in found)),
+            self._evidence(performed, both) if performed is not None else None,
+            gone,
+            performed.report if performed is not None else None,
+            time.perf_counter() - start,
+        )
+
+    def _verdict(
+        self, performed: Performed, found: list[Difference], goals: frozenset[str], gone: frozenset[str]
+    ) -> tuple[RemedyVerdict, str | None]:
+        if any(not difference.declared for difference in found):
+            return "another result", next(difference.text for difference in found if not difference.declared)
+        if not goals & gone:
+            return "break stays", None
+        before, after = self.original.report.summary.breaks, performed.report.summary.breaks
+        if after >= before:
+            return "another break", _new_break(self.original.report, performed.report)
+        return ("works but differs" if found else "works"), None
+
+    def _compared(self, performed: Performed) -> tuple[str | None, list[Difference]]:
+        """Return why the changed program fails, and how its results differ."""
+        found: list[Difference] = []
+        for trial, result, usual in zip(self._trials, performed.results, self._usual, strict=False):
+            if result.raised is not None and trial.expected.raised is None:
+                return f"raises {_in_words(result.raised)}, on {trial.input.example.what}", []
+            found += [
+                difference
+                for difference in differences(trial.expected, result, values=self._values)
+                if difference.text not in usual
+            ]
+        return None, found
+
+    def _both_sides(self, watched: Sequence[Watched]) -> bool | None:
+        """Whether each condition came out true on one input and false on another."""
+        if not watched:
+            return None
+        by_change: dict[int, tuple[Change, list[Condition]]] = {}
+        for change, condition in watched:
+            by_change.setdefault(id(change), (change, []))[1].append(condition)
+        return all(self._took_both(change, conditions) for change, conditions in by_change.values())
+
+    def _took_both(self, change: Change, conditions: list[Condition]) -> bool:
+        texts = {**change.texts, **with_sides({**self.program.texts, **change.texts}, conditions)}
+        with untouched(), applied(self.program, texts) as made, recorded_sides() as sides:
+            subject = Subject(self.entry.call)
+            scope = getattr(subject.call, "__globals__", None)
+            with made.defined(*([scope] if scope is not None else [])):
+                initial = subject.state()
+                for trial in self._trials:
+                    subject.restore(initial)
+                    run(subject.call, subject, trial.input.arguments, trial.input.seed)
+        return all(sides.get(index) == {True, False} for index in range(len(conditions)))
+
+    def _evidence(self, performed: Performed, both: bool | None) -> Evidence:
+        before, after = self.original.report.summary, performed.report.summary
+        return Evidence(
+            backend=_name_of(self.entry.backend),
+            inputs=len(performed.results),
+            both_sides=both,
+            compared=compared([trial.expected for trial in self._trials]),
+            graphs_before=before.graphs,
+            graphs_after=after.graphs,
+            breaks_before=before.breaks,
+            breaks_after=after.breaks,
+        )
+
+    def _performed(self, change: Change) -> Performed:
+        find_cell = self.program.find_changed_cell(change.texts)
+        with (
+            untouched(), comparable_random_numbers(), applied(self.program, change.texts) as made,
+            settings_applied(change.settings),
+        ):  # fmt: skip
+            subject = Subject(self.entry.call)
+            scope = getattr(subject.call, "__globals__", None)
+            with made.defined(*([scope] if scope is not None else [])):
+                for code in change.codes:
+                    exec(code, {"model": _outermost_module(subject.call, self.entry)})  # noqa: S102 - a switch
+                call = subject.call
+                if change.compiles_itself and scope is not None:
+                    call = scope[call.__name__]
+                with separate_cache(own_codes(call)):
+                    return self._run_all(call, subject, change, find_cell)
+
+    def _run_all(self, call: Any, subject: Subject, change: Change, find_cell: FindCell) -> Performed:
+        backend = own_backend(self.entry.backend)
+        compiled = call if change.compiles_itself else torch.compile(call, backend=backend, dynamic=self.entry.dynamic)
+        initial = subject.state()
+        results: list[Result] = []
+
+        def perform(trial: Trial) -> None:
+            subject.restore(initial)
+            results.append(run(compiled, subject, trial.input.arguments, trial.input.seed))
+
+        with recorder.record(find_cell) as recording:
+            recording.describe_device(Device("auto", default_device_name()))
+            perform(self._trials[0])
+        report, files = build_with_files(recording.records)
+        later = None
+        raised = results[0].raised is not None and self._trials[0].expected.raised is None
+        if len(self._trials) > 1 and not raised:
+            with recorder.record(find_cell) as recording:
+                for trial in self._trials[1:]:
+                    perform(trial)
+            later, _ = build_with_files(recording.records)
+        return Performed(report, later, files, results)
+
+
+def goals_gone(original: Performed, changed: Performed) -> Iterator[str]:
+    """Yield the breaks of the original's first run that the changed program does not have on any input."""
+    there = set(same_breaks(original.report, changed.report))
+    if changed.later is not None:
+        there |= set(same_breaks(original.report, changed.later))
+    yield from (listed.id for listed in original.report.breaks if listed.id not in there)
+
+
+def compared(results: list[Result]) -> list[str]:
+    """Return what a comparison of results compares, in the words of the evidence."""
+    what = ["values"]
+    what += ["gradients"] if any(result.gradients for result in results) else []
+    what += ["arguments"] if any(result.arguments for result in results) else []
+    what += ["output"] if any(result.printed or result.stderr for result in results) else []
+    what += ["warnings"] if any(result.warnings for result in results) else []
+    what += ["logs"] if any(result.logs for result in results) else []
+    what += ["exceptions"] if any(result.raised is not None for result in results) else []
+    return [*what, "state", "random state"]
+
+
+def _new_break(before: Report, after: Report) -> str:
+    known = set(same_breaks(before, after).values())
+    new = next((listed for listed in after.breaks if listed.id not in known), None)
+    return f"then it breaks {_place(new)}" if new is not None else "there are as many breaks as before"
+
+
+def _place(graph_break: Break) -> str:
+    location = graph_break.location
+    where = f"at line {location.line}, {location.code}" if location is not None else "elsewhere"
+    return f"{where}: {graph_break.gb_type}"
+
+
+def _in_words(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _name_of(backend: Any) -> str:
+    if isinstance(backend, str):
+        return backend
+    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
+    return str(name or type(backend).__name__)
+
+
+def _outermost_module(call: Any, entry: Entry) -> Any:
+    if isinstance(call, torch.nn.Module):
+        return call
+    owner = getattr(call, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        return owner
+    cells = [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
+    names = getattr(getattr(call, "__code__", None), "co_names", ())
+    used = [call.__globals__[name] for name in names if name in getattr(call, "__globals__", {})]
+    modules = (value for value in (*entry.arguments.args, *cells, *used) if isinstance(value, torch.nn.Module))
+    return next(modules, None)
+
+
+def _text(filename: str, find_cell: FindCell) -> str:
+    cell = find_cell(filename)
+    if cell is not None:
+        return cell.text
+    with contextlib.suppress(Exception):  # a loader that fails
+        return "".join(linecache.getlines(filename)).removesuffix("\n")
+    return ""

@@ -1,0 +1,160 @@
+"""Write down what a search found, as the remedies of a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from jupyter_graphbreak.analysis.matching import same_breaks
+from jupyter_graphbreak.remedies.change import code_of, edits_of, patch_of
+from jupyter_graphbreak.remedies.persons import person_for_frame, person_sentence
+from jupyter_graphbreak.report.remedies import WORKING, Edit, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jupyter_graphbreak.remedies.search import Search, Tried
+    from jupyter_graphbreak.report.schema import Report, Source
+
+
+def with_remedies(
+    report: Report, files: Mapping[str, str], searches: Sequence[Search], reasons: Sequence[str] = ()
+) -> Report:
+    """Return a report with what was tried for its breaks.
+
+    Parameters
+    ----------
+    report : Report
+    files : mapping
+        The file name of each of its sources, by the source's id.
+    searches : sequence of Search
+        One for each entry of the run, ended.
+    reasons : sequence of str
+        Why entries were not looked at, in sentences.
+    """
+    ids = {filename: source for source, filename in files.items()}
+    remedies: list[Remedy] = []
+    sources: list[Source] = []
+    for search in searches:
+        listing = _Listing(report, ids, search)
+        remedies += listing.remedies(len(remedies))
+        sources += listing.new_sources
+    remedies = _with_exclusions(remedies)
+    remedies += _persons(report, remedies, searches, reasons)
+    return replace(report, remedies=remedies, sources=[*report.sources, *sources])
+
+
+class _Listing:
+    def __init__(self, report: Report, ids: dict[str, str], search: Search) -> None:
+        self._search = search
+        self._original = search.rehearsal.original
+        self._breaks = {theirs: ours for ours, theirs in same_breaks(report, self._original.report).items()}
+        self.new_sources: list[Source] = []
+        self._sources: dict[str, str] = {}
+        for source in self._original.report.sources:
+            filename = self._original.files[source.id]
+            if filename not in ids:  # of code that did not take part in the run itself
+                ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
+                self.new_sources.append(replace(source, id=ids[filename]))
+            self._sources[source.id] = ids[filename]
+        self._paths = {source.id: source.path or source.name for source in self._original.report.sources}
+
+    def remedies(self, count: int) -> list[Remedy]:
+        """Return what was tried, numbered on from a count."""
+        made = []
+        for tried in self._search.tried:
+            breaks = [self._breaks[ident] for ident in tried.breaks if ident in self._breaks]
+            if breaks:
+                made.append(self._remedy(f"r{count + len(made) + 1}", tried, breaks))
+        return made
+
+    def _remedy(self, ident: str, tried: Tried, breaks: list[str]) -> Remedy:
+        attempt, texts = tried.attempt, self._search.rehearsal.program.texts
+        edits = [
+            Edit(self._sources[edit.source], edit.first_line, edit.last_line, edit.old, edit.new)
+            for edit in edits_of(texts, attempt.change)
+        ]
+        return Remedy(
+            id=ident,
+            breaks=breaks,
+            family=" and ".join(tried.families),
+            title="; ".join(tried.titles),
+            kind=tried.kind,
+            verdict=attempt.verdict,
+            edits=edits,
+            settings=dict(attempt.change.settings),
+            code=code_of(attempt.change),
+            patch=patch_of(texts, attempt.change, self._paths),
+            reason=attempt.reason,
+            differences=attempt.differences,
+            evidence=attempt.evidence,
+            seconds=attempt.seconds,
+        )
+
+
+def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
+    return [
+        replace(
+            remedy,
+            excludes=[
+                other.id
+                for other in remedies
+                if other.id != remedy.id and other.verdict in WORKING and _conflict(remedy, other)
+            ],
+        )
+        if remedy.verdict in WORKING
+        else remedy
+        for remedy in remedies
+    ]
+
+
+def _conflict(first: Remedy, second: Remedy) -> bool:
+    """Whether two remedies change the same lines, or one setting in two ways."""
+    for one in first.edits:
+        for other in second.edits:
+            apart = one.last_line < other.first_line or other.last_line < one.first_line
+            inserts = one.last_line < one.first_line or other.last_line < other.first_line
+            touch = one.first_line == other.first_line if inserts else not apart
+            if one.source == other.source and touch:
+                return True
+    shared = first.settings.keys() & second.settings.keys()
+    return any(
+        first.settings[name] != second.settings[name] for name in shared if not isinstance(first.settings[name], list)
+    )
+
+
+def _persons(
+    report: Report, remedies: list[Remedy], searches: Sequence[Search], reasons: Sequence[str]
+) -> list[Remedy]:
+    """Say for each break that nothing mends, and each function that runs eagerly without one, what is to be decided."""
+    mended = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
+    late = bool([ident for search in searches for ident in search.left])
+    made: list[Remedy] = []
+    for listed in report.breaks:
+        if listed.id not in mended:
+            tried = any(listed.id in remedy.breaks for remedy in remedies)
+            reason = None if tried else "there was no time left" if late else next(iter(reasons), None)
+            sentence = person_sentence(listed)
+            made.append(_person(len(remedies) + len(made) + 1, sentence, reason, breaks=[listed.id]))
+    for skipped in report.skipped:
+        if skipped.break_ is None and skipped.frame is not None:
+            sentence = person_for_frame(skipped)
+            made.append(_person(len(remedies) + len(made) + 1, sentence, None, frames=[skipped.frame]))
+    return made
+
+
+def _person(
+    number: int, sentence: str, reason: str | None, breaks: Sequence[str] = (), frames: Sequence[str] = ()
+) -> Remedy:
+    return Remedy(
+        id=f"r{number}",
+        breaks=list(breaks),
+        frames=list(frames),
+        family="person",
+        title="A person must decide",
+        kind="person",
+        verdict="not tried",
+        reason=reason,
+        person=sentence,
+    )

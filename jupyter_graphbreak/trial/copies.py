@@ -90,7 +90,7 @@ def _clone_elements(value: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
     if key not in memo:
         memo[key] = storage.clone()
     made = torch.empty(0, dtype=value.dtype, device=value.device)
-    return made.set_(memo[key], detached.storage_offset(), detached.size(), detached.stride())  # type: ignore[call-overload]
+    return made.set_(memo[key], detached.storage_offset(), detached.size(), detached.stride())
 
 
 def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
@@ -129,7 +129,7 @@ def _has_attributes_only(value: Any) -> bool:
 
 def _clone_attributes(value: Any, memo: dict[Any, Any], failed: list[Any] | None) -> Any:
     """Return a copy of an instance one of whose attributes cannot be copied: that one alone is shared."""
-    made = type(value).__new__(type(value))
+    made = object.__new__(type(value))
     memo[id(value)] = made
     vars(made).update((key, clone(item, memo, failed)) for key, item in vars(value).items())
     return made
@@ -142,7 +142,8 @@ def _leaves(failed: list[Any] | None) -> Iterator[None]:
     Torch refuses to copy a tensor that is no leaf, as a module keeps it after its forward pass, and forgets the
     ``.grad`` of a parameter.
     """
-    of_tensors, of_parameters = torch.Tensor.__deepcopy__, torch.nn.Parameter.__deepcopy__
+    of_tensors: Any = torch.Tensor.__deepcopy__
+    of_parameters: Any = torch.nn.Parameter.__deepcopy__
 
     def deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> Any:
         if id(tensor) in memo:
@@ -233,7 +234,7 @@ class Saved:
 
 
 class _Opaque:
-    """A copy of an object whose content cannot be read: an iterator, a buffer. A copy of it takes the object's place."""
+    """A copy of an object whose content cannot be read, such as an iterator; another copy will take its place."""
 
     def __init__(self, value: Any) -> None:
         self.copy = value

@@ -104,6 +104,11 @@ _TELLS = ("torch._dynamo", "torch._export", "torch._functorch", "torch._inductor
           "torch._subclasses", "torch.export", "torch.fx")  # fmt: skip
 
 
+def tells_of_compiling(logger: str) -> bool:
+    """Whether torch writes about its compiling on a logger."""
+    return logger == "torch.__trace" or logger.startswith(_TELLS)
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep what torch logs of its compiling off the user's screen; the structured trace goes on."""
@@ -143,6 +148,12 @@ def as_uncompiled() -> Iterator[None]:
 
 
 _COMPILING = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._subclasses")
+_FOLDERS_OF_COMPILING = tuple(f"/{name.replace('.', '/')}/" for name in _COMPILING)
+
+
+def warns_of_compiling(filename: str) -> bool:
+    """Whether a warning from a file is torch's about its compiling."""
+    return any(folder in filename.replace("\\", "/") for folder in _FOLDERS_OF_COMPILING)
 
 
 @contextlib.contextmanager
@@ -152,7 +163,6 @@ def _warnings_of_compiling_unseen() -> Iterator[None]:
     The list of filters stays alone: code may read it, and each change of it makes Python forget what it has shown.
     """
     show = warnings._showwarnmsg  # type: ignore[attr-defined]
-    folders = tuple(f"/{name.replace('.', '/')}/" for name in _COMPILING)
     registries = {
         name: dict(getattr(module, "__warningregistry__", {}))
         for name, module in list(sys.modules.items())
@@ -160,7 +170,7 @@ def _warnings_of_compiling_unseen() -> Iterator[None]:
     }
 
     def show_others(message: Any) -> None:
-        if not any(folder in message.filename.replace("\\", "/") for folder in folders):
+        if not warns_of_compiling(message.filename):
             show(message)
 
     warnings._showwarnmsg = show_others  # type: ignore[attr-defined]

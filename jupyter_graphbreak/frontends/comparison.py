@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.frontends.captures import captures
-from jupyter_graphbreak.frontends.eager import Eager
 from jupyter_graphbreak.frontends.examination import Examination
 from jupyter_graphbreak.report.frontends import Frontends
 from jupyter_graphbreak.trial.inputs import Input, describe
 from jupyter_graphbreak.trial.outcome import untouched
+from jupyter_graphbreak.trial.reference import Reference
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def compare(
     first = first.bound(fn)
     given = [arguments.bound(fn) for arguments in others]
     with untouched():
-        eager = Eager(fn, Input(first, describe("the first input", first, fn)))
+        eager = Reference(fn, Input(first, describe("the first input", first, fn)))
         trials = eager.trials(given)
         examinations = [Examination(name, capture, eager, trials, find_cell) for name, capture in captures(backend)]
     report = next((examination.report for examination in examinations if examination.name == "torch.compile"), None)

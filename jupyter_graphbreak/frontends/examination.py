@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.frontends.eager import Trial, raised_by
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.frontends import Verdict
-from jupyter_graphbreak.trial.difference import difference, show
-from jupyter_graphbreak.trial.outcome import run, seed_all
+from jupyter_graphbreak.trial.difference import differences
+from jupyter_graphbreak.trial.effects import observed, seed_all
+from jupyter_graphbreak.trial.outcome import run
+from jupyter_graphbreak.trial.reference import Trial, raised_by
 from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.values import difference, show
 
 if TYPE_CHECKING:
+    import warnings
+
     from jupyter_graphbreak.frontends.captures import Capture, Program
-    from jupyter_graphbreak.frontends.eager import Eager
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.report.frontends import Outcome, Raised
     from jupyter_graphbreak.report.schema import Report
     from jupyter_graphbreak.trial.inputs import Input
     from jupyter_graphbreak.trial.outcome import Result
+    from jupyter_graphbreak.trial.reference import Reference
 
 #: The seed while a front end captures. No run starts from it, so that no run draws the same numbers by chance.
 _CAPTURE_SEED = 2
+#: What makes a program wrong beside its value, and what is worth a note.
+_WRONG = {"requires_grad", "gradient"}
+_NOTED = {"aliasing", "zero gradient"}
 
 
 class Examination:
@@ -38,7 +44,7 @@ class Examination:
         self,
         name: str,
         capture: Capture,
-        eager: Eager,
+        eager: Reference,
         trials: list[Trial],
         find_cell: FindCell,
     ) -> None:
@@ -51,21 +57,23 @@ class Examination:
         self._eager = eager
         self._values = eager.repeatable
         self._subject = Subject(eager.fn)
-        self._initial = self._subject.state()
+        self._warned_in_runs: list[warnings.WarningMessage] = []
         codes = own_codes(self._subject.call)
-        with separate_cache(codes), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with separate_cache(codes), observed() as capturing:
             program = self._first(capture, find_cell)
-            self._warned = [warning for warning in caught if str(warning.message) not in eager.warned]
             if program is not None:
                 self._others(program, trials)
+        eager_warned = {str(warning.message) for warning in eager.result.effects.warnings}
+        warned = [*capturing.warnings, *self._warned_in_runs]
+        self._warned = [warning for warning in warned if str(warning.message) not in eager_warned]
 
     def _first(self, capture: Capture, find_cell: FindCell) -> Program | None:
         """Capture the function and run the program with the same input; return the program unless it raises."""
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
-            program = capture(self._subject.call, eager.first.arguments.copy())
+            with self._subject.entered():
+                program = capture(self._subject.call, eager.first.arguments.copy(self._subject.held()))
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             self.raised = raised_by(error, "capture")
             return None
@@ -110,10 +118,12 @@ class Examination:
 
     def _call(self, program: Program, given: Input) -> Result:
         eager = self._eager
-        self._subject.restore(self._initial)
+        self._subject.restore()
         if given.again and eager.changed:
-            run(program, self._subject, eager.first.arguments)
-        return run(program, self._subject, given.arguments, given.seed)
+            run(program, self._subject, eager.first.arguments, gradients=False)
+        result = run(program, self._subject, given.arguments, given.seed)
+        self._warned_in_runs += result.effects.warnings
+        return result
 
     def _compare(self, expected: Result, result: Result) -> str | None:
         if expected.raised is not None:
@@ -125,10 +135,15 @@ class Examination:
         if in_value is not None:
             return in_value
         in_arguments = difference(expected.arguments, result.arguments, values=self._values)
-        return f"leaves its arguments otherwise: {in_arguments}" if in_arguments is not None else None
+        if in_arguments is not None:
+            return f"leaves its arguments otherwise: {in_arguments}"
+        found = differences(expected, result, values=self._values)
+        return next((item.text for item in found if item.kind in _WRONG), None)
 
     def _side_effects(self, result: Result) -> None:
         eager = self._eager
+        found = differences(eager.result, result, values=self._values)
+        self.notes += [item.text for item in found if item.kind in _NOTED]
         if eager.result.printed and not result.printed:
             self.notes.append("drops what the function prints")
         elif eager.repeatable and eager.result.printed != result.printed:

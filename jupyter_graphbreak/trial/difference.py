@@ -1,225 +1,251 @@
-"""Say in words how one result differs from another: by values, structure or types."""
+"""Say in words how one run differs from another, in everything that was observed of them."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import re
-import reprlib
-import sys
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Any
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-import torch
+from jupyter_graphbreak.trial.values import difference, show
 
-from jupyter_graphbreak.trial.subject import is_code
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
-#: Tensors of more elements are shown by their shape.
-_SHORT = 6
-_LONGEST = 80
-_DEEPEST = 20
+    import torch
 
+    from jupyter_graphbreak.trial.outcome import Result
 
-class Yielded(msgspec.Struct, frozen=True):
-    """What a generator yielded."""
-
-    items: list[Any]
-
-
-def show(value: Any) -> str:
-    """Return a value in a few words of one line: small tensors with their elements, others by dtype and shape."""
-    if isinstance(value, torch.Tensor):
-        return _show_tensor(value)
-    if isinstance(value, Yielded):
-        return f"a generator of {show(value.items)}"
-    if isinstance(value, torch.nn.Module):
-        return type(value).__name__
-    if type(value) in {list, tuple}:
-        inner = ", ".join(map(show, value))
-        text = f"[{inner}]" if type(value) is list else f"({inner}{',' if len(value) == 1 else ''})"
-    elif type(value) is dict:
-        text = "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in value.items()) + "}"
-    else:
-        text = re.sub(r"\s+", " ", _repr(value))
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+Kind = Literal[
+    "value", "exception", "argument", "gradient", "requires_grad", "aliasing", "state",
+    "printed", "stderr", "warned", "logged", "zero gradient", "random state",
+]  # fmt: skip
+#: Differences with which a changed program may do: its user is told and decides.
+DECLARED: frozenset[Kind] = frozenset({"printed", "stderr", "warned", "logged", "zero gradient", "random state"})
+_LONGEST = 60
+#: What differs between two texts of equal results: digits beyond the fourth, gradient functions, addresses.
+_NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
+_OF_COMPILING = re.compile(r"grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 
 
-def _repr(value: Any) -> str:
-    try:
-        return reprlib.repr(value) if type(value).__module__ == "builtins" else repr(value)
-    except Exception:  # noqa: BLE001 - the user's __repr__
-        return f"<{type(value).__name__}>"
+@dataclass(frozen=True)
+class Difference:
+    """One thing that a program does otherwise than the original, as the rest of a sentence about the program."""
+
+    kind: Kind
+    text: str
+
+    @property
+    def declared(self) -> bool:
+        """Whether values, gradients and exceptions are equal all the same."""
+        return self.kind in DECLARED
 
 
-def _show_tensor(value: torch.Tensor) -> str:
-    if 0 < value.numel() <= _SHORT and value.layout == torch.strided:
-        try:
-            return re.sub(r"\s+", " ", repr(value.detach().resolve_conj()).replace("\n", " "))
-        except Exception:  # noqa: BLE001 - a fake tensor or a subclass of the user's
-            return type(value).__name__
-    return f"{str(value.dtype).removeprefix('torch.')} tensor of shape {list(value.shape)}"
-
-
-def difference(expected: Any, actual: Any, *, values: bool = True) -> str | None:
-    """Return how a result differs from the expected one, ``None`` if it does not.
-
-    Tensors are compared as :func:`torch.testing.assert_close` does, a nan being equal to a nan; other objects by type
-    and value.
+def differences(expected: Result, actual: Result, *, values: bool = True) -> list[Difference]:
+    """Return everything that a program did otherwise than the original, the gravest first.
 
     Parameters
     ----------
+    expected, actual : Result
+        What the original did, and what the program did, with equal arguments.
     values : bool
-        Whether values count; without them only types and shapes do, as for random numbers.
+        Whether values count; without them only types, shapes and whether something happened do, as for random numbers.
     """
-    first = _Comparison(values=values).find(expected, actual, 0)
-    if first is None:
-        return None
-    place, text = first
-    return f"{text} at {place}" if place else text
+    if expected.raised is not None or actual.raised is not None:
+        found = list(_exceptions(expected, actual))
+    else:
+        text = difference(expected.value, actual.value, values=values)
+        found = [] if text is None else [Difference("value", f"returns {text}")]
+    found += _by_name("argument", "the argument ", expected.arguments, actual.arguments, values=values)
+    if not any(item.kind in {"value", "exception"} for item in found):
+        found += _requires_grad(expected, actual)
+        found += _gradients(expected, actual, values=values)
+        found += _aliasing(expected, actual)
+    found += _left_grad(expected, actual, values=values)
+    found += _by_name("state", "", expected.state, actual.state, values=values)
+    found += _by_name("state", "the ", expected.modes, actual.modes, values=True)
+    found += _effects(expected, actual, values=values)
+    if values:
+        found += [
+            Difference("random state", f"leaves the random numbers of {name} in another state")
+            for name, state in expected.random.items()
+            if actual.random.get(name, state) != state
+        ]
+    return found
 
 
-class _Comparison:
-    def __init__(self, *, values: bool) -> None:
-        self._values = values
-        self._seen: set[tuple[int, int]] = set()
-
-    def find(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
-        """Return the place of the first difference and what it is."""
-        pair = (id(expected), id(actual))
-        if expected is actual or pair in self._seen or depth > _DEEPEST:
-            return None
-        self._seen.add(pair)
-        if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
-            text = self._tensors(expected, actual)
-            return None if text is None else ("", text)
-        if not _same_kind(expected, actual):
-            return "", f"{_kind(actual)} instead of {_kind(expected)}"
-        numpy = sys.modules.get("numpy")
-        if numpy is not None and isinstance(expected, numpy.ndarray):
-            text = self._arrays(expected, actual)
-            return None if text is None else ("", text)
-        if isinstance(expected, Yielded):
-            return self._parts(list(enumerate(expected.items)), list(enumerate(actual.items)), depth)
-        if isinstance(expected, Mapping):
-            return self._parts(_items(expected), _items(actual), depth, ordered=False)
-        if isinstance(expected, Sequence) and not isinstance(expected, str | bytes | bytearray | range):
-            return self._parts(list(enumerate(expected)), list(enumerate(actual)), depth)
-        return self._others(expected, actual, depth)
-
-    def _parts(
-        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], depth: int, *, ordered: bool = True
-    ) -> tuple[str, str] | None:
-        keys = [key for key, _ in expected]
-        if len(actual) != len(keys):
-            return "", f"{len(actual)} items instead of {len(keys)}"
-        if not ordered:
-            by_key = dict(actual)
-            missing = [key for key in keys if key not in by_key]
-            if missing:
-                return "", f"no {show(missing[0])}"
-            actual = [(key, by_key[key]) for key in keys]
-        for (key, left), (_, right) in zip(expected, actual, strict=True):
-            inner = self.find(left, right, depth + 1)
-            if inner is not None:
-                return f"[{show(key)}]{inner[0]}", inner[1]
-        return None
-
-    def _others(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
-        if isinstance(expected, float | complex) and not isinstance(expected, bool):
-            close = _close(expected, actual)
-        elif isinstance(expected, str | bytes | int | range | AbstractSet | type(None)):
-            close = bool(expected == actual)
-        elif not is_code(expected) and (hasattr(expected, "__dict__") or dataclasses.is_dataclass(expected)):
-            return self._attributes(expected, actual, depth)
-        else:
-            close = _equal(expected, actual)
-        if close or not self._values:
-            return None
-        return "", f"{show(actual)} instead of {show(expected)}"
-
-    def _attributes(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
-        def items(value: Any) -> list[tuple[str, Any]]:
-            held = dict(getattr(value, "__dict__", {}))
-            if dataclasses.is_dataclass(value):
-                held |= {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
-            return list(held.items())
-
-        return self._parts(items(expected), items(actual), depth, ordered=False)
-
-    def _tensors(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
-        if expected.shape != actual.shape:
-            return f"shape {list(actual.shape)} instead of {list(expected.shape)}"
-        if expected.dtype != actual.dtype:
-            return f"{actual.dtype} instead of {expected.dtype}"
-        if not self._values:
-            return None
-        expected, actual = expected.detach(), actual.detach()
-        try:
-            torch.testing.assert_close(actual, expected, equal_nan=True, check_stride=False)
-        except AssertionError as error:
-            if expected.numel() <= _SHORT:
-                return f"{show(actual)} instead of {show(expected)}"
-            return _summary(str(error))
-        except Exception:  # noqa: BLE001 - layouts that cannot be compared
-            return None
-        return None
-
-    def _arrays(self, expected: Any, actual: Any) -> str | None:
-        if expected.shape != actual.shape or expected.dtype != actual.dtype:
-            return (
-                f"{actual.dtype} array of shape {list(actual.shape)} instead of {expected.dtype} {list(expected.shape)}"
-            )
-        numpy = sys.modules["numpy"]
-        try:
-            numpy.testing.assert_allclose(actual, expected, rtol=1.3e-6, atol=1e-5)
-        except AssertionError:
-            return f"{show(actual)} instead of {show(expected)}" if self._values else None
-        except TypeError:
-            return None
-        return None
+def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
+    theirs, ours = expected.raised, actual.raised
+    if theirs is None:
+        yield Difference("exception", f"raises {named(ours)}, where the original returns {show(expected.value)}")
+    elif ours is None:
+        yield Difference("exception", f"returns {show(actual.value)}, where the original raises {named(theirs)}")
+    elif type(theirs) is not type(ours) or not same_text(_message(theirs), _message(ours)):
+        yield Difference("exception", f"raises {named(ours)}, where the original raises {named(theirs)}")
 
 
-def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """Return the items. A copy of a tensor or a module is another key, so those are known by their position."""
-    return [
-        (index if isinstance(key, torch.Tensor | torch.nn.Module) else key, value)
-        for index, (key, value) in enumerate(mapping.items())
-    ]
+def named(error: BaseException | None) -> str:
+    """Return an exception in a few words."""
+    message = _message(error).strip().partition("\n")[0]
+    return _shortened(f"{type(error).__name__}: {message}" if message else type(error).__name__, 2 * _LONGEST)
 
 
-def _summary(message: str) -> str:
-    """Shorten the message of ``assert_close``."""
-    wrong = re.search(r"Mismatched elements: (\d+) / (\d+)", message)
-    greatest = re.search(r"Greatest absolute difference: (\S+)", message)
-    parts = [f"{wrong[1]} of {wrong[2]} elements differ"] if wrong else ["other values"]
-    parts += [f"by up to {float(greatest[1]):.3g}"] if greatest else []
-    return " ".join(parts)
-
-
-def _same_kind(expected: Any, actual: Any) -> bool:
-    """Whether two objects can be compared by value, as ``assert_close`` compares kinds of sequences and of mappings."""
-    if type(expected) is type(actual):
-        return True
-    return any(isinstance(expected, kind) and isinstance(actual, kind) for kind in (list | tuple, Mapping))
-
-
-def _kind(value: Any) -> str:
-    name = "a Tensor" if isinstance(value, torch.Tensor) else f"{type(value).__name__}"
-    return f"{name} {show(value)}" if isinstance(value, bool | int | float | str) else name
-
-
-def _close(expected: complex, actual: complex) -> bool:
-    if isinstance(expected, float) and math.isnan(expected):
-        return actual != actual  # noqa: PLR0124 - nan
-    return expected == actual or abs(expected - actual) <= 1e-5 + 1.3e-6 * abs(expected)
-
-
-def _equal(expected: Any, actual: Any) -> bool:
+def _message(error: BaseException | None) -> str:
     try:
-        return bool(expected == actual) or "__eq__" not in {
-            name for kind in type(expected).__mro__[:-1] for name in vars(kind)
-        }
-    except Exception:  # noqa: BLE001 - the user's __eq__
+        return str(error)
+    except Exception:  # noqa: BLE001 - the user's __str__
+        return ""
+
+
+def _by_name(
+    kind: Kind, what: str, expected: dict[str, Any], actual: dict[str, Any], *, values: bool
+) -> Iterator[Difference]:
+    for name, value in expected.items():
+        if name not in actual:
+            yield Difference(kind, f"does not set {what}{name}")
+        elif (text := difference(value, actual[name], values=values)) is not None:
+            yield Difference(kind, f"leaves {what}{name} otherwise: {text}")
+    for name in actual:
+        if name not in expected:
+            yield Difference(kind, f"sets {what}{name}, which the original does not")
+
+
+def _requires_grad(expected: Result, actual: Result) -> Iterator[Difference]:
+    for place, required in expected.requires_grad.items():
+        if actual.requires_grad.get(place, required) is not required:
+            verb = "requires no gradient" if required else "requires a gradient"
+            yield Difference("requires_grad", f"{verb} for {place}, where the original {_otherwise(required)}")
+
+
+def _otherwise(required: bool) -> str:  # noqa: FBT001 - a value, no option
+    return "requires one" if required else "requires none"
+
+
+def _gradients(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
+    if (expected.backward is None) != (actual.backward is None):
+        failed = named(actual.backward or expected.backward)
+        yield Difference(
+            "gradient",
+            f"raises {failed} in the backward pass, where the original raises nothing"
+            if actual.backward is not None
+            else f"raises nothing in the backward pass, where the original raises {failed}",
+        )
+        return
+    if type(expected.backward) is not type(actual.backward):
+        texts = named(actual.backward), named(expected.backward)
+        yield Difference("gradient", "raises {} in the backward pass, where the original raises {}".format(*texts))
+    theirs, ours = expected.gradients or {}, actual.gradients or {}
+    for place in theirs.keys() | ours.keys():
+        found = _gradient(place, theirs.get(place), ours.get(place), values=values)
+        if found is not None:
+            yield found
+
+
+def _gradient(
+    place: str, expected: torch.Tensor | None, actual: torch.Tensor | None, *, values: bool
+) -> Difference | None:
+    if expected is None and actual is None:
+        return None
+    if actual is None:
+        return Difference("gradient", f"gives {place} no gradient, where the original gives {show(expected)}")
+    if expected is None:
+        if not actual.count_nonzero():
+            text = f"gives {place} a gradient of zeros, where the original gives none"
+            return Difference("zero gradient", text)
+        return Difference("gradient", f"gives {place} the gradient {show(actual)}, where the original gives none")
+    text_or_none = difference(expected, actual, values=values)
+    return None if text_or_none is None else Difference("gradient", f"gives {place} another gradient: {text_or_none}")
+
+
+def _left_grad(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
+    for place in expected.left_grad.keys() & actual.left_grad.keys():
+        text = difference(expected.left_grad[place], actual.left_grad[place], values=values)
+        if text is not None:
+            yield Difference("gradient", f"leaves another .grad on {place}: {text}")
+
+
+def _aliasing(expected: Result, actual: Result) -> Iterator[Difference]:
+    for place, (how, other) in expected.aliases.items():
+        found = actual.aliases.get(place)
+        if found is None:
+            yield Difference("aliasing", f"has {place} apart, where the original's {how} {other}")
+        elif found != (how, other):
+            yield Difference(
+                "aliasing", f"has {place} so that it {' '.join(found)}, where the original's {how} {other}"
+            )
+    for place, (how, other) in actual.aliases.items():
+        if place not in expected.aliases:
+            yield Difference("aliasing", f"has {place} so that it {how} {other}, where the original's is apart")
+
+
+def _effects(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
+    theirs, ours = expected.effects, actual.effects
+    for kind, verb, before, after in (
+        ("printed", "prints", theirs.printed, ours.printed),
+        ("stderr", "writes to stderr", theirs.stderr, ours.stderr),
+    ):
+        if not same_text(before, after) if values else bool(before) != bool(after):
+            left, right = _parting(before, after)
+            yield Difference(kind, f"{verb} {right}, where the original {verb} {left}")  # type: ignore[arg-type]
+    warned = [[f"{category}: {text}" for category, text in effects.warned] for effects in (theirs, ours)]
+    logged = [[f"{name} {level}: {text}" for name, level, text in effects.logged] for effects in (theirs, ours)]
+    yield from _messages("warned", "warns", *warned, values=values)
+    yield from _messages("logged", "logs", *logged, values=values)
+
+
+def _messages(
+    kind: Kind, verb: str, expected: Sequence[str], actual: Sequence[str], *, values: bool
+) -> Iterator[Difference]:
+    if not values:
+        expected, actual = expected[:1] if not actual else [], actual[:1] if not expected else []
+    elif len(expected) == len(actual) and all(map(same_text, expected, actual)):
+        return
+    lost, new = (
+        list((Counter(expected) - Counter(actual)).elements()),
+        list((Counter(actual) - Counter(expected)).elements()),
+    )
+    for text in lost[:1]:
+        yield Difference(
+            kind, f"{verb} {_quoted(new[0]) if new else 'nothing'}, where the original {verb} {_quoted(text)}"
+        )
+    if new and not lost:
+        yield Difference(kind, f"{verb} {_quoted(new[0])}, where the original {verb} nothing")
+    if not lost and not new and values:
+        yield Difference(kind, f"{verb} the same in another order")
+
+
+def same_text(expected: str, actual: str) -> bool:
+    """Whether two texts say the same: numbers may differ in their last digits, as those of equal results do."""
+    if expected == actual:
         return True
+    expected, actual = (_OF_COMPILING.sub("", text) for text in (expected, actual))
+    if _NUMBER.sub("#", expected) != _NUMBER.sub("#", actual):
+        return False
+    return all(map(_same_number, _NUMBER.findall(expected), _NUMBER.findall(actual)))
+
+
+def _same_number(expected: str, actual: str) -> bool:
+    """Whether two printed numbers are equal up to one unit in the last place, from the third decimal on."""
+    decimals = len(expected.partition("e")[0].partition(".")[2])
+    scale = 10.0 ** int(expected.partition("e")[2] or 0)
+    unit = scale * 10.0**-decimals if decimals >= 3 else 0.0  # noqa: PLR2004
+    left, right = float(expected), float(actual)
+    return abs(left - right) <= max(1.01 * unit, 1e-5 * abs(left))
+
+
+def _parting(before: str, after: str) -> tuple[str, str]:
+    """Return the first lines in which two texts differ, quoted."""
+    left, right = before.splitlines(), after.splitlines()
+    for index, (one, other) in enumerate(zip(left, right, strict=False)):
+        if not same_text(one, other):
+            return _quoted(left[index]), _quoted(right[index])
+    start = min(len(left), len(right))
+    return _quoted("\n".join(left[start:])), _quoted("\n".join(right[start:]))
+
+
+def _quoted(text: str) -> str:
+    return repr(_shortened(text.strip("\n"), _LONGEST)) if text else "nothing"
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.report.frontends import Example
-from jupyter_graphbreak.trial.difference import difference, show
-from jupyter_graphbreak.trial.subject import clone
+from jupyter_graphbreak.trial.copies import clone
+from jupyter_graphbreak.trial.values import difference, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,10 +39,14 @@ class Arguments:
             return self
         return Arguments(*bound.args, **bound.kwargs)
 
-    def copy(self) -> Arguments:
-        """Return copies of the arguments, so that a run can change them."""
-        args, kwargs = clone((self.args, self.kwargs))
+    def copy(self, memo: dict[Any, Any] | None = None) -> Arguments:
+        """Return copies of the arguments, so that a run can change them; what a memo holds is taken from there."""
+        args, kwargs = clone((self.args, self.kwargs), memo)
         return Arguments(*args, **kwargs)
+
+    def mapped(self, change: Callable[[Any], Any]) -> Arguments:
+        """Return the arguments, each changed."""
+        return Arguments(*map(change, self.args), **{name: change(value) for name, value in self.kwargs.items()})
 
     def named(self, fn: Callable[..., Any]) -> dict[str, Any]:
         """Return the arguments by the names of the parameters."""

@@ -1,4 +1,4 @@
-"""Run a function and observe what it did."""
+"""Run a function and observe everything that it did."""
 
 from __future__ import annotations
 
@@ -15,52 +15,175 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import quiet
 from jupyter_graphbreak.recording.library import library_roots
-from jupyter_graphbreak.trial.difference import Yielded
-from jupyter_graphbreak.trial.subject import clone
+from jupyter_graphbreak.trial.copies import clone
+from jupyter_graphbreak.trial.effects import Effects, kept_modes, modes, observed, random_states, seed_all
+from jupyter_graphbreak.trial.places import memory, named
+from jupyter_graphbreak.trial.values import Yielded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from jupyter_graphbreak.trial.inputs import Arguments
     from jupyter_graphbreak.trial.subject import Subject
 
 #: An input with which the function runs more lines is left out: the function may loop for ever.
 _MOST_LINES = 20_000
+_RESULT = "the result"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one call did: its value or its exception, its arguments afterwards, its output, the state that it left."""
+    """What one call did. Places are names such as "the result[0]", "the argument x", "the parameter fc.weight".
+
+    Parameters
+    ----------
+    arguments, state : dict
+        The arguments, and all else that the call may have changed, as they are afterwards, by name.
+    requires_grad : dict
+        Whether each tensor of the result, the arguments and the state requires a gradient, by place.
+    left_grad : dict
+        The ``.grad`` that the call itself left on each leaf, by place.
+    gradients : dict or None
+        The gradient that one backward pass from all results gives each leaf, by place, ``None`` where it gives none.
+        ``None`` altogether where nothing that the call returned or left requires a gradient, or nobody asked.
+    backward : Exception or None
+        What the backward pass raised.
+    aliases : dict
+        For each object of the result, the arguments and the state that was met before at another place, or whose memory
+        was, how ("is" or "shares memory with") and where.
+    random, modes : dict
+        Digests of the states of the random generators, and the modes of torch after the call.
+    """
 
     value: Any = None
     raised: Exception | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
-    printed: str = ""
     state: dict[str, Any] = field(default_factory=dict)
+    effects: Effects = field(default_factory=Effects)
+    requires_grad: dict[str, bool] = field(default_factory=dict)
+    left_grad: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    gradients: dict[str, torch.Tensor | None] | None = None
+    backward: Exception | None = None
+    aliases: dict[str, tuple[str, str]] = field(default_factory=dict)
+    random: dict[str, str] = field(default_factory=dict)
+    modes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def printed(self) -> str:
+        """What was written to stdout."""
+        return self.effects.printed
 
 
-def run(program: Callable[..., Any], subject: Subject, arguments: Arguments, seed: int = 0) -> Result:
-    """Call a program with copies of arguments and with seeded random numbers; return what it did."""
-    given = arguments.copy()
-    seed_all(seed)
-    value, raised = None, None
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+def run(
+    program: Callable[..., Any],
+    subject: Subject,
+    arguments: Arguments,
+    seed: int = 0,
+    *,
+    gradients: bool = True,
+) -> Result:
+    """Call a program with copies of arguments and with seeded random numbers; return what it did.
+
+    What of the arguments the subject holds too is not copied: :meth:`Subject.restore` restores it.
+
+    Parameters
+    ----------
+    gradients : bool
+        Whether to run the backward pass, once.
+    """
+    given = arguments.copy(subject.held())
+    value, raised, failed = None, None, None
+    with subject.entered(), kept_modes(), observed() as effects:
+        seed_all(seed)
         try:
             value = program(*given.args, **given.kwargs)
             if isinstance(value, types.GeneratorType):
                 value = Yielded(list(value))
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
-    named = given.named(subject.call)
-    return Result(clone(value), raised, named, printed.getvalue(), subject.state())
+        random_after, modes_after = random_states(), modes()
+        now = {_RESULT: value, **given.named(subject.call)}
+        objects = list(_all_objects(value, given.named(subject.call), subject))
+        found = {place: item for place, item in objects if isinstance(item, torch.Tensor)}
+        left_grad = {place: clone(item.grad) for place, item in found.items() if item.is_leaf and item.requires_grad}
+        requires_grad = {place: item.requires_grad for place, item in found.items()}
+        aliases = _aliases(objects)
+        given_gradients = None
+        if gradients and raised is None:
+            given_gradients, failed = _backward(found)
+    memo: dict[int, Any] = {}
+    now = {name: clone(item, memo) for name, item in now.items()}
+    return Result(
+        now.pop(_RESULT), raised, now, subject.state(memo), effects, requires_grad, left_grad, given_gradients, failed,
+        aliases, random_after, modes_after,
+    )  # fmt: skip
 
 
-def seed_all(seed: int) -> None:
-    """Seed the random generators of torch, Python and numpy."""
-    torch.manual_seed(seed)
-    random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed)
+def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, Any]]:
+    """Yield what a call got, changed and returned, by place."""
+    seen: set[int] = set()
+    for kind, name, held in [
+        *(("argument", name, item) for name, item in arguments.items()),
+        *(("tensor", name, item) for name, item in subject.roots()),
+    ]:
+        for place, item in named(held, name, seen):
+            if isinstance(item, torch.nn.Parameter):
+                yield f"the parameter {place}", item
+            else:
+                yield f"the {kind} {place}" if isinstance(item, torch.Tensor) or kind == "argument" else place, item
+    yield from named(value, _RESULT, seen)
+
+
+def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, str]]:
+    """Return which objects are, or share memory with, one that was met before."""
+    aliases: dict[str, tuple[str, str]] = {}
+    first: dict[int, str] = {}
+    first_in_memory: dict[int, str] = {}
+    for place, item in objects:
+        lies_at = memory(item)
+        if id(item) in first:
+            aliases[place] = ("is", first[id(item)])
+        elif lies_at is not None and lies_at in first_in_memory:
+            aliases[place] = ("shares memory with", first_in_memory[lies_at])
+        first.setdefault(id(item), place)
+        if lies_at is not None:
+            first_in_memory.setdefault(lies_at, place)
+    return aliases
+
+
+def _backward(found: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | None] | None, Exception | None]:
+    """Run one backward pass from everything that has a gradient function; return the gradient of each leaf."""
+    roots = {
+        id(item): item
+        for place, item in found.items()
+        if item.requires_grad and (item.grad_fn is not None or place.startswith(_RESULT))
+    }
+    if not roots:
+        return None, None
+    leaves = {place: item for place, item in found.items() if item.is_leaf and item.requires_grad}
+    left = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
+    failed = None
+    try:
+        for leaf, _ in left.values():
+            leaf.grad = None
+        with torch.enable_grad():
+            torch.autograd.backward(list(roots.values()), [_weights(root) for root in roots.values()])
+        gradients = {place: clone(leaf.grad) for place, leaf in leaves.items()}
+    except Exception as error:  # noqa: BLE001 - that it raises is the finding
+        gradients, failed = {}, error.with_traceback(None)
+    finally:
+        for leaf, grad in left.values():
+            leaf.grad = grad
+    return gradients, failed
+
+
+def _weights(root: torch.Tensor) -> torch.Tensor:
+    """Return how much each element of a result counts, no two neighbours the same, so that none cancels another."""
+    detached = root.detach()
+    if detached.layout != torch.strided or detached.is_nested:
+        return torch.ones_like(detached)
+    ramp = torch.arange(detached.numel(), dtype=torch.float64) * 0.6180339887 % 1 + 0.5
+    return ramp.to(detached.device, detached.dtype).reshape(detached.shape)
 
 
 class TooLongError(BaseException):
@@ -96,7 +219,6 @@ def untouched() -> Iterator[None]:
     """Restore what runs change: random numbers, modes, output, warnings."""
     numpy = sys.modules.get("numpy")
     python_random, numpy_random = random.getstate(), numpy.random.get_state() if numpy is not None else None
-    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:
         with (
@@ -104,6 +226,7 @@ def untouched() -> Iterator[None]:
             warnings.catch_warnings(),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
+            kept_modes(),
             quiet(),
         ):
             warnings.simplefilter("ignore")
@@ -112,5 +235,3 @@ def untouched() -> Iterator[None]:
         random.setstate(python_random)
         if numpy is not None:
             numpy.random.set_state(numpy_random)
-        torch.set_grad_enabled(grad)
-        torch.set_default_dtype(dtype)

@@ -3,157 +3,230 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dis
 import functools
+import inspect
 import sys
 import types
 import weakref
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
 from jupyter_graphbreak.recording.library import library_roots
-from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.trial.copies import Saved, clone, is_atom, is_data, keeping
+from jupyter_graphbreak.trial.places import named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.trial.inputs import Arguments
 
 _MISSING = object()
 
 
-def clone(value: Any, memo: dict[int, Any] | None = None) -> Any:
-    """Return a copy that shares nothing which can change; what cannot be copied is returned as it is."""
-    memo = {} if memo is None else memo
-    if id(value) in memo:
-        return memo[id(value)]
-    made: Any
-    match value:
-        case torch.nn.Parameter():
-            made = torch.nn.Parameter(value.detach().clone(), value.requires_grad)
-        case torch.Tensor():
-            made = _clone_tensor(value)
-        case dict() if type(value) is dict:
-            made = memo[id(value)] = {}
-            made.update((key, clone(item, memo)) for key, item in value.items())
-        case list() if type(value) is list:
-            made = memo[id(value)] = []
-            made.extend(clone(item, memo) for item in value)
-        case tuple():
-            parts = [clone(item, memo) for item in value]
-            made = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-        case _ if is_code(value):
-            made = value
-        case _:
-            try:
-                made = copy.deepcopy(value, memo)
-            except Exception:  # noqa: BLE001 - locks, open files, whatever the user's __deepcopy__ does
-                made = value
-    memo[id(value)] = made
-    memo.setdefault(id(memo), []).append(value)  # keep the object alive: its id would go to another one
-    return made
-
-
-def _clone_tensor(value: torch.Tensor) -> torch.Tensor:
-    made = value.detach().clone()
-    return made.requires_grad_() if value.requires_grad else made
-
-
-def is_code(value: Any) -> bool:
-    """Whether an object is a function, a class or a package: nothing that a call changes."""
-    return isinstance(
-        value, type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType
-    )
-
-
 @dataclass(frozen=True)
 class _Place:
-    """A name that the function reads or writes: a global, or a variable of an outer function."""
+    """A name that code reads or writes: a global, a variable of an outer function, an attribute of a class."""
 
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], None]
 
 
+class _Swapped:
+    """A place of code that is not copied, such as a method: it holds the copy only while a program runs."""
+
+    def __init__(self, place: _Place, inside: Any) -> None:
+        self.name = place.name
+        self._place = place
+        self._other = inside
+        self._entered = False
+
+    def read(self) -> Any:
+        return self._place.read() if self._entered else self._other
+
+    def write(self, value: Any) -> None:
+        if not self._entered:
+            self._other = value
+        elif value is not self._place.read():
+            self._place.write(value)
+
+    def exchange(self) -> None:
+        held = self._place.read()
+        if held is not self._other:
+            self._place.write(self._other)
+        self._entered, self._other = not self._entered, held
+
+
 class Subject:
     """A callable that leaves no trace when it runs: the functions, closures, globals and modules behind it are copies.
 
-    Its code objects are new, too, so Dynamo has compiled none of them. The methods of classes are not copied.
+    Its code objects are new, too, so Dynamo has compiled none of them. The methods of classes are not copied; what they
+    read by global names is exchanged for copies while a program runs, see :meth:`entered`.
 
     Parameters
     ----------
     fn : callable
         A function, a method, a module or another object that can be called.
+    arguments : Arguments, optional
+        What it is called with. Copied together with the rest: what is one object or one memory stays one.
+
+    Attributes
+    ----------
+    call : callable
+        The copy.
+    arguments : Arguments or None
+        The copies of the arguments, to be given to runs.
+    shared : list of str
+        What could not be copied, so that runs would change the user's own: name and type.
     """
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self._memo: dict[int, Any] = {}
+    def __init__(self, fn: Callable[..., Any], arguments: Arguments | None = None) -> None:
+        self._memo: dict[Any, Any] = {}
         self._globals: dict[int, dict[str, Any]] = {}
-        self._places: list[_Place] = []
+        self._places: list[_Place | _Swapped] = []
+        self._entered = 0
         self._library = tuple(library_roots())
-        self.call: Any = self._fresh(fn)
+        self.shared: list[str] = []
+        self.call: Any = self._fresh(fn, _name(fn))
         self.owner: Any = None
         if not isinstance(self.call, types.FunctionType | types.BuiltinFunctionType | type):
             self.owner = getattr(self.call, "__self__", self.call)
+        self.arguments = None
+        if arguments is not None:
+            copies = {id(value): self._fresh(value, name) for name, value in arguments.named(fn).items()}
+            self.arguments = arguments.mapped(lambda value: copies.get(id(value), value))
+        self._swap_what_is_not_copied()
+        self._values = [(place, place.read()) for place in self._places]
+        self._saved = Saved(value for _, value in self.roots())
 
-    def state(self) -> dict[str, Any]:
-        """Return a copy of everything that a call may have changed, by name."""
-        memo: dict[int, Any] = {}
-        held = {"self": self.owner} if self.owner is not None else {}
-        held |= {place.name: value for place in self._places if (value := place.read()) is not _MISSING}
-        return {name: clone(value, memo) for name, value in held.items()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a state; the objects stay the same, because captured programs hold them."""
-        seen: set[int] = set()
+    def roots(self) -> Iterator[tuple[str, Any]]:
+        """Yield what a call may change, by name; what belongs to the module or instance itself has no prefix."""
         if self.owner is not None:
-            _put_back(self.owner, state["self"], seen)
+            yield "", self.owner
+        seen = set()
         for place in self._places:
-            place.write(_put_back(place.read(), state[place.name], seen) if place.name in state else _MISSING)
+            value = place.read()
+            if value is not _MISSING and place.name not in seen:
+                seen.add(place.name)
+                yield place.name, value
 
-    def _fresh(self, value: Any) -> Any:
+    def state(self, memo: dict[Any, Any] | None = None) -> dict[str, Any]:
+        """Return a copy of everything that a call may have changed, by name."""
+        memo = {} if memo is None else memo
+        return {name or "self": clone(value, memo) for name, value in self.roots()}
+
+    def restore(self) -> None:
+        """Go back to the state at the beginning; the objects stay the same, because captured programs hold them."""
+        for place, value in self._values:
+            place.write(value)
+        self._saved.put_back()
+
+    def held(self) -> dict[Any, Any]:
+        """Return every object of the state by its id, as a memo for :func:`~jupyter_graphbreak.trial.copies.clone`."""
+        seen: set[int] = set()
+        return keeping(item for name, root in self.roots() for _, item in named(root, name, seen))
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Exchange what methods and other code that is not copied read for the copies while the context is open."""
+        swapped = [place for place in self._places if isinstance(place, _Swapped)]
+        self._entered += 1
+        if self._entered == 1:
+            for place in swapped:
+                place.exchange()
+        try:
+            yield
+        finally:
+            self._entered -= 1
+            if not self._entered:
+                for place in swapped:
+                    place.exchange()
+
+    def _fresh(self, value: Any, name: str) -> Any:
         if id(value) in self._memo:
             return self._memo[id(value)]
         if isinstance(value, types.FunctionType):
             return self._fresh_function(value)
         if isinstance(value, types.MethodType):
-            return types.MethodType(value.__func__, self._fresh(value.__self__))
+            return types.MethodType(value.__func__, self._fresh(value.__self__, name))
         if isinstance(value, functools.partial):
-            arguments = [self._fresh(argument) for argument in value.args]
+            arguments = [self._fresh(argument, name) for argument in value.args]
             return functools.partial(
-                self._fresh(value.func), *arguments, **{k: self._fresh(v) for k, v in value.keywords.items()}
+                self._fresh(value.func, name),
+                *arguments,
+                **{key: self._fresh(item, name) for key, item in value.keywords.items()},
             )
-        return clone(value, self._memo) if _is_data(value) else value
+        return self._copy(value, name) if is_data(value) else value
+
+    def _copy(self, value: Any, name: str) -> Any:
+        failed: list[Any] = []
+        made = clone(value, self._memo, failed)
+        self.shared += [f"{name} ({type(item).__name__})" for item in failed]
+        if made is not value:
+            self._freshen(made, name)
+        return made
+
+    def _freshen(self, value: Any, name: str) -> None:
+        """Replace the functions that a copy holds, such as hooks, by copies of them."""
+        copies = {id(made) for made in self._memo.values()}
+        seen: set[int] = set()
+        pending = [value]
+        while pending:
+            item = pending.pop()
+            if id(item) in seen or isinstance(item, type):
+                continue
+            seen.add(id(item))
+            slots: list[tuple[Any, Any, Any]] = []
+            if is_data(item) and isinstance(getattr(item, "__dict__", None), dict):
+                slots += [(vars(item), key, part) for key, part in vars(item).items()]
+            if isinstance(item, dict):
+                slots += [(item, key, part) for key, part in item.items()]
+            elif isinstance(item, list):
+                slots += [(item, index, part) for index, part in enumerate(item)]
+            elif isinstance(item, tuple | deque):
+                pending += item
+            for container, key, part in slots:
+                bound_outside = isinstance(part, types.MethodType) and id(part.__self__) not in copies
+                if isinstance(part, types.FunctionType) or bound_outside:
+                    container[key] = self._fresh(part, name)
+                elif isinstance(part, functools.partial) and isinstance(part.func, types.FunctionType):
+                    container[key] = functools.partial(self._fresh(part.func, name), *part.args, **part.keywords)
+                elif is_data(part):
+                    pending.append(part)
 
     def _fresh_function(self, function: types.FunctionType) -> types.FunctionType:
-        library = function.__code__.co_filename.startswith(self._library)
+        library = self._is_library(function)
         if library and not (function.__closure__ and is_own(function)):
             return function  # front ends know some of PyTorch's functions by identity
         if is_allowed_in_graph(function):
             return function
         scope = function.__globals__ if library else self._own_globals(function.__globals__)
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
-        made = types.FunctionType(
-            function.__code__.replace(), scope, function.__name__, function.__defaults__, cells or None
-        )
+        made = types.FunctionType(function.__code__.replace(), scope, function.__name__, None, cells or None)
         self._memo[id(function)] = made  # it may refer to itself
-        made.__kwdefaults__ = function.__kwdefaults__
+        name = function.__name__
+        if function.__defaults__ is not None:
+            made.__defaults__ = tuple(self._fresh(value, name) for value in function.__defaults__)
+        if function.__kwdefaults__ is not None:
+            made.__kwdefaults__ = {key: self._fresh(value, name) for key, value in function.__kwdefaults__.items()}
         made.__annotations__ = function.__annotations__
         made.__qualname__ = function.__qualname__
         made.__module__ = function.__module__
         made.__doc__ = function.__doc__
-        vars(made).update(vars(function))
-        names = function.__code__.co_freevars
-        for name, cell, old in zip(names, cells, function.__closure__ or (), strict=True):
+        vars(made).update((key, self._fresh(value, name)) for key, value in vars(function).items())
+        for variable, cell, old in zip(function.__code__.co_freevars, cells, function.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # an empty cell
-                cell.cell_contents = self._fresh(old.cell_contents)
+                cell.cell_contents = self._fresh(old.cell_contents, variable)
                 if not library:
-                    self._places.append(_Place(name, *_cell_access(cell)))
+                    self._places.append(_Place(variable, *_cell_access(cell)))
         if not library:
-            for name in sorted(_global_names(function.__code__)):
-                self._fresh_global(name, scope)
+            for variable in sorted(_global_names(function.__code__)):
+                self._fresh_global(variable, scope)
+            self._places += _of_function(made)
         return made
 
     def _own_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
@@ -167,10 +240,81 @@ class Subject:
         value = scope.get(name, _MISSING)
         if isinstance(value, types.ModuleType | types.BuiltinFunctionType | type):
             return
+        if any(place.name == name for place in self._places):
+            scope[name] = self._fresh(value, name)
+            return
         if value is not _MISSING:
-            scope[name] = self._fresh(value)
-        if not any(place.name == name for place in self._places):
-            self._places.append(_Place(name, *_item_access(scope, name)))
+            scope[name] = self._fresh(value, name)
+        self._places.append(_Place(name, *_item_access(scope, name)))
+
+    def _swap_what_is_not_copied(self) -> None:
+        """Find the globals, closures and attributes of the user's classes and of functions that were not copied."""
+        copied = {id(scope) for scope in self._globals.values()}
+        roots = [self.call, *(value for _, value in self.roots())]
+        if self.arguments is not None:
+            roots += [*self.arguments.args, *self.arguments.kwargs.values()]
+        kinds: dict[type, None] = {}
+        functions = []
+        for item in list(reached(*roots)):
+            kinds.update(dict.fromkeys(type(item).__mro__))
+            if isinstance(item, types.FunctionType) and not self._is_library(item) and is_own(item):
+                names = _global_names(item.__code__)
+                kinds.update((value, None) for name in names if isinstance(value := item.__globals__.get(name), type))
+                if id(item.__globals__) not in copied:
+                    functions.append((item, names))
+        known: set[tuple[int, str]] = set()
+        for function, names in functions:
+            scope = function.__globals__
+            accesses: list[Any] = [(name, scope, _item_access(scope, name)) for name in sorted(names)]
+            cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+            accesses += [(name, cell, _cell_access(cell)) for name, cell in cells if name != "__class__"]
+            for name, holder, access in accesses:
+                if (id(holder), name) not in known:
+                    known.add((id(holder), name))
+                    self._swap(_Place(name, *access))
+        for kind in kinds:
+            if is_own(kind) and not self._is_library_class(kind):
+                for name in [name for name in vars(kind) if not name.startswith("__")]:
+                    self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
+
+    def _swap(self, place: _Place) -> None:
+        try:
+            value = place.read()
+        except ValueError:  # an empty cell
+            return
+        if value is _MISSING or is_atom(value):
+            self._places.append(_Swapped(place, value))
+        elif is_data(value):
+            self._places.append(_Swapped(place, self._fresh(value, place.name)))
+
+    def _is_library(self, function: types.FunctionType) -> bool:
+        return function.__code__.co_filename.startswith(self._library)
+
+    def _is_library_class(self, kind: type) -> bool:
+        home = getattr(sys.modules.get(kind.__module__), "__file__", None)
+        return kind is object or (home or "").startswith(self._library)
+
+
+def _name(fn: Any) -> str:
+    return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+def _of_function(function: types.FunctionType) -> Iterator[_Place]:
+    """Yield what a function itself holds that a call may change: defaults, attributes."""
+    parameters = inspect.signature(function).parameters.values()
+    for parameter in parameters:
+        if is_data(parameter.default) and not isinstance(parameter.default, type):
+            yield _Place(parameter.name, functools.partial(_itself, parameter.default), _nothing)
+    if vars(function) or function.__name__ in function.__code__.co_names:
+        yield _Place(f"the attributes of {function.__name__}", lambda: vars(function), _nothing)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _nothing(_: Any) -> None:
+    """Write nothing: the object stays in its place."""
 
 
 def _global_names(code: types.CodeType) -> set[str]:
@@ -198,46 +342,11 @@ def _item_access(scope: dict[str, Any], name: str) -> tuple[Callable[[], Any], C
     return lambda: scope.get(name, _MISSING), write
 
 
-def _is_data(value: Any) -> bool:
-    """Whether a call may change an object: tensors, modules, optimizers, containers, the user's instances."""
-    if isinstance(value, torch.Tensor | torch.nn.Module | torch.optim.Optimizer | list | dict | set | tuple):
-        return True
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.ndarray):
-        return True
-    return not is_code(value) and hasattr(value, "__dict__") and is_own(type(value))
+def _attribute_access(kind: type, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    def write(value: Any) -> None:
+        if value is not _MISSING:
+            setattr(kind, name, value)
+        elif name in vars(kind):
+            delattr(kind, name)
 
-
-def _put_back(now: Any, saved: Any, seen: set[int]) -> Any:
-    """Give an object the content that it had; return it, or what was in its place."""
-    if now is saved or id(now) in seen:
-        return now
-    if type(now) is not type(saved):
-        return clone(saved)
-    seen.add(id(now))
-    match now:
-        case torch.Tensor():
-            if now.shape != saved.shape or now.dtype != saved.dtype:
-                return clone(saved)
-            now.detach().copy_(saved.detach())
-        case torch.optim.Optimizer():
-            now.load_state_dict(clone(saved.state_dict()))  # its keys are parameters, and a copy has others
-        case dict():
-            for key in [key for key in now if key not in saved]:
-                del now[key]
-            for key, value in saved.items():
-                now[key] = _put_back(now[key], value, seen) if key in now else clone(value)
-        case list():
-            old = list(now)
-            now[:] = [
-                _put_back(old[index], value, seen) if index < len(old) else clone(value)
-                for index, value in enumerate(saved)
-            ]
-        case set():
-            now.clear()
-            now.update(saved)
-        case _ if _is_data(now) and hasattr(now, "__dict__"):
-            _put_back(vars(now), vars(saved), seen)
-        case _:
-            return saved
-    return now
+    return lambda: vars(kind).get(name, _MISSING), write

@@ -1,20 +1,19 @@
-"""Run the function itself on every input: its results are what captured programs are compared with."""
+"""Run the function itself on every input: its results are what other programs are compared with."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from jupyter_graphbreak.report.frontends import Example, Raised
-from jupyter_graphbreak.trial.difference import difference
 from jupyter_graphbreak.trial.inputs import Arguments, Input, describe, other_inputs
 from jupyter_graphbreak.trial.outcome import Result, TooLongError, limited, run
 from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.values import difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,24 +36,43 @@ class Trial:
         return msgspec.structs.replace(self.input.example, raised=raised)
 
 
-class Eager:
-    """The function itself, which the captured programs are compared with."""
+class Reference:
+    """The function itself, on the first and on other inputs: other programs are compared with it.
+
+    Parameters
+    ----------
+    fn : callable
+        The function. It is copied.
+    first : Input
+        The first input.
+
+    Attributes
+    ----------
+    result : Result
+        What it did with the first input.
+    changed : set of str
+        The names of what it changes.
+    repeatable : bool
+        Whether it returns the same again.
+    random : bool
+        Whether it returns something else with another random seed.
+
+    Raises
+    ------
+    Exception
+        Whatever the function raises on the first input.
+    """
 
     def __init__(self, fn: Any, first: Input) -> None:
         self.fn = fn
         self.first = first
         self.subject = Subject(fn)
-        self.initial = self.subject.state()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            self.result = self._call(first.arguments)
+        initial = self.subject.state()
+        self.result = self._call(first.arguments)
         if self.result.raised is not None:
             raise self.result.raised
-        self.warned = {str(warning.message) for warning in caught}
         self.changed = {
-            name
-            for name, value in self.result.state.items()
-            if name not in self.initial or difference(self.initial[name], value)
+            name for name, value in self.result.state.items() if name not in initial or difference(initial[name], value)
         }
         self.repeatable = not self._differs(self._call(first.arguments))
         self.random = self.repeatable and self._differs(self._call(first.arguments, seed=1))
@@ -92,13 +110,13 @@ class Eager:
 
     def _try(self, tried: Input) -> Result:
         if tried.again and self.changed:
-            self._call(self.first.arguments)
+            self._call(self.first.arguments, gradients=False)
             return run(self.subject.call, self.subject, tried.arguments, tried.seed)
         return self._call(tried.arguments, tried.seed)
 
-    def _call(self, arguments: Arguments, seed: int = 0) -> Result:
-        self.subject.restore(self.initial)
-        return run(self.subject.call, self.subject, arguments, seed)
+    def _call(self, arguments: Arguments, seed: int = 0, *, gradients: bool = True) -> Result:
+        self.subject.restore()
+        return run(self.subject.call, self.subject, arguments, seed, gradients=gradients)
 
     def _differs(self, other: Result) -> bool:
         return other.raised is not None or difference(self.result.value, other.value) is not None

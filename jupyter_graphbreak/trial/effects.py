@@ -1,0 +1,134 @@
+"""What a call does beside its value: output, warnings, log records, random numbers, modes. None of it gets out."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import logging
+import random
+import sys
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.configuration import tells_of_compiling, warns_of_compiling
+from jupyter_graphbreak._torch_compat.patching import patched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass
+class Effects:
+    """What was written, warned and logged.
+
+    Parameters
+    ----------
+    warnings : list of WarningMessage
+        All of them, also those of torch about its compiling.
+    logged : list of (str, str, str)
+        Logger, level and message of each record, those of torch about its compiling aside.
+    """
+
+    printed: str = ""
+    stderr: str = ""
+    warnings: list[warnings.WarningMessage] = field(default_factory=list)
+    logged: list[tuple[str, str, str]] = field(default_factory=list)
+
+    @property
+    def warned(self) -> list[tuple[str, str]]:
+        """Category and text of each warning, those of torch about its compiling aside."""
+        return [
+            (warning.category.__name__, _text(warning.message))
+            for warning in self.warnings
+            if not warns_of_compiling(warning.filename)
+        ]
+
+
+@contextlib.contextmanager
+def observed() -> Iterator[Effects]:
+    """Keep what is written, warned and logged while the context is open; it can be read after that."""
+    effects = Effects()
+    handle = logging.Logger.callHandlers
+
+    def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if tells_of_compiling(record.name):
+            handle(logger, record)
+        else:
+            effects.logged.append((record.name, record.levelname, _message(record)))
+
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            patched(logging.Logger, "callHandlers", keep),
+            warnings.catch_warnings(record=True) as caught,
+        ):
+            warnings.simplefilter("always")
+            yield effects
+    finally:
+        effects.printed, effects.stderr, effects.warnings = out.getvalue(), err.getvalue(), list(caught)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001 - arguments that do not fit, which logging itself only prints
+        return str(record.msg)
+
+
+def _text(message: object) -> str:
+    try:
+        return str(message)
+    except Exception:  # noqa: BLE001 - the user's __str__
+        return type(message).__name__
+
+
+def seed_all(seed: int) -> None:
+    """Seed the random generators of torch, Python and numpy."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+
+
+def random_states() -> dict[str, str]:
+    """Return a digest of the state of each random generator."""
+    states: dict[str, Any] = {"torch": torch.get_rng_state().tolist(), "Python": random.getstate()}
+    if torch.cuda.is_initialized():
+        found = torch.cuda.get_rng_state_all()
+        states |= {f"torch on cuda:{index}": state.tolist() for index, state in enumerate(found)}
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        kind, keys, *rest = numpy.random.get_state()
+        states["numpy"] = (kind, keys.tolist(), *rest)
+    return {name: hashlib.sha256(repr(state).encode()).hexdigest() for name, state in states.items()}
+
+
+def modes() -> dict[str, Any]:
+    """Return the modes of torch that a call may leave otherwise."""
+    return {
+        "grad mode": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "default dtype": torch.get_default_dtype(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "autocast": torch.is_autocast_enabled(),
+        "default device": str(torch.get_default_device()),
+    }
+
+
+@contextlib.contextmanager
+def kept_modes() -> Iterator[None]:
+    """Restore the modes that a call can leave otherwise."""
+    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
+        torch.use_deterministic_algorithms(deterministic)

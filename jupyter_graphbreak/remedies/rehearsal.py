@@ -25,7 +25,7 @@ from jupyter_graphbreak.trial.difference import differences
 from jupyter_graphbreak.trial.inputs import Input, describe
 from jupyter_graphbreak.trial.outcome import run, untouched
 from jupyter_graphbreak.trial.reference import Reference, Trial
-from jupyter_graphbreak.trial.sides import recorded_sides, with_sides
+from jupyter_graphbreak.trial.sides import Range, noted, noting
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
     from jupyter_graphbreak.trial.difference import Difference
     from jupyter_graphbreak.trial.entry import Entry
+    from jupyter_graphbreak.trial.inputs import Arguments
     from jupyter_graphbreak.trial.outcome import Result
 
 #: A condition, and the change with which the program reads as the condition's place counts.
@@ -116,7 +117,7 @@ class Rehearsal:
         first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with untouched():
             self._reference = Reference(entry.call, first)
-            others = self._reference.trials(inputs, most=_MOST_INPUTS - 1)
+            others = self._reference.trials(inputs)[: _MOST_INPUTS - 1]
         self._trials = [Trial(first, self._reference.result), *others]
         self.program = Program(find_cell=find_cell)
         self.original = self._performed(Change())
@@ -161,7 +162,7 @@ class Rehearsal:
 
         def perform() -> Performed:
             with untouched(), comparable_random_numbers():
-                subject = Subject(function)
+                subject = Subject(function, self.entry.arguments)
                 with separate_cache(own_codes(subject.call)):
                     return self._run_all(subject.call, subject, Change(), self.program.find_cell)
 
@@ -236,16 +237,30 @@ class Rehearsal:
         return all(self._took_both(change, conditions) for change, conditions in by_change.values())
 
     def _took_both(self, change: Change, conditions: list[Condition]) -> bool:
-        texts = {**change.texts, **with_sides({**self.program.texts, **change.texts}, conditions)}
-        with untouched(), applied(self.program, texts) as made, recorded_sides() as sides:
-            subject = Subject(self.entry.call)
+        texts = {**self.program.texts, **change.texts}
+        instrumented = dict(change.texts)
+        count = 0
+        for source in dict.fromkeys(condition.source for condition in conditions):
+            ranges = [Range(c.line, c.column, c.end_line, c.end_column) for c in conditions if c.source == source]
+            instrumented[source] = noting(texts[source], ranges, count)
+            count += len(ranges)
+        with untouched(), applied(self.program, instrumented) as made, noted() as sides:
+            subject = Subject(self.entry.call, self.entry.arguments)
             scope = getattr(subject.call, "__globals__", None)
             with made.defined(*([scope] if scope is not None else [])):
-                initial = subject.state()
                 for trial in self._trials:
-                    subject.restore(initial)
-                    run(subject.call, subject, trial.input.arguments, trial.input.seed)
-        return all(sides.get(index) == {True, False} for index in range(len(conditions)))
+                    self._run(subject.call, subject, trial)
+        return all(sides.get(index) == {True, False} for index in range(count))
+
+    def _run(self, program: Callable[..., Any], subject: Subject, trial: Trial) -> Result:
+        """Call a program with the arguments of a trial; what they share with the state, the copies share, too."""
+        subject.restore()
+        given = trial.input.arguments
+        if subject.arguments is not None:
+            own = zip(_values(self.entry.arguments), _values(subject.arguments), strict=True)
+            copies = {id(value): copy for value, copy in own}
+            given = given.mapped(lambda value: copies.get(id(value), value))
+        return run(program, subject, given, trial.input.seed)
 
     def _evidence(self, performed: Performed, both: bool | None) -> Evidence:
         before, after = self.original.report.summary, performed.report.summary
@@ -266,7 +281,7 @@ class Rehearsal:
             untouched(), comparable_random_numbers(), applied(self.program, change.texts) as made,
             settings_applied(change.settings),
         ):  # fmt: skip
-            subject = Subject(self.entry.call)
+            subject = Subject(self.entry.call, self.entry.arguments)
             scope = getattr(subject.call, "__globals__", None)
             with made.defined(*([scope] if scope is not None else [])):
                 for code in change.codes:
@@ -280,12 +295,10 @@ class Rehearsal:
     def _run_all(self, call: Any, subject: Subject, change: Change, find_cell: FindCell) -> Performed:
         backend = own_backend(self.entry.backend)
         compiled = call if change.compiles_itself else torch.compile(call, backend=backend, dynamic=self.entry.dynamic)
-        initial = subject.state()
         results: list[Result] = []
 
         def perform(trial: Trial) -> None:
-            subject.restore(initial)
-            results.append(run(compiled, subject, trial.input.arguments, trial.input.seed))
+            results.append(self._run(compiled, subject, trial))
 
         with recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
@@ -314,11 +327,15 @@ def compared(results: list[Result]) -> list[str]:
     what = ["values"]
     what += ["gradients"] if any(result.gradients for result in results) else []
     what += ["arguments"] if any(result.arguments for result in results) else []
-    what += ["output"] if any(result.printed or result.stderr for result in results) else []
-    what += ["warnings"] if any(result.warnings for result in results) else []
-    what += ["logs"] if any(result.logs for result in results) else []
+    what += ["output"] if any(result.effects.printed or result.effects.stderr for result in results) else []
+    what += ["warnings"] if any(result.effects.warned for result in results) else []
+    what += ["logs"] if any(result.effects.logged for result in results) else []
     what += ["exceptions"] if any(result.raised is not None for result in results) else []
-    return [*what, "state", "random state"]
+    return [*what, "aliasing", "state", "random numbers"]
+
+
+def _values(arguments: Arguments) -> list[Any]:
+    return [*arguments.args, *arguments.kwargs.values()]
 
 
 def _new_break(before: Report, after: Report) -> str:

@@ -53,10 +53,15 @@ class KeptEntries:
             return
         self._taken += size
         with torch.no_grad():
-            subject = Subject(entered.call)
-            arguments = Arguments(*entered.args, **entered.kwargs).copy()
-        backend = entered.backend
-        self.entries.append(Entry(name, entered.frame, subject.call, arguments, backend, entered.dynamic))
+            given = Arguments(*entered.args, **entered.kwargs)
+            subject = Subject(entered.call, given)
+        if subject.shared:
+            self.left_out.append(
+                f"Nothing was tried for {name}: {', '.join(subject.shared)} cannot be copied, and runs would change it."
+            )
+            return
+        arguments = subject.arguments or given
+        self.entries.append(Entry(name, entered.frame, subject.call, arguments, entered.backend, entered.dynamic))
 
 
 @contextlib.contextmanager

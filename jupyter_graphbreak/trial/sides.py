@@ -25,16 +25,23 @@ class Range:
     end_column: int
 
 
-def noting(text: str, tests: Sequence[Range]) -> str:
-    """Return a text in which each test ``E`` is ``__graphbreak_side__(i, E)``, ``i`` being its place in the sequence.
+def noting(text: str, tests: Sequence[Range], first: int = 0) -> str:
+    """Return a text in which each test ``E`` is ``__graphbreak_side__(i, E)``, ``i`` counting the tests.
 
     Lines stay where they are. One test may lie within another.
+
+    Parameters
+    ----------
+    text : str
+    tests : sequence of Range
+    first : int
+        The number of the first test.
     """
     lines = [line.encode() for line in text.split("\n")]
     # Of two that end at one place the inner one is closed first, of two that begin there the outer one opened first;
     # what is inserted from the end of the text on moves nothing that is yet to come.
     marks: list[tuple[tuple[int, ...], bytes]] = []
-    for index, test in enumerate(tests):
+    for index, test in enumerate(tests, start=first):
         begin, end = (test.line, test.column), (test.end_line, test.end_column)
         marks.append(((*begin, 1, -end[0], -end[1]), f"{NAME}({index}, (".encode()))
         marks.append(((*end, 0, -begin[0], -begin[1]), b"))"))

@@ -71,6 +71,10 @@ class Draft:
         """Return where a line starts, in characters."""
         return self._starts[line - 1]
 
+    def line_end(self, line: int) -> int:
+        """Return where a line ends, in characters."""
+        return self._starts[line - 1] + len(self._lines[line - 1])
+
     def text_of(self, node: ast.expr | ast.stmt) -> str:
         """Return the text of a node as it is written."""
         return self.text[self.start_of(node) : self.end_of(node)]
@@ -174,7 +178,7 @@ class Draft:
         return self.replacing(statement, f"\n{indent}".join(whole))
 
     def deleting(self, statement: ast.stmt) -> Splice:
-        """Take a statement away, with its lines where it has them for itself; ``pass`` in the place of a whole block."""
+        """Take a statement away, with its lines where they are its own; ``pass`` in the place of a whole block."""
         if len(self.block_of(statement)) == 1 or not self.stands_alone(statement):
             return self.replacing(statement, "pass")
         return self.deleting_lines(statement.lineno, statement.end_lineno or statement.lineno)

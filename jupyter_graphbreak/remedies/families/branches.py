@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.remedies.drafting import FunctionNode, Splice, argument, fresh_name
 from jupyter_graphbreak.remedies.families.arms import Arm, either, in_brackets, read_arm, written
 from jupyter_graphbreak.remedies.families.conditions import is_host_test, tensor_condition
-from jupyter_graphbreak.remedies.families.site import names_bound, names_read, site_at, site_of
+from jupyter_graphbreak.remedies.families.site import names_bound, names_read, site_at, site_of, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -101,9 +101,9 @@ def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if taken.returns or other.returns:
         return
     yield from _in_place(site, branch, condition, torch, needed)
-    lines = _merged(site, branch, condition, (taken, other), f"{torch}.where")
-    if lines is not None:
-        lines = [f"if {kept}:", *(f"{_unit(site, branch)}{line}" for line in lines)] if kept else lines
+    merged = _merged(site, branch, condition, (taken, other), f"{torch}.where")
+    if merged is not None:
+        lines = [f"if {kept}:", *(f"{step_of(site.draft, branch)}{line}" for line in merged)] if kept else merged
         yield from site.edit(FAMILY, _WHERE, [site.draft.replacing_statement(branch, lines), *needed], tests)
     values = [*taken.values.values(), *other.values.values()]
     if kept or len({*taken.values, *other.values}) != 1 or any(map(_RANDOM.search, values)):
@@ -129,12 +129,6 @@ def _split(branch: ast.If) -> tuple[ast.expr, str]:
     if len(rest) == 1:
         return rest[0], kept
     return ast.copy_location(ast.BoolOp(ast.And(), rest), rest[0]), kept
-
-
-def _unit(site: Site, branch: ast.If) -> str:
-    """Return one step of the source's indentation."""
-    outer, inner = site.draft.indent_of(branch) or "", site.draft.indent_of(branch.body[0]) or ""
-    return inner[len(outer) :] if inner.startswith(outer) and len(inner) > len(outer) else "    "
 
 
 def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], where: str) -> list[str] | None:
@@ -209,7 +203,8 @@ def _without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     simple = all(isinstance(each, ast.Assign | ast.AugAssign | ast.AnnAssign) for each in branch.body)
     marks = names_read(branch.test) - {"torch"}
     uses = names_read(ast.Module(branch.body, []))
-    if not methods & {"any", "count_nonzero"} or not simple or branch.orelse or not marks & uses or not site.draft.indent_of(branch.body[0]):
+    asked = methods & {"any", "count_nonzero"} and marks & uses and not branch.orelse
+    if not asked or not simple or not site.draft.indent_of(branch.body[0]):
         return
     lines = [site.draft.text_of(each) for each in branch.body]
     title = "Do it without asking: where nothing is marked it changes nothing"
@@ -318,7 +313,7 @@ def _of_continue(
     lines = [f"{skip} = {in_brackets(condition)}", *(f"{before} = {name}" for name, before in kept.items())]
     back = [f"{name} = {torch}.where({skip}, {before}, {name})" for name, before in kept.items()]
     if guarded and isinstance(top, ast.If):
-        back = [f"if {draft.text_of(top.test)}:", *(f"{_unit(site, top)}{line}" for line in back)]
+        back = [f"if {draft.text_of(top.test)}:", *(f"{step_of(draft, top)}{line}" for line in back)]
     splices = [draft.replacing_statement(branch, lines), draft.inserting_after(rest[-1], back), *needed]
     title = "Run what would be left out, and choose with torch.where what it changed"
     yield from site.edit(FAMILY, title, splices, [branch.test])

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import Draft, FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.remedies.families.conditions import on_host
-from jupyter_graphbreak.remedies.families.site import dotted, site_at
+from jupyter_graphbreak.remedies.families.site import dotted, site_at, step_of
+from jupyter_graphbreak.remedies.families.wrapping import wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from jupyter_graphbreak.remedies.families.site import Site
     from jupyter_graphbreak.remedies.proposal import Problem
@@ -39,23 +40,6 @@ class Deferred:
     names: list[str]
     values: list[str]
     after: list[str]
-
-
-def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
-    """Return the function around a break, if it is what was compiled and calls can be put around it."""
-    function = site.function
-    if function is None or isinstance(function, ast.AsyncFunctionDef):
-        return None
-    if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in ast.walk(function)):
-        return None
-    first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
-    for frame in problem.report.frames:
-        at = frame.location
-        if frame.role != "entry" or at is None or at.source != site.source:
-            continue
-        if frame.function.rpartition(".")[2] == function.name and first <= at.line <= function.lineno:
-            return function
-    return None
 
 
 def tests_that_broke(problem: Problem, site: Site) -> set[ast.stmt]:
@@ -116,15 +100,9 @@ def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone
 def _afterwards(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) -> list[str]:
     if not isinstance(statement, ast.If):
         return [draft.rewritten(statement, changes)]
-    unit = _unit(draft, statement)
+    unit = step_of(draft, statement)
     block = [f"{unit}{line}" for each in statement.body for line in _afterwards(draft, each, changes)]
     return [f"if {draft.rewritten(statement.test, changes)}:", *block]
-
-
-def _unit(draft: Draft, block: ast.If | FunctionNode) -> str:
-    """Return one step of indentation as the source has it."""
-    outer, inner = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
-    return inner[len(outer) :] if inner.startswith(outer) and len(inner) > len(outer) else "    "
 
 
 def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[ast.expr] | None:
@@ -136,7 +114,9 @@ def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[as
         return [statement.test, *(part for parts in inner for part in parts or [])]
     if isinstance(statement, ast.Assert):
         return [statement.test, *([statement.msg] if statement.msg is not None else [])]
-    call = statement.value if isinstance(statement, ast.Expr) else statement.exc if isinstance(statement, ast.Raise) else None
+    call: ast.expr | None = None
+    if isinstance(statement, ast.Expr | ast.Raise):
+        call = statement.value if isinstance(statement, ast.Expr) else statement.exc
     if isinstance(call, ast.Name) and call.id not in bound:
         return []
     if not isinstance(call, ast.Call) or _root(call.func) in bound - arguments or not _root(call.func):
@@ -231,104 +211,43 @@ def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
     return ast.unparse(leaf) in changed
 
 
-def around(
+def done_after(
     site: Site, function: FunctionNode, statements: Sequence[Deferred], torch: str
 ) -> list[Splice | None] | None:
-    """Return what puts an outer function around a compiled one and does in it what is deferred.
-
-    The inner function stands at the top of the source as ``_<name>_compiled`` and takes the list of what is handed out
-    as its first argument. What compiled the function compiles the inner one instead.
-    """
+    """Return what does statements after the call of the compiled function, in the order in which it came to them."""
     draft = site.draft
-    if not isinstance(draft.tree.body, list) or function not in draft.tree.body:
-        return None
-    inner, later, result = (fresh_name(draft, wish) for wish in (f"_{function.name}_compiled", "later", "result"))
-    sites = _compile_sites(draft, function, torch)
+    later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
     splices: list[Splice | None] = []
     for number, each in enumerate(statements):
         members = [*([str(number)] if len(statements) > 1 else []), *each.values]
         handed_out = ", ".join(members) + ("," if len(members) == 1 else "")
         splices.append(draft.replacing_statement(each.statement, [f"{later}.append(({handed_out}))"]))
-    splices += [draft.replacing(call, function.name) for call in sites]
-    has_decorator = any(dotted(_called(each)) == f"{torch}.compile" for each in function.decorator_list)
-    compiled = f"@{torch}.compile{_options(draft, sites)}\n" if not has_decorator else ""
-    begin = draft.start_of(function)
-    start = draft.text.index("(", begin)
-    head = draft.text[begin:start]
-    if "\n" in head or "[" in head:
-        return None
-    more = ", " if ast.unparse(function.args) else ""
-    splices.append(Splice(begin, start + 1, f"def {inner}({later}{more}"))
-    if compiled:
-        first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
-        splices.append(Splice(draft.line_start(first), draft.line_start(first), compiled))
-    outer = _outer(draft, function, statements, (inner, later, result))
-    end = draft.end_of(function)
-    splices.append(Splice(end, end, "\n\n\n" + outer))
-    return splices
+
+    def body(call: str) -> list[str]:
+        return [
+            f"{later} = []",
+            f"{result} = {call}",
+            *_all_done(draft, function, statements, later),
+            f"return {result}",
+        ]
+
+    wrapper = wrapped(site, function, torch, later, body)
+    return [*splices, *wrapper] if wrapper is not None else None
 
 
-def _called(decorator: ast.expr) -> ast.expr:
-    return decorator.func if isinstance(decorator, ast.Call) else decorator
-
-
-def _compile_sites(draft: Draft, function: FunctionNode, torch: str) -> list[ast.Call]:
-    return [
-        node
-        for node in ast.walk(draft.tree)
-        if isinstance(node, ast.Call)
-        and dotted(node.func) == f"{torch}.compile"
-        and node.args
-        and isinstance(node.args[0], ast.Name)
-        and node.args[0].id == function.name
-    ]
-
-
-def _options(draft: Draft, sites: Sequence[ast.Call]) -> str:
-    if not sites or not sites[0].keywords:
-        return ""
-    texts = (draft.text_of(each.value) for each in sites[0].keywords)
-    return f"({', '.join(f'{each.arg}={text}' for each, text in zip(sites[0].keywords, texts, strict=True))})"
-
-
-def _outer(draft: Draft, function: FunctionNode, statements: Sequence[Deferred], names: tuple[str, str, str]) -> str:
-    inner, later, result = names
-    unit = _unit(draft, function)
-    lines = [f"{later} = []", f"{result} = {inner}({', '.join([later, *_passed_on(function.args)])})"]
+def _all_done(draft: Draft, function: FunctionNode, statements: Sequence[Deferred], later: str) -> list[str]:
+    unit = step_of(draft, function)
     if len(statements) == 1:
         (only,) = statements
-        lines.append(f"for {_unpacked(only.names)} in {later}:")
-        lines += [f"{unit}{line}" for line in only.after]
-    else:
-        which, values = fresh_name(draft, "which"), fresh_name(draft, "values")
-        lines.append(f"for {which}, *{values} in {later}:")
-        for number, each in enumerate(statements):
-            lines.append(f"{unit}{'elif' if number else 'if'} {which} == {number}:")
-            assigned = [f"{_unpacked(each.names)} = {values}"] if each.names else []
-            lines += [f"{unit * 2}{line}" for line in (*assigned, *each.after)]
-    lines.append(f"return {result}")
-    arguments = draft.text[draft.text.index("(", draft.start_of(function)) : _signature_end(draft, function)]
-    return "\n".join([f"def {function.name}{arguments}", *(f"{unit}{line}" for line in lines)])
+        return [f"for {_unpacked(only.names)} in {later}:", *(f"{unit}{line}" for line in only.after)]
+    which, values = fresh_name(draft, "which"), fresh_name(draft, "values")
+    lines = [f"for {which}, *{values} in {later}:"]
+    for number, each in enumerate(statements):
+        lines.append(f"{unit}{'elif' if number else 'if'} {which} == {number}:")
+        assigned = [f"{_unpacked(each.names)} = {values}"] if each.names else []
+        lines += [f"{unit * 2}{line}" for line in (*assigned, *each.after)]
+    return lines
 
 
 def _unpacked(names: Sequence[str]) -> str:
     return "_" if not names else f"({names[0]},)" if len(names) == 1 else ", ".join(names)
-
-
-def _signature_end(draft: Draft, function: FunctionNode) -> int:
-    """Return where the colon ends that ends a function's head."""
-    opened = draft.text.index("(", draft.start_of(function)) + 1
-    if function.returns is not None:
-        return draft.text.index(":", draft.end_of(function.returns)) + 1
-    ends = [opened]
-    for each in ast.walk(function.args):
-        if isinstance(each, ast.expr | ast.arg):
-            ends.append(draft.end_of(each))
-    return draft.text.index(":", draft.text.index(")", max(ends))) + 1
-
-
-def _passed_on(arguments: ast.arguments) -> list[str]:
-    given = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
-    given += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
-    given += [f"{each.arg}={each.arg}" for each in arguments.kwonlyargs]
-    return given + ([f"**{arguments.kwarg.arg}"] if arguments.kwarg else [])

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.families import deferral
 from jupyter_graphbreak.remedies.families.site import dotted, site_of
+from jupyter_graphbreak.remedies.families.wrapping import entry_function
 from jupyter_graphbreak.remedies.proposal import Proposal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from jupyter_graphbreak.remedies.drafting import FunctionNode
     from jupyter_graphbreak.remedies.families.site import Site
     from jupyter_graphbreak.remedies.proposal import Problem
 
 FAMILY = "output"
 _CONFIG = "torch._dynamo.config."
 _LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "warning_once", "info_once"}
-_SAYS = {"print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write"}
+_SAYS = {
+    "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
+}  # fmt: skip
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -29,7 +33,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     statement = _deferrable(problem, site)
     if statement is None:
         return
-    function = deferral.entry_function(problem, site)
+    function = entry_function(problem, site)
     if function is not None:
         yield from _after_the_call(problem, site, function, statement)
     said = _said(statement)
@@ -39,15 +43,21 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         setting = f"builtins.{said}" if said == "print" else said
         title = f"Let PyTorch move {said} to the end of the graph"
         yield Proposal(FAMILY, title, settings={f"{_CONFIG}reorderable_logging_functions": [setting]})
-    if said.rpartition(".")[2] in _LEVELS and said != "warn" and not said.startswith("warnings"):
-        method = said.rpartition(".")[2]
-        name = "ignore_logging_functions" if any("ignore_logging_f" in hint for hint in problem.break_.hints) else "ignore_logger_methods"
+    method = said.rpartition(".")[2]
+    if method in _LEVELS and not said.startswith("warn"):
+        known = any("ignore_logging_functions" in hint for hint in problem.break_.hints)
+        name = "ignore_logging_functions" if known else "ignore_logger_methods"
         where = "logging" if said.startswith("logging.") else "logging.Logger"
-        yield Proposal(FAMILY, f"Leave {method} out of what is traced", settings={_CONFIG + name: [f"{where}.{method}"]})
+        yield Proposal(
+            FAMILY, f"Leave {method} out of what is traced", settings={_CONFIG + name: [f"{where}.{method}"]}
+        )
     torch, needed = site.torch()
-    text = site.draft.text_of(statement)
-    lines = [f"if not {torch}.compiler.is_compiling():", f"    {text}"]
-    splices = [site.draft.replacing_statement(statement, lines), *needed]
+    splices = list(needed)
+    for each in _all_of(problem, site, site.function, statement) if site.function is not None else [statement]:
+        if _said(each) is not None:
+            text = site.draft.text_of(each)
+            lines = [f"if not {torch}.compiler.is_compiling():", f"    {text}"]
+            splices.append(site.draft.replacing_statement(each, lines))
     yield from site.edit(FAMILY, "Say it only where it is not compiled", splices)
 
 
@@ -78,9 +88,7 @@ def _only_says(branch: ast.If) -> bool:
     return not branch.orelse and all(isinstance(each, ast.Raise) or _said(each) is not None for each in branch.body)
 
 
-def _after_the_call(
-    problem: Problem, site: Site, function: deferral.FunctionNode, statement: ast.stmt
-) -> Iterator[Proposal]:
+def _after_the_call(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> Iterator[Proposal]:
     draft = site.draft
     statements = _all_of(problem, site, function, statement)
     torch, needed = site.torch()
@@ -91,7 +99,7 @@ def _after_the_call(
     for cloned in (False, True):
         parts = [deferral.deferred(draft, function, each, cloned=cloned) for each in statements]
         found = [part for part in parts if part is not None]
-        splices = deferral.around(site, function, found, torch) if len(found) == len(parts) else None
+        splices = deferral.done_after(site, function, found, torch) if len(found) == len(parts) else None
         text = draft.drafted([*splices, *needed]) if splices is not None else None
         if text is None:
             return
@@ -101,12 +109,13 @@ def _after_the_call(
         title = f"{title}, with copies of what changes in place"
 
 
-def _all_of(problem: Problem, site: Site, function: deferral.FunctionNode, statement: ast.stmt) -> list[ast.stmt]:
+def _all_of(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> list[ast.stmt]:
     """Return all statements of a function that say something: moved one by one, they would change their order."""
     broken = deferral.tests_that_broke(problem, site)
     found: list[ast.stmt] = []
-    nodes = [each for each in ast.walk(function) if isinstance(each, ast.stmt) and site.draft.function_of(each) is function]
-    for each in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):
+    nodes = [each for each in ast.walk(function) if isinstance(each, ast.stmt)]
+    own = [each for each in nodes if site.draft.function_of(each) is function]
+    for each in sorted(own, key=lambda node: (node.lineno, node.col_offset)):
         inside = any(each in ast.walk(outer) for outer in found)
         says = _said(each) is not None or (each in broken and (isinstance(each, ast.Assert) or _checks(each)))
         if not inside and (each is statement or says):

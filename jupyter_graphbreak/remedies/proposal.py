@@ -31,6 +31,25 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """The test of a branch that a change touches: both sides of it must run before anything is said to work.
+
+    Parameters
+    ----------
+    source : str
+        The id of the source.
+    line, column, end_line, end_column : int
+        The range of the test in the original text, as :mod:`ast` counts: lines from 1, columns in UTF-8 bytes.
+    """
+
+    source: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True)
 class Proposal:
     """A change that may remove breaks.
 
@@ -46,8 +65,8 @@ class Proposal:
         Dotted names in full and their values; a function in them is its dotted name, a set is a list.
     code : str or None
         What a switch runs before compiling. It finds the outermost module of the program as ``model``.
-    conditions : tuple of (str, int)
-        The conditions that the change touches, by source and first line in the original text: both sides must run.
+    conditions : tuple of Condition
+        The tests that the change touches.
     compiles_itself : bool
         Whether the changed function compiles an inner one and is to be called as it stands.
     """
@@ -57,7 +76,7 @@ class Proposal:
     texts: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     code: str | None = None
-    conditions: tuple[tuple[str, int], ...] = ()
+    conditions: tuple[Condition, ...] = ()
     compiles_itself: bool = False
 
     @property

@@ -62,12 +62,13 @@ LAYERS = {
     "trial": Layer({"report", "_torch_compat", "recording", "recording.library"}, TORCH),
     "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "remedies.proposal": Layer({"report"}),
-    "remedies.drafting": Layer(set()),
+    "remedies.drafting": Layer({"analysis.source"}),
     "remedies.families": Layer({"report", "remedies.proposal", "remedies.drafting"}),
+    "remedies.persons": Layer({"report"}),
     "remedies": Layer(
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial", "remedies.proposal",
-            "remedies.drafting", "remedies.families",
+            "remedies.drafting", "remedies.families", "remedies.persons",
         },
         TORCH,
     ),

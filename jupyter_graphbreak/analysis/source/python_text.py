@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-_COMMAND = re.compile(r"^(?P<indent>\s*)(?:[%!?].*|.*\?)$")
+_COMMAND = re.compile(r"^(?P<indent>\s*)(?:[%!?].*|[^#\s].*\?)$")
 _ASSIGNED_COMMAND = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=\s*)[%!].*$")
 
 
@@ -15,6 +15,9 @@ def parse_python(text: str) -> ast.Module | None:
     Magics and shell commands of a notebook count as ``pass``. Indented text, such as a method without its class, is
     read as it stands.
     """
+    first, _, rest = text.partition("\n")
+    if first.startswith("%%") and (tree := _parsed(f"pass\n{rest}")) is not None:
+        return tree  # what begins with a percent sign further down is a string or an expression
     return _parsed(text) or _parsed("\n".join(map(_without_command, text.split("\n"))))
 
 

@@ -1,0 +1,319 @@
+"""Branches on the value of a tensor: take both sides and choose between the results."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.remedies.drafting import FunctionNode, Splice, argument, fresh_name
+from jupyter_graphbreak.remedies.families.arms import Arm, either, in_brackets, read_arm, written
+from jupyter_graphbreak.remedies.families.conditions import is_host_test, tensor_condition
+from jupyter_graphbreak.remedies.families.site import names_bound, names_read, site_at, site_of, step_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jupyter_graphbreak.remedies.families.site import Site
+    from jupyter_graphbreak.remedies.proposal import Problem, Proposal
+
+FAMILY = "branch"
+_WHERE = "Take both sides with torch.where"
+_COND = "Give both sides to torch.cond"
+_RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_|self\.")
+_IN_PLACE = {ast.Add: ("+=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
+
+
+def propose(problem: Problem) -> Iterator[Proposal]:
+    """Yield what chooses between values instead of branching."""
+    site = site_of(problem)
+    if site is None:
+        return
+    choice = site.draft.around(site.node, ast.IfExp)
+    if choice is not None and (choice is site.node or _holds(choice.test, site.node)):
+        yield from _of_expression(site, choice)
+        return
+    branch = site.draft.around(site.node, ast.If)
+    if branch is None or not (branch is site.node or _holds(branch.test, site.node)):
+        return
+    chain = _whole_chain(problem, site, branch)
+    if chain is not branch:
+        yield from _of_statement(site, chain)
+    yield from _without_test(site, branch)
+    yield from _of_statement(site, branch)
+
+
+def _holds(outer: ast.AST, inner: ast.AST) -> bool:
+    return any(each is inner for each in ast.walk(outer))
+
+
+def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
+    """Return the first of the branches of an ``elif`` chain that break as well."""
+    places = [site_at(problem, each.location) for each in problem.report.breaks]
+    broken = [each.node for each in places if each is not None and each.draft is site.draft]
+    first = branch
+    for around in site.draft.ancestors(branch):
+        if not isinstance(around, ast.If) or around.orelse != [first] or not site.draft.is_elif(first):
+            break
+        if any(around is node or _holds(around.test, node) for node in broken):
+            first = around
+        else:
+            break
+    return first
+
+
+def _of_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]:
+    torch, needed = site.torch()
+    condition = tensor_condition(site.draft, choice.test, torch)
+    if condition is None:
+        return
+    taken, other = argument(site.draft, choice.body), argument(site.draft, choice.orelse)
+    new = f"{torch}.where({condition}, {taken}, {other})"
+    yield from site.edit(FAMILY, _WHERE, [site.draft.replacing(choice, new), *needed], [choice.test])
+    if not _RANDOM.search(taken + other):
+        new = _cond(torch, condition, taken, other)
+        yield from site.edit(FAMILY, _COND, [site.draft.replacing(choice, new), *needed], [choice.test])
+
+
+def _cond(torch: str, condition: str, taken: str, other: str) -> str:
+    # A side must not return what it was given.
+    sides = [f"lambda: {side}.clone()" if side.isidentifier() else f"lambda: {side}" for side in (taken, other)]
+    return f"{torch}.cond({condition}, {sides[0]}, {sides[1]})"
+
+
+def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
+    torch, needed = site.torch()
+    test, kept = _split(branch)
+    condition = tensor_condition(site.draft, test, torch)
+    if condition is None:
+        return
+    if _is_jump(branch.body) and not branch.orelse:
+        yield from _of_continue(site, branch, condition, torch, needed)
+        return
+    taken = read_arm(site.draft, branch.body, "_if", torch)
+    other = read_arm(site.draft, branch.orelse, "_else", torch)
+    if taken is None or other is None:
+        return
+    tests = [branch.test, *taken.tests, *other.tests]
+    if taken.returns and not kept:
+        yield from _of_returns(site, branch, condition, (taken, other), torch, needed)
+        return
+    if taken.returns or other.returns:
+        return
+    yield from _in_place(site, branch, condition, torch, needed)
+    merged = _merged(site, branch, condition, (taken, other), f"{torch}.where")
+    if merged is not None:
+        lines = [f"if {kept}:", *(f"{step_of(site.draft, branch)}{line}" for line in merged)] if kept else merged
+        yield from site.edit(FAMILY, _WHERE, [site.draft.replacing_statement(branch, lines), *needed], tests)
+    values = [*taken.values.values(), *other.values.values()]
+    if kept or len({*taken.values, *other.values}) != 1 or any(map(_RANDOM.search, values)):
+        return
+    (target,) = {*taken.values, *other.values}
+    bound = target in other.values or _is_bound_before(site, branch, target)
+    if target.isidentifier() and target in taken.values and bound:
+        sides = taken.values[target], other.values.get(target, target)
+        lines = [*taken.lines, *other.lines, f"{target} = {_cond(torch, condition, *sides)}"]
+        yield from site.edit(FAMILY, _COND, [site.draft.replacing_statement(branch, lines), *needed], tests)
+
+
+def _split(branch: ast.If) -> tuple[ast.expr, str]:
+    """Return the test that a tensor decides, and the operands before it that stay a test of Python's."""
+    test = branch.test
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And) or branch.orelse:
+        return test, ""
+    first = next((n for n, each in enumerate(test.values) if not is_host_test(each)), 0)
+    if not first or branch.orelse:
+        return test, ""
+    kept = " and ".join(ast.unparse(each) for each in test.values[:first])
+    rest = test.values[first:]
+    if len(rest) == 1:
+        return rest[0], kept
+    return ast.copy_location(ast.BoolOp(ast.And(), rest), rest[0]), kept
+
+
+def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], where: str) -> list[str] | None:
+    """Return the statements that choose what each target is after the branch."""
+    taken, other = arms
+    targets = []
+    for target in {**taken.values, **other.values}:
+        in_both = target in taken.values and target in other.values
+        if in_both or _is_bound_before(site, branch, target):
+            targets.append(target)
+        elif target in _read_after(site, branch):
+            return None
+    if not targets:
+        return None
+    sides = {target: (taken.values.get(target, target), other.values.get(target, target)) for target in targets}
+    lines = [*taken.lines, *other.lines]
+    if len(targets) > 1:
+        name = fresh_name(site.draft, "condition")
+        lines.insert(0, f"{name} = {in_brackets(condition)}")
+        condition = name
+        lines += _held_back(site, sides)
+    return [*lines, *(f"{target} = {where}({condition}, {a}, {b})" for target, (a, b) in sides.items() if a != b)]
+
+
+def _held_back(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
+    """Give values names of their own that a choice before theirs would change; return what computes them."""
+    lines = []
+    for number, (target, pair) in enumerate(sides.items()):
+        names = []
+        for text, suffix in zip(pair, ("_if", "_else"), strict=True):
+            name = text
+            if any(_mentions(text, earlier) for earlier in list(sides)[:number]):
+                name = fresh_name(site.draft, re.sub(r"\W+", "_", target).strip("_") + suffix)
+                lines.append(f"{name} = {in_brackets(text)}")
+            names.append(name)
+        sides[target] = (names[0], names[1])
+    return lines
+
+
+def _mentions(text: str, target: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(target)}(?!\w)", text) is not None
+
+
+def _is_bound_before(site: Site, statement: ast.stmt, target: str) -> bool:
+    if not target.isidentifier():
+        return True
+    scope = site.draft.function_of(statement) or site.draft.tree
+    if isinstance(scope, FunctionNode):
+        arguments = [each.arg for each in ast.walk(scope.args) if isinstance(each, ast.arg)]
+        if target in arguments:
+            return True
+    return any(
+        isinstance(node, ast.Name) and node.id == target and isinstance(node.ctx, ast.Store)
+        and node.lineno < statement.lineno
+        for node in ast.walk(scope)
+    )  # fmt: skip
+
+
+def _read_after(site: Site, statement: ast.stmt) -> set[str]:
+    scope = site.draft.function_of(statement) or site.draft.tree
+    end = statement.end_lineno or statement.lineno
+    return {
+        node.id
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.lineno > end
+    }
+
+
+def _without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
+    """Drop a shortcut: where nothing is marked, what would be done to the marked changes nothing."""
+    methods = {node.attr for node in ast.walk(branch.test) if isinstance(node, ast.Attribute)}
+    simple = all(isinstance(each, ast.Assign | ast.AugAssign | ast.AnnAssign) for each in branch.body)
+    marks = names_read(branch.test) - {"torch"}
+    uses = names_read(ast.Module(branch.body, []))
+    asked = methods & {"any", "count_nonzero"} and marks & uses and not branch.orelse
+    if not asked or not simple or not site.draft.indent_of(branch.body[0]):
+        return
+    lines = [site.draft.text_of(each) for each in branch.body]
+    title = "Do it without asking: where nothing is marked it changes nothing"
+    yield from site.edit(FAMILY, title, [site.draft.replacing_statement(branch, lines)], [branch.test])
+
+
+def _in_place(
+    site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
+) -> Iterator[Proposal]:
+    """Change a tensor in place by nothing, where the branch would not change it."""
+    only = branch.body[0] if len(branch.body) == 1 and not branch.orelse and _split(branch)[1] == "" else None
+    if not isinstance(only, ast.AugAssign) or type(only.op) not in _IN_PLACE:
+        return
+    sign, neutral = _IN_PLACE[type(only.op)]
+    target, value = site.draft.text_of(only.target), argument(site.draft, only.value)
+    line = f"{target} {sign} {torch}.where({condition}, {value}, {neutral})"
+    splices = [site.draft.replacing_statement(branch, [line]), *needed]
+    yield from site.edit(FAMILY, f"{_WHERE}, in place", splices, [branch.test])
+
+
+def _of_returns(
+    site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], torch: str, needed: Sequence[Splice | None]
+) -> Iterator[Proposal]:
+    draft, (taken, other) = site.draft, arms
+    tests = [branch.test, *taken.tests, *other.tests]
+
+    def where(test: str, a: str, b: str) -> str:
+        return f"{torch}.where({test}, {a}, {b})"
+
+    def cond(test: str, a: str, b: str) -> str:
+        return _cond(torch, test, a, b)
+
+    block = draft.block_of(branch)
+    after = block[block.index(branch) + 1 :] if branch in block else []
+    last = after[0] if len(after) == 1 else None
+    if not branch.orelse and isinstance(last, ast.Return):
+        other = read_arm(draft, [last], "_else", torch) or other
+    for choose, title in ((where, _WHERE), (cond, _COND)):
+        result = either(condition, taken.result, other.result, choose) if other.returns else None
+        if result is None:
+            break
+        if choose is cond and _RANDOM.search(f"{taken.result} {other.result}"):
+            return
+        lines = [*taken.lines, *other.lines, f"return {written(result)}"]
+        splices = [draft.replacing_statement(branch, lines), *needed]
+        if not branch.orelse and isinstance(last, ast.Return) and draft.stands_alone(last):
+            splices.append(draft.deleting_lines(last.lineno, last.end_lineno or last.lineno))
+        yield from site.edit(FAMILY, title, splices, tests)
+    if not other.returns and not branch.orelse and after:
+        yield from _of_early_return(site, branch, condition, taken, torch, needed)
+
+
+def _of_early_return(
+    site: Site, branch: ast.If, condition: str, taken: Arm, torch: str, needed: Sequence[Splice | None]
+) -> Iterator[Proposal]:
+    """Compute on, and choose at each later ``return``."""
+    draft, function = site.draft, site.draft.function_of(branch)
+    if function is None or branch not in function.body or not isinstance(function.body[-1], ast.Return):
+        return
+    after = function.body[function.body.index(branch) + 1 :]
+    ends = [node for each in after for node in ast.walk(each) if isinstance(node, ast.Return)]
+    name, early = fresh_name(draft, "condition"), fresh_name(draft, "early")
+    lines = [*taken.lines, f"{name} = {in_brackets(condition)}"]
+    result = taken.result
+    if isinstance(result, str):
+        lines.append(f"{early} = {in_brackets(result)}")
+        result = early
+    splices: list[Splice | None] = [draft.replacing_statement(branch, lines), *needed]
+    for end in ends:
+        if draft.function_of(end) is not function:
+            continue
+        other = read_arm(draft, [end], "_else", torch)
+        if other is None:
+            return
+        chosen = either(name, result, other.result, lambda test, a, b: f"{torch}.where({test}, {a}, {b})")
+        if chosen is None:
+            return
+        splices.append(draft.replacing(end, f"return {written(chosen)}"))
+    yield from site.edit(FAMILY, _WHERE, splices, [branch.test, *taken.tests])
+
+
+def _is_jump(block: Sequence[ast.stmt]) -> bool:
+    return len(block) == 1 and isinstance(block[0], ast.Continue)
+
+
+def _of_continue(
+    site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
+) -> Iterator[Proposal]:
+    """Run the rest of the loop's body always, and give back what it changed where it would have been left out."""
+    draft = site.draft
+    loop = draft.around(branch, ast.For)
+    if loop is None:
+        return
+    top = next((each for each in loop.body if _holds(each, branch)), None)
+    guarded = isinstance(top, ast.If) and top is not branch and not top.orelse and branch is top.body[-1]
+    if top is None or (top is not branch and not guarded):
+        return
+    rest = loop.body[loop.body.index(top) + 1 :]
+    carried = [name for name in sorted(names_bound(ast.Module(rest, []))) if _is_bound_before(site, loop, name)]
+    nodes = (node for each in rest for node in ast.walk(each))
+    jumps = [node for node in nodes if isinstance(node, ast.Continue | ast.Break | ast.Return)]
+    if not rest or not carried or jumps:
+        return
+    skip = fresh_name(draft, "skip")
+    kept = {name: fresh_name(draft, f"{name}_before") for name in carried}
+    lines = [f"{skip} = {in_brackets(condition)}", *(f"{before} = {name}" for name, before in kept.items())]
+    back = [f"{name} = {torch}.where({skip}, {before}, {name})" for name, before in kept.items()]
+    if guarded and isinstance(top, ast.If):
+        back = [f"if {draft.text_of(top.test)}:", *(f"{step_of(draft, top)}{line}" for line in back)]
+    splices = [draft.replacing_statement(branch, lines), draft.inserting_after(rest[-1], back), *needed]
+    title = "Run what would be left out, and choose with torch.where what it changed"
+    yield from site.edit(FAMILY, title, splices, [branch.test])

@@ -1,0 +1,114 @@
+"""Write the test of a branch as one boolean tensor."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.remedies.drafting import operand
+from jupyter_graphbreak.remedies.families.site import dotted
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.remedies.drafting import Draft
+
+#: Methods and functions of torch whose result is a boolean tensor.
+_BOOLEAN = {
+    "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
+    "logical_or", "logical_not", "logical_xor", "bool",
+}  # fmt: skip
+#: How a value gets to the host; for a test on the device it can stay where it is.
+_TO_HOST = {"item", "cpu", "tolist"}
+_CASTS = {"bool", "float", "int"}
+
+
+def on_host(node: ast.expr) -> ast.expr | None:
+    """Return the tensor that an expression brings to the host, ``x`` of ``x.item()`` or ``float(x)``."""
+    if not isinstance(node, ast.Call) or node.keywords:
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _TO_HOST and not node.args:
+        return node.func.value
+    if isinstance(node.func, ast.Name) and node.func.id in _CASTS and len(node.args) == 1:
+        return node.args[0]
+    return None
+
+
+def is_host_test(node: ast.expr) -> bool:
+    """Return whether a test is Python's business by its form: what is compared by identity, or a flag of a module."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return is_host_test(node.operand)
+    if isinstance(node, ast.Compare):
+        return all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
+    if isinstance(node, ast.Call):
+        return dotted(node.func) in {"isinstance", "hasattr", "callable", "len"}
+    return isinstance(node, ast.Attribute) and node.attr == "training"
+
+
+def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
+    """Return a test as an expression that is a boolean tensor; ``None`` where the form is not known."""
+    if isinstance(test, ast.BoolOp):
+        parts = [tensor_condition(draft, each, torch) for each in test.values]
+        sign = " & " if isinstance(test.op, ast.And) else " | "
+        return sign.join(operand(part) for part in parts if part) if all(parts) else None
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = tensor_condition(draft, test.operand, torch)
+        return f"{torch}.logical_not({inner})" if inner else None
+    if isinstance(test, ast.Compare):
+        return _compared(draft, test)
+    if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
+        return None
+    return _called(draft, test, torch) or f"{operand(_plain(draft, test))} != 0"
+
+
+def _called(draft: Draft, test: ast.expr, torch: str) -> str | None:
+    while (brought := on_host(test)) is not None:
+        test = brought
+    if not isinstance(test, ast.Call):
+        return tensor_condition(draft, test, torch) if isinstance(test, ast.Compare) else None
+    name = dotted(test.func).rpartition(".")[2]
+    if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two that are compared
+        return _all_equal(draft, test, torch)
+    if name == "is_nonzero" and len(test.args) == 1:
+        return f"{operand(_plain(draft, test.args[0]))} != 0"
+    return draft.text_of(test) if name in _BOOLEAN else None
+
+
+def _compared(draft: Draft, test: ast.Compare) -> str | None:
+    if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops):
+        return None
+    if len(test.ops) == 1:
+        return _plain(draft, test)
+    operands = [test.left, *test.comparators]
+    signs = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+    texts = [operand(_plain(draft, each)) for each in operands]
+    pairs = zip(texts, test.ops, texts[1:], strict=False)
+    return " & ".join(f"({left} {signs[type(op)]} {right})" for left, op, right in pairs)
+
+
+def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
+    name = dotted(test.func).rpartition(".")[2]
+    if name == "equal":
+        left, right = (operand(draft.text_of(each)) for each in test.args[:2])
+        return f"({left} == {right}).all()"
+    arguments = [*test.args, *(keyword.value for keyword in test.keywords)]
+    names = ["" for _ in test.args] + [f"{keyword.arg}=" for keyword in test.keywords]
+    written = (f"{name}{draft.text_of(each)}" for name, each in zip(names, arguments, strict=True))
+    return f"{torch}.isclose({', '.join(written)}).all()"
+
+
+def _plain(draft: Draft, node: ast.expr) -> str:
+    """Return the text of an expression with its values left on the device."""
+    if (inner := on_host(node)) is not None:
+        return _plain(draft, inner)
+    changes: dict[ast.AST, str] = {}
+    _collect(draft, node, changes)
+    return draft.rewritten(node, changes)
+
+
+def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str]) -> None:
+    """Note the outermost expressions in a node that bring a tensor to the host, with what they bring."""
+    for child in ast.iter_child_nodes(node):
+        inner = on_host(child) if isinstance(child, ast.expr) else None
+        if inner is not None:
+            changes[child] = operand(_plain(draft, inner))
+        else:
+            _collect(draft, child, changes)

@@ -1,0 +1,117 @@
+"""Where a break stands: the text of its source, the syntax node, and the name that torch has there."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.remedies.drafting import Draft, FunctionNode, Splice
+from jupyter_graphbreak.remedies.proposal import Condition, Proposal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from jupyter_graphbreak.remedies.proposal import Problem
+    from jupyter_graphbreak.report.location import Location
+
+
+@dataclass(frozen=True)
+class Site:
+    """A break in its source.
+
+    Parameters
+    ----------
+    source : str
+        The id of the source.
+    draft : Draft
+        Its text.
+    node : ast.expr or ast.stmt
+        The expression or statement at which the graph broke.
+    statement : ast.stmt
+        The innermost statement around it.
+    """
+
+    source: str
+    draft: Draft
+    node: ast.expr | ast.stmt
+    statement: ast.stmt
+
+    @property
+    def function(self) -> FunctionNode | None:
+        """The function that the break stands in."""
+        return self.draft.function_of(self.node)
+
+    def condition(self, test: ast.expr) -> Condition:
+        """Return a test of the source as what must be seen to take both sides."""
+        end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
+        return Condition(self.source, test.lineno, test.col_offset, end_line, end_column)
+
+    def edit(
+        self, family: str, title: str, splices: Iterable[Splice | None], tests: Iterable[ast.expr] = ()
+    ) -> Iterator[Proposal]:
+        """Yield the proposal that makes the splices, nothing where they cannot be made."""
+        text = self.draft.drafted(splices)
+        if text is not None:
+            yield Proposal(family, title, {self.source: text}, conditions=tuple(map(self.condition, tests)))
+
+    def torch(self) -> tuple[str, list[Splice | None]]:
+        """Return the name of the torch package at the break, and what must be written for it to have one."""
+        tree = self.draft.tree
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
+                        return alias.asname or "torch", []
+        if any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(tree)):
+            return "torch", []  # another cell imports it
+        function = self.function
+        place = self.draft.opening(function, ["import torch"]) if function is not None else None
+        return "torch", [place]
+
+
+@lru_cache(maxsize=32)
+def _draft_of(text: str) -> Draft | None:
+    return Draft.of(text)
+
+
+def site_at(problem: Problem, location: Location | None) -> Site | None:
+    """Return a place of the run in its source, ``None`` where its text is not at hand or no Python."""
+    text = problem.texts.get(location.source) if location is not None else None
+    draft = _draft_of(text) if text is not None else None
+    if location is None or draft is None:
+        return None
+    node = draft.find(location.line, location.column, location.end_line, location.end_column)
+    statement = draft.around(node, ast.stmt) if node is not None else None
+    return Site(location.source, draft, node, statement) if node is not None and statement is not None else None
+
+
+def site_of(problem: Problem) -> Site | None:
+    """Return where the break stands."""
+    return site_at(problem, problem.break_.location)
+
+
+def dotted(node: ast.AST) -> str:
+    """Return the dotted name that an expression is: "torch.nn.Linear"; what it is called on counts as "()"."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return "()"
+
+
+def names_read(node: ast.AST) -> set[str]:
+    """Return the names that a piece of code reads."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+
+
+def names_bound(node: ast.AST) -> set[str]:
+    """Return the names that a piece of code binds."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+
+
+def step_of(draft: Draft, block: ast.If | FunctionNode) -> str:
+    """Return one step of indentation as the source has it in a block."""
+    outer, inner = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
+    return inner[len(outer) :] if inner.startswith(outer) and len(inner) > len(outer) else "    "

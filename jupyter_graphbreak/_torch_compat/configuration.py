@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 #: Settings that matter to every report.
@@ -192,7 +192,7 @@ def errors_suppressed() -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def forced_backend(backend: str | None) -> Iterator[None]:
+def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[None]:
     """Make every ``torch.compile`` use one backend while the context is open; ``None`` leaves them alone."""
     if backend is None:
         yield

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.configuration import forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separate_cache
 from jupyter_graphbreak._torch_compat.trial_settings import comparable_random_numbers, settings_applied
@@ -295,19 +296,20 @@ class Rehearsal:
     def _run_all(self, call: Any, subject: Subject, change: Change, find_cell: FindCell) -> Performed:
         backend = own_backend(self.entry.backend)
         compiled = call if change.compiles_itself else torch.compile(call, backend=backend, dynamic=self.entry.dynamic)
+        forced = backend if change.compiles_itself else None
         results: list[Result] = []
 
         def perform(trial: Trial) -> None:
             results.append(self._run(compiled, subject, trial))
 
-        with recorder.record(find_cell) as recording:
+        with forced_backend(forced), recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             perform(self._trials[0])
         report, files = build_with_files(recording.records)
         later = None
         raised = results[0].raised is not None and self._trials[0].expected.raised is None
         if len(self._trials) > 1 and not raised:
-            with recorder.record(find_cell) as recording:
+            with forced_backend(forced), recorder.record(find_cell) as recording:
                 for trial in self._trials[1:]:
                     perform(trial)
             later, _ = build_with_files(recording.records)

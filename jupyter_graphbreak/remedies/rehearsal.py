@@ -118,19 +118,20 @@ class Rehearsal:
         first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with untouched():
             self._reference = Reference(entry.call, first)
-            others = self._reference.trials(inputs)[: _MOST_INPUTS - 1]
-        self._trials = [Trial(first, self._reference.result), *others]
+            others = self._reference.trials(inputs)
+        self._pool = [Trial(first, self._reference.result), *others]
         self.program = Program(find_cell=find_cell)
-        self.original = self._performed(Change())
+        usual = self._pool[:_MOST_INPUTS]
+        self.original = self._performed(Change(), usual)
         texts = {source: _text(filename, find_cell) for source, filename in self.original.files.items()}
         self.program = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
         )
-        #: How the original, compiled, differs from itself, uncompiled: that is no remedy's doing.
-        self._usual = [
-            {difference.text for difference in differences(trial.expected, result, values=self._values)}
-            for trial, result in zip(self._trials, self.original.results, strict=False)
-        ]
+        #: How the original, compiled, differs from itself, uncompiled, by input: that is no remedy's doing.
+        self._usual = {
+            id(trial): {difference.text for difference in differences(trial.expected, result, values=self._values)}
+            for trial, result in zip(usual, self.original.results, strict=False)
+        }
 
     @property
     def _values(self) -> bool:
@@ -147,7 +148,8 @@ class Rehearsal:
         watched : sequence of Watched
             The conditions that the change touches.
         """
-        return self._judged(change, lambda: self._performed(change), goals, watched)
+        trials, both = self._chosen(watched)
+        return self._judged(change, lambda: self._performed(change, trials), goals, trials, both=both)
 
     def attempt_instead(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> Attempt:
         """Run another function in place of the entry's own on every input, and judge it.
@@ -161,16 +163,24 @@ class Rehearsal:
             The breaks of the original that are to go.
         """
 
+        trials = self._pool[:_MOST_INPUTS]
+
         def perform() -> Performed:
             with untouched(), comparable_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 with separate_cache(own_codes(subject.call)):
-                    return self._run_all(subject.call, subject, Change(), self.program.find_cell)
+                    return self._run_all(subject.call, subject, Change(), trials, self.program.find_cell)
 
-        return self._judged(change, perform, goals, ())
+        return self._judged(change, perform, goals, trials, both=None)
 
     def _judged(
-        self, change: Change, perform: Callable[[], Performed], goals: frozenset[str], watched: Sequence[Watched]
+        self,
+        change: Change,
+        perform: Callable[[], Performed],
+        goals: frozenset[str],
+        trials: list[Trial],
+        *,
+        both: bool | None,
     ) -> Attempt:
         start = time.perf_counter()
         verdict, reason, gone = "fails", None, frozenset[str]()
@@ -182,22 +192,19 @@ class Rehearsal:
             reason = f"cannot be applied: {error}"
         except Exception as error:  # noqa: BLE001 - whatever the changed program makes torch do
             reason = f"raises {_in_words(error)}"
-        both: bool | None = None
         if performed is not None:
-            reason, found = self._compared(performed)
+            reason, found = self._compared(performed, trials)
             gone = frozenset(goals_gone(self.original, performed))
             if reason is None:
                 verdict, reason = self._verdict(performed, found, goals, gone)
-            if verdict == "works":
-                both = self._both_sides(watched)
-                if both is False:
-                    verdict, reason = "works on what ran", "a side of the condition never ran"
+            if verdict == "works" and both is False:
+                verdict, reason = "works on what ran", "one side of a condition never ran"
         return Attempt(
             change,
             verdict,
             reason,
             list(dict.fromkeys(difference.text for difference in found)),
-            self._evidence(performed, both) if performed is not None else None,
+            self._evidence(performed, trials, both) if performed is not None else None,
             gone,
             performed.report if performed is not None else None,
             time.perf_counter() - start,
@@ -215,10 +222,11 @@ class Rehearsal:
             return "another break", _new_break(self.original.report, performed.report)
         return ("works but differs" if found else "works"), None
 
-    def _compared(self, performed: Performed) -> tuple[str | None, list[Difference]]:
+    def _compared(self, performed: Performed, trials: list[Trial]) -> tuple[str | None, list[Difference]]:
         """Return why the changed program fails, and how its results differ."""
         found: list[Difference] = []
-        for trial, result, usual in zip(self._trials, performed.results, self._usual, strict=False):
+        for trial, result in zip(trials, performed.results, strict=False):
+            usual = self._usual.get(id(trial), set())
             if result.raised is not None and trial.expected.raised is None:
                 return f"raises {_in_words(result.raised)}, on {trial.input.example.what}", []
             found += [
@@ -228,16 +236,33 @@ class Rehearsal:
             ]
         return None, found
 
-    def _both_sides(self, watched: Sequence[Watched]) -> bool | None:
-        """Whether each condition came out true on one input and false on another."""
+    def _chosen(self, watched: Sequence[Watched]) -> tuple[list[Trial], bool | None]:
+        """Choose the inputs so that each condition comes out true and false; return whether that was possible."""
+        chosen = self._pool[:_MOST_INPUTS]
         if not watched:
-            return None
+            return chosen, None
         by_change: dict[int, tuple[Change, list[Condition]]] = {}
         for change, condition in watched:
             by_change.setdefault(id(change), (change, []))[1].append(condition)
-        return all(self._took_both(change, conditions) for change, conditions in by_change.values())
+        wanted = {
+            (group, index, side)
+            for group, (_, conditions) in enumerate(by_change.values())
+            for index in range(len(conditions))
+            for side in (True, False)
+        }
+        taken: list[set[tuple[int, int, bool]]] = [set() for _ in self._pool]
+        for group, (change, conditions) in enumerate(by_change.values()):
+            for sides, more in zip(taken, self._sides(change, conditions), strict=True):
+                sides |= {(group, index, side) for index, side in more}
+        wanted -= set().union(*taken[: len(chosen)])
+        for trial, sides in zip(self._pool[_MOST_INPUTS:], taken[_MOST_INPUTS:], strict=True):
+            if sides & wanted:
+                chosen.append(trial)
+                wanted -= sides
+        return chosen, not wanted
 
-    def _took_both(self, change: Change, conditions: list[Condition]) -> bool:
+    def _sides(self, change: Change, conditions: list[Condition]) -> list[set[tuple[int, bool]]]:
+        """Return for each input how each condition of the changed program came out, run as it is."""
         texts = {**self.program.texts, **change.texts}
         instrumented = dict(change.texts)
         count = 0
@@ -248,35 +273,43 @@ class Rehearsal:
         with untouched(), applied(self.program, instrumented) as made, noted() as sides:
             subject = Subject(self.entry.call, self.entry.arguments)
             scope = getattr(subject.call, "__globals__", None)
+            taken: list[set[tuple[int, bool]]] = []
             with made.defined(*([scope] if scope is not None else [])):
-                for trial in self._trials:
+                for trial in self._pool:
+                    sides.clear()
                     self._run(subject.call, subject, trial)
-        return all(sides.get(index) == {True, False} for index in range(count))
+                    taken.append({(index, side) for index, found in sides.items() for side in found})
+        places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
+        numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
+        return [{(numbers[number], side) for number, side in found} for found in taken]
 
     def _run(self, program: Callable[..., Any], subject: Subject, trial: Trial) -> Result:
         """Call a program with the arguments of a trial; what they share with the state, the copies share, too."""
-        subject.restore()
-        given = trial.input.arguments
-        if subject.arguments is not None:
-            own = zip(_values(self.entry.arguments), _values(subject.arguments), strict=True)
-            copies = {id(value): copy for value, copy in own}
-            given = given.mapped(lambda value: copies.get(id(value), value))
-        return run(program, subject, given, trial.input.seed)
+        own = zip(_values(self.entry.arguments), _values(subject.arguments or self.entry.arguments), strict=True)
+        copies = {id(value): copy for value, copy in own}
 
-    def _evidence(self, performed: Performed, both: bool | None) -> Evidence:
+        def arguments(tried: Input) -> Arguments:
+            return tried.arguments.mapped(lambda value: copies.get(id(value), value))
+
+        subject.restore()
+        if trial.input.again and self._reference.changed:
+            run(program, subject, arguments(self._pool[0].input), gradients=False)
+        return run(program, subject, arguments(trial.input), trial.input.seed)
+
+    def _evidence(self, performed: Performed, trials: list[Trial], both: bool | None) -> Evidence:
         before, after = self.original.report.summary, performed.report.summary
         return Evidence(
             backend=_name_of(self.entry.backend),
             inputs=len(performed.results),
             both_sides=both,
-            compared=compared([trial.expected for trial in self._trials]),
+            compared=compared([trial.expected for trial in trials]),
             graphs_before=before.graphs,
             graphs_after=after.graphs,
             breaks_before=before.breaks,
             breaks_after=after.breaks,
         )
 
-    def _performed(self, change: Change) -> Performed:
+    def _performed(self, change: Change, trials: list[Trial]) -> Performed:
         find_cell = self.program.find_changed_cell(change.texts)
         with (
             untouched(), comparable_random_numbers(), applied(self.program, change.texts) as made,
@@ -291,9 +324,11 @@ class Rehearsal:
                 if change.compiles_itself and scope is not None:
                     call = scope[call.__name__]
                 with separate_cache(own_codes(call)):
-                    return self._run_all(call, subject, change, find_cell)
+                    return self._run_all(call, subject, change, trials, find_cell)
 
-    def _run_all(self, call: Any, subject: Subject, change: Change, find_cell: FindCell) -> Performed:
+    def _run_all(
+        self, call: Any, subject: Subject, change: Change, trials: list[Trial], find_cell: FindCell
+    ) -> Performed:
         backend = own_backend(self.entry.backend)
         compiled = call if change.compiles_itself else torch.compile(call, backend=backend, dynamic=self.entry.dynamic)
         forced = backend if change.compiles_itself else None
@@ -304,13 +339,13 @@ class Rehearsal:
 
         with forced_backend(forced), recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
-            perform(self._trials[0])
+            perform(trials[0])
         report, files = build_with_files(recording.records)
         later = None
-        raised = results[0].raised is not None and self._trials[0].expected.raised is None
-        if len(self._trials) > 1 and not raised:
+        raised = results[0].raised is not None and trials[0].expected.raised is None
+        if len(trials) > 1 and not raised:
             with forced_backend(forced), recorder.record(find_cell) as recording:
-                for trial in self._trials[1:]:
+                for trial in trials[1:]:
                     perform(trial)
             later, _ = build_with_files(recording.records)
         return Performed(report, later, files, results)

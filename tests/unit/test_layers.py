@@ -63,7 +63,8 @@ LAYERS = {
     "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "remedies.proposal": Layer({"report"}),
     "remedies.drafting": Layer({"analysis.source"}),
-    "remedies.families": Layer({"report", "remedies.proposal", "remedies.drafting"}),
+    "remedies.forms": Layer({"report", "remedies.proposal", "remedies.drafting"}),
+    "remedies.families": Layer({"report", "remedies.proposal", "remedies.drafting", "remedies.forms"}),
     "remedies.persons": Layer({"report"}),
     "remedies": Layer(
         {

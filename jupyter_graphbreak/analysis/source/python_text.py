@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-_COMMAND = re.compile(r"^(?P<indent>\s*)(?:[%!?].*|[^#\s].*\?)$")
+_COMMAND = re.compile(r"^(?P<indent>\s*)(?:[%!?].*|[^#\s]+\?)$")
 _ASSIGNED_COMMAND = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=\s*)[%!].*$")
 
 

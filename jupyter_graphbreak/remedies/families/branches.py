@@ -7,20 +7,20 @@ import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import FunctionNode, Splice, argument, fresh_name
-from jupyter_graphbreak.remedies.families.arms import Arm, either, in_brackets, read_arm, written
-from jupyter_graphbreak.remedies.families.conditions import is_host_test, tensor_condition
-from jupyter_graphbreak.remedies.families.site import names_bound, names_read, site_at, site_of, step_of
+from jupyter_graphbreak.remedies.forms.arms import Arm, either, in_brackets, read_arm, written
+from jupyter_graphbreak.remedies.forms.conditions import is_host_test, tensor_condition
+from jupyter_graphbreak.remedies.forms.site import dotted, names_bound, names_read, site_at, site_of, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jupyter_graphbreak.remedies.families.site import Site
+    from jupyter_graphbreak.remedies.forms.site import Site
     from jupyter_graphbreak.remedies.proposal import Problem, Proposal
 
 FAMILY = "branch"
 _WHERE = "Take both sides with torch.where"
 _COND = "Give both sides to torch.cond"
-_RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_|self\.")
+_RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
 _IN_PLACE = {ast.Add: ("+=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
 
 
@@ -40,6 +40,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if chain is not branch:
         yield from _of_statement(site, chain)
     yield from _without_test(site, branch)
+    yield from _of_flag(site, branch)
     yield from _of_statement(site, branch)
 
 
@@ -70,9 +71,20 @@ def _of_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]:
     taken, other = argument(site.draft, choice.body), argument(site.draft, choice.orelse)
     new = f"{torch}.where({condition}, {taken}, {other})"
     yield from site.edit(FAMILY, _WHERE, [site.draft.replacing(choice, new), *needed], [choice.test])
-    if not _RANDOM.search(taken + other):
+    if _fits_cond(taken, other):
         new = _cond(torch, condition, taken, other)
         yield from site.edit(FAMILY, _COND, [site.draft.replacing(choice, new), *needed], [choice.test])
+
+
+def _fits_cond(*sides: str) -> bool:
+    """Return whether torch.cond can be given the sides: tensors, no module's call and nothing random."""
+    for side in sides:
+        tree = ast.parse(f"({side}\n)", mode="eval")
+        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        own = [call for call in calls if not isinstance(call, ast.Attribute) or dotted(call).startswith("self.")]
+        if own or _RANDOM.search(side) or isinstance(tree.body, ast.Constant):
+            return False
+    return True
 
 
 def _cond(torch: str, condition: str, taken: str, other: str) -> str:
@@ -106,7 +118,7 @@ def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
         lines = [f"if {kept}:", *(f"{step_of(site.draft, branch)}{line}" for line in merged)] if kept else merged
         yield from site.edit(FAMILY, _WHERE, [site.draft.replacing_statement(branch, lines), *needed], tests)
     values = [*taken.values.values(), *other.values.values()]
-    if kept or len({*taken.values, *other.values}) != 1 or any(map(_RANDOM.search, values)):
+    if kept or len({*taken.values, *other.values}) != 1 or not _fits_cond(*values):
         return
     (target,) = {*taken.values, *other.values}
     bound = target in other.values or _is_bound_before(site, branch, target)
@@ -246,7 +258,9 @@ def _of_returns(
         result = either(condition, taken.result, other.result, choose) if other.returns else None
         if result is None:
             break
-        if choose is cond and _RANDOM.search(f"{taken.result} {other.result}"):
+        if choose is cond and not (
+            isinstance(taken.result, str) and isinstance(other.result, str) and _fits_cond(taken.result, other.result)
+        ):
             return
         lines = [*taken.lines, *other.lines, f"return {written(result)}"]
         splices = [draft.replacing_statement(branch, lines), *needed]
@@ -284,6 +298,39 @@ def _of_early_return(
             return
         splices.append(draft.replacing(end, f"return {written(chosen)}"))
     yield from site.edit(FAMILY, _WHERE, splices, [branch.test, *taken.tests])
+
+
+def _of_flag(site: Site, branch: ast.If) -> Iterator[Proposal]:
+    """Keep a flag as a tensor, and choose by it where it is asked."""
+    draft, only = site.draft, branch.body[0]
+    if len(branch.body) != 1 or branch.orelse or not isinstance(only, ast.Assign):
+        return
+    (target,) = only.targets if len(only.targets) == 1 else (None,)
+    if not isinstance(target, ast.Name) or not isinstance(only.value, ast.Constant) or only.value.value is not True:
+        return
+    torch, needed = site.torch()
+    condition = tensor_condition(draft, branch.test, torch)
+    scope = draft.around(branch, ast.For) or draft.function_of(branch)
+    later = next(
+        (
+            node
+            for node in ast.walk(scope or draft.tree)
+            if isinstance(node, ast.If) and node.lineno > branch.lineno and target.id in names_read(node.test)
+        ),
+        None,
+    )
+    asked = tensor_condition(draft, later.test, torch) if later is not None else None
+    if condition is None or later is None or asked is None:
+        return
+    taken, other = read_arm(draft, later.body, "_if", torch), read_arm(draft, later.orelse, "_else", torch)
+    if taken is None or other is None or taken.returns or other.returns:
+        return
+    lines = _merged(site, later, asked, (taken, other), f"{torch}.where")
+    if lines is None:
+        return
+    flag = f"{target.id} = {torch}.where({condition}, True, {target.id})"
+    splices = [draft.replacing_statement(branch, [flag]), draft.replacing_statement(later, lines), *needed]
+    yield from site.edit(FAMILY, _WHERE, splices, [branch.test, later.test])
 
 
 def _is_jump(block: Sequence[ast.stmt]) -> bool:

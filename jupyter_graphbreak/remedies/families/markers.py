@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.remedies.families.site import dotted, site_of
+from jupyter_graphbreak.remedies.forms.site import dotted, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

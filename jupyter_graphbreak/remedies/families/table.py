@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.remedies.families import branches, markers, output
+from jupyter_graphbreak.remedies.families import (
+    branches,
+    flags,
+    hoisting,
+    markers,
+    printing,
+    rewrites,
+    scalars,
+    switches,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -14,9 +23,18 @@ if TYPE_CHECKING:
 #: What each family proposes, by its name; the ones first that are right most often.
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     markers.FAMILY: markers.propose,
+    switches.FAMILY: switches.propose,
+    printing.FAMILY: printing.propose,
     branches.FAMILY: branches.propose,
-    output.FAMILY: output.propose,
+    rewrites.FAMILY: rewrites.propose,
+    flags.FAMILY: flags.propose,
+    scalars.FAMILY: scalars.propose,
+    hoisting.FAMILY: hoisting.propose,
 }
+
+
+#: Trying takes time: of a break's proposals the later ones are hardly ever right where the earlier ones are not.
+MOST = 6
 
 
 def proposals_for(problem: Problem) -> list[Proposal]:
@@ -26,7 +44,7 @@ def proposals_for(problem: Problem) -> list[Proposal]:
         for each in propose(problem):
             if not any(_same_change(each, known) for known in found):
                 found.append(each)
-    return found
+    return found[:MOST]
 
 
 def _same_change(one: Proposal, other: Proposal) -> bool:

@@ -6,13 +6,13 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import FunctionNode, Splice, fresh_name
-from jupyter_graphbreak.remedies.families.site import dotted, step_of
+from jupyter_graphbreak.remedies.forms.site import dotted, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak.remedies.drafting import Draft
-    from jupyter_graphbreak.remedies.families.site import Site
+    from jupyter_graphbreak.remedies.forms.site import Site
     from jupyter_graphbreak.remedies.proposal import Problem
 
 
@@ -104,10 +104,8 @@ def _signature_end(draft: Draft, function: FunctionNode) -> int:
     opened = draft.text.index("(", draft.start_of(function)) + 1
     if function.returns is not None:
         return draft.text.index(":", draft.end_of(function.returns)) + 1
-    ends = [opened]
-    for each in ast.walk(function.args):
-        if isinstance(each, ast.expr | ast.arg):
-            ends.append(draft.end_of(each))
+    parts = [each for each in ast.walk(function.args) if isinstance(each, ast.expr | ast.arg)]
+    ends = [opened, *(draft.end_of(each) for each in parts)]
     return draft.text.index(":", draft.text.index(")", max(ends))) + 1
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import Draft, FunctionNode, Splice, fresh_name
-from jupyter_graphbreak.remedies.families.conditions import on_host
-from jupyter_graphbreak.remedies.families.site import dotted, site_at, step_of
-from jupyter_graphbreak.remedies.families.wrapping import wrapped
+from jupyter_graphbreak.remedies.forms.conditions import on_host
+from jupyter_graphbreak.remedies.forms.site import dotted, site_at, step_of
+from jupyter_graphbreak.remedies.forms.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jupyter_graphbreak.remedies.families.site import Site
+    from jupyter_graphbreak.remedies.forms.site import Site
     from jupyter_graphbreak.remedies.proposal import Problem
 
 _CONVERSIONS = {"str", "repr", "round", "format"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import argument, operand
-from jupyter_graphbreak.remedies.families.conditions import is_host_test, tensor_condition
+from jupyter_graphbreak.remedies.forms.conditions import is_host_test, tensor_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -88,8 +89,22 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
 
 
 def site_of(problem: Problem) -> Site | None:
-    """Return where the break stands."""
-    return site_at(problem, problem.break_.location)
+    """Return where the break stands; of one inside of Python or PyTorch, where that was called."""
+    place = problem.break_.location
+    for outer in reversed(problem.break_.stack):
+        if not _is_foundation(problem, place):
+            break
+        place = outer
+    return site_at(problem, place) if not _is_foundation(problem, place) else None
+
+
+def _is_foundation(problem: Problem, place: Location | None) -> bool:
+    """Return whether a place is in what nobody edits: the standard library and torch."""
+    source = next((each for each in problem.report.sources if place is not None and each.id == place.source), None)
+    if source is None or source.kind != "library" or source.path is None:
+        return False
+    package = source.path.partition("/")[0].removesuffix(".py")
+    return package == "torch" or package in sys.stdlib_module_names
 
 
 def dotted(node: ast.AST) -> str:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.remedies.families import deferral
-from jupyter_graphbreak.remedies.families.site import dotted, site_of
-from jupyter_graphbreak.remedies.families.wrapping import entry_function
+from jupyter_graphbreak.remedies.forms import deferral
+from jupyter_graphbreak.remedies.forms.site import dotted, site_of
+from jupyter_graphbreak.remedies.forms.wrapping import entry_function
 from jupyter_graphbreak.remedies.proposal import Proposal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jupyter_graphbreak.remedies.drafting import FunctionNode
-    from jupyter_graphbreak.remedies.families.site import Site
+    from jupyter_graphbreak.remedies.forms.site import Site
     from jupyter_graphbreak.remedies.proposal import Problem
 
 FAMILY = "output"
 _CONFIG = "torch._dynamo.config."
+_MARKERS = {"GB0025", "GB4297", "GB4636"}
 _LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "warning_once", "info_once"}
 _SAYS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
@@ -78,7 +79,10 @@ def _deferrable(problem: Problem, site: Site) -> ast.stmt | None:
         around = next(site.draft.ancestors(statement))
         if isinstance(around, ast.If) and around in deferral.tests_that_broke(problem, site) and _only_says(around):
             return around
-        return statement if isinstance(statement, ast.Raise) or isinstance(statement.value, ast.Call) else None
+        if isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call):
+            return None
+        marked = isinstance(statement, ast.Expr) and problem.break_.gb_id in _MARKERS
+        return statement if not marked else None
     if isinstance(statement, ast.Assert) or (isinstance(statement, ast.If) and _only_says(statement)):
         return statement if statement in deferral.tests_that_broke(problem, site) else None
     return None
@@ -92,10 +96,14 @@ def _after_the_call(problem: Problem, site: Site, function: FunctionNode, statem
     draft = site.draft
     statements = _all_of(problem, site, function, statement)
     torch, needed = site.torch()
-    only_checks = all(isinstance(each, ast.Assert | ast.Raise | ast.If) for each in statements) and not any(
-        _said(each) for top in statements for each in ast.walk(top) if isinstance(each, ast.stmt)
-    )
-    title = "Check it after the call" if only_checks else "Say it after the call"
+    inner = [
+        each for top in statements for each in ast.walk(top) if isinstance(each, ast.Expr | ast.Raise | ast.Assert)
+    ]
+    title = "Do it after the call"
+    if all(_said(each) is not None for each in inner):
+        title = "Say it after the call"
+    elif all(isinstance(each, ast.Raise | ast.Assert) for each in inner):
+        title = "Check it after the call"
     for cloned in (False, True):
         parts = [deferral.deferred(draft, function, each, cloned=cloned) for each in statements]
         found = [part for part in parts if part is not None]

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import operand
-from jupyter_graphbreak.remedies.families.site import dotted
+from jupyter_graphbreak.remedies.forms.site import dotted
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.remedies.drafting import Draft
@@ -54,9 +54,22 @@ def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
         return f"{torch}.logical_not({inner})" if inner else None
     if isinstance(test, ast.Compare):
         return _compared(draft, test)
+    if isinstance(test, ast.Name) and _is_flag(draft, test):
+        return f"{torch}.as_tensor({test.id})"
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
     return _called(draft, test, torch) or f"{operand(_plain(draft, test))} != 0"
+
+
+def _is_flag(draft: Draft, name: ast.Name) -> bool:
+    """Return whether a name is ``True`` or ``False`` on some ways through its function: it must become a tensor."""
+    return any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, bool)
+        and any(isinstance(target, ast.Name) and target.id == name.id for target in node.targets)
+        for node in ast.walk(draft.function_of(name) or draft.tree)
+    )
 
 
 def _called(draft: Draft, test: ast.expr, torch: str) -> str | None:

@@ -1,0 +1,125 @@
+"""Calls that Dynamo does not know, written as others that it knows: one rule for a GB id."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.remedies.drafting import argument, operand
+from jupyter_graphbreak.remedies.forms.site import dotted, site_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from jupyter_graphbreak.remedies.forms.site import Site
+    from jupyter_graphbreak.remedies.proposal import Problem, Proposal
+
+FAMILY = "rewrite"
+
+
+def propose(problem: Problem) -> Iterator[Proposal]:
+    """Yield what the rules for the break's GB id make of the place."""
+    site = site_of(problem)
+    if site is None:
+        return
+    for rule in (*_BY_GB_ID.get(problem.break_.gb_id or "", ()), _mapped):
+        yield from rule(site)
+
+
+def _call_of(site: Site, *names: str) -> ast.Call | None:
+    """Return the call at a break, or in its statement, of a function or method with one of the names."""
+    nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
+    for each in nodes:
+        if isinstance(each, ast.Call) and dotted(each.func).rpartition(".")[2] in names:
+            return each
+    return None
+
+
+def _random_in_place(site: Site) -> Iterator[Proposal]:
+    call = _call_of(site, "random_")
+    if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range
+        return
+    torch, needed = site.torch()
+    tensor = site.draft.text_of(call.func.value)
+    bounds = [argument(site.draft, each) for each in call.args]
+    low, high = bounds if len(bounds) > 1 else ("0", bounds[0])
+    drawn = f"{torch}.randint_like({tensor}, {low}, {high})"
+    new = f"{tensor}.copy_({drawn})" if isinstance(call.func.value, ast.Name | ast.Attribute) else drawn
+    yield from site.edit(FAMILY, "Draw with torch.randint_like", [site.draft.replacing(call, new), *needed])
+
+
+def _deep_copy(site: Site) -> Iterator[Proposal]:
+    call = _call_of(site, "deepcopy")
+    if call is None or len(call.args) != 1:
+        return
+    tensor = operand(site.draft.text_of(call.args[0]))
+    new = f"{tensor}.detach().clone()"
+    whole = site.draft.replacing(call, f"{new}.requires_grad_({tensor}.requires_grad)")
+    yield from site.edit(FAMILY, "Copy the tensor with detach().clone()", [whole])
+    yield from site.edit(FAMILY, "Copy the values with detach().clone()", [site.draft.replacing(call, new)])
+
+
+def _requires_grad(site: Site) -> Iterator[Proposal]:
+    """Write ``x.requires_grad = flag`` as a call, or take the tensor out of autograd."""
+    statement = site.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return
+    target = statement.targets[0]
+    if not isinstance(target, ast.Attribute) or target.attr != "requires_grad":
+        return
+    tensor = site.draft.text_of(target.value)
+    if isinstance(statement.value, ast.Constant) and statement.value.value is False:
+        splice = site.draft.replacing_statement(statement, [f"{tensor} = {tensor}.detach()"])
+        yield from site.edit(FAMILY, "Take the tensor out of autograd with detach()", [splice])
+    value = argument(site.draft, statement.value)
+    splice = site.draft.replacing_statement(statement, [f"{tensor}.requires_grad_({value})"])
+    yield from site.edit(FAMILY, "Set the flag with requires_grad_()", [splice])
+
+
+def _in_place_flag(site: Site) -> Iterator[Proposal]:
+    """Have a new leaf in the place of a flag on an intermediate tensor."""
+    call = _call_of(site, "requires_grad_")
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return
+    tensor = site.draft.text_of(call.func.value)
+    yield from site.edit(
+        FAMILY, "Leave requires_grad_() out: only the values are used", [site.draft.replacing(call, tensor)]
+    )
+
+
+def _assertion(site: Site) -> Iterator[Proposal]:
+    """Check within the graph, with a message that is known beforehand."""
+    statement = site.statement
+    if not isinstance(statement, ast.Assert):
+        return
+    torch, needed = site.torch()
+    test = site.draft.text_of(statement.test)
+    message = ast.unparse(statement.msg) if isinstance(statement.msg, ast.Constant) else repr("assertion failed")
+    splice = site.draft.replacing_statement(statement, [f"{torch}._assert({test}, {message})"])
+    yield from site.edit(FAMILY, "Check within the graph with torch._assert", [splice, *needed])
+
+
+def _mapped(site: Site) -> Iterator[Proposal]:
+    """Write ``list(map(f, xs))`` as a comprehension."""
+    call = _call_of(site, "list", "tuple")
+    inner = call.args[0] if call is not None and len(call.args) == 1 else None
+    if call is None or not isinstance(inner, ast.Call) or dotted(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs
+        return
+    function, items = inner.args
+    if not isinstance(function, ast.Name | ast.Attribute):
+        return
+    loop = f"{site.draft.text_of(function)}(each) for each in {operand(site.draft.text_of(items))}"
+    new = f"[{loop}]" if dotted(call.func) == "list" else f"tuple([{loop}])"
+    yield from site.edit(FAMILY, "Write the map as a comprehension", [site.draft.replacing(call, new)])
+
+
+_BY_GB_ID: Mapping[str, tuple[Callable[[Site], Iterator[Proposal]], ...]] = {
+    "GB0034": (_assertion,),
+    "GB0107": (_random_in_place,),
+    "GB0125": (_in_place_flag,),
+    "GB0171": (_assertion,),
+    "GB0179": (_deep_copy,),
+    "GB0206": (_requires_grad,),
+    "GB4198": (_deep_copy,),
+    "GB8985": (_in_place_flag,),
+}

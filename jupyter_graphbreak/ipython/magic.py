@@ -172,8 +172,10 @@ class CompileExplain(Magics):
         help="Watch the processes that the cell starts, too: workers of a data loader, ranks of a distributed run.",
     )  # fmt: skip
     @argument(
-        "--try", dest="remedies", action="store_true",
-        help="Try to remove each break: changes of the code and settings, run on copies and compared with the original.",
+        "--try",
+        dest="remedies",
+        action="store_true",
+        help="Try to remove each break: changes of code and settings, run on copies and compared with the original.",
     )
     @argument(
         "--log", default=None, metavar="PATH",

@@ -235,9 +235,7 @@ class Observation:
         if self._output is not None and self._output.live:
             self._output.show_progress(Progress("trying", what, 0, 0, 0, time.perf_counter() - self._begun))
 
-    def _report(
-        self, error: BaseException | None, finish: Callable[[Report], Report]
-    ) -> tuple[Report, dict[str, str]]:
+    def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> tuple[Report, dict[str, str]]:
         """Return the report and the files of its sources; one that holds only what went wrong, if it cannot be made."""
         from msgspec.structs import replace
 

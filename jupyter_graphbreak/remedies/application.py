@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.recording.source_texts import FindCell
 
-#: Compiles the text of a source, as its editor has it, under a file name: the code objects that run it, outermost first.
-CompileText = Callable[[str, str], "list[CodeType]"] if TYPE_CHECKING else Any
-
 
 class CannotApplyError(Exception):
     """A change cannot be made to functions that exist already."""
@@ -44,13 +41,14 @@ class Program:
     texts : mapping
         The whole text of each source, as its editor has it.
     compile_text : callable
+        Compiles the text of a source, as its editor has it, under a file name; returns the code objects that run it.
     find_cell : callable
         Given a file name, the cell that it stands for.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
-    compile_text: Callable[[str, str], list[CodeType]] = lambda text, filename: compile_file(text, filename)  # noqa: PLW0108
+    compile_text: Callable[[str, str], list[CodeType]] = compile_file
     find_cell: FindCell = lambda _: None
 
     def find_changed_cell(self, texts: Mapping[str, str]) -> FindCell:
@@ -138,9 +136,7 @@ def applied(program: Program, texts: Mapping[str, str]) -> Iterator[Applied]:
 
 def _functions_in(files: Mapping[str, Any]) -> list[types.FunctionType]:
     return [
-        found
-        for found in gc.get_objects()
-        if type(found) is types.FunctionType and found.__code__.co_filename in files
+        found for found in gc.get_objects() if type(found) is types.FunctionType and found.__code__.co_filename in files
     ]
 
 

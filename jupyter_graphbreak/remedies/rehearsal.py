@@ -20,13 +20,11 @@ from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.remedies.application import CannotApplyError, Program, applied, compile_file
 from jupyter_graphbreak.remedies.change import Change
+from jupyter_graphbreak.remedies.original import Original
 from jupyter_graphbreak.report.remedies import Evidence
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.trial.difference import differences
-from jupyter_graphbreak.trial.inputs import Input, describe
-from jupyter_graphbreak.trial.outcome import run, untouched
-from jupyter_graphbreak.trial.reference import Reference, Trial
-from jupyter_graphbreak.trial.sides import Range, noted, noting
+from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -34,18 +32,13 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
-    from jupyter_graphbreak.remedies.proposal import Condition
+    from jupyter_graphbreak.remedies.original import Watched
     from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
     from jupyter_graphbreak.trial.difference import Difference
     from jupyter_graphbreak.trial.entry import Entry
-    from jupyter_graphbreak.trial.inputs import Arguments
     from jupyter_graphbreak.trial.outcome import Result
-
-#: A condition, and the change with which the program reads as the condition's place counts.
-Watched = tuple[Change, "Condition"]
-#: The most inputs of one program: the given one and those derived from it.
-_MOST_INPUTS = 6
+    from jupyter_graphbreak.trial.reference import Trial
 
 
 @dataclass(frozen=True)
@@ -98,8 +91,6 @@ class Rehearsal:
     entry : Entry
     compile_text, find_cell : callable
         As for :class:`Program`.
-    inputs : sequence of Arguments
-        Other inputs; without any, they are derived from the entry's own.
 
     Raises
     ------
@@ -112,30 +103,25 @@ class Rehearsal:
         entry: Entry,
         compile_text: Callable[[str, str], list[CodeType]] = compile_file,
         find_cell: FindCell = lambda _: None,
-        inputs: Sequence[Any] = (),
     ) -> None:
         self.entry = entry
-        first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
-        with untouched():
-            self._reference = Reference(entry.call, first)
-            others = self._reference.trials(inputs)
-        self._pool = [Trial(first, self._reference.result), *others]
+        self._itself = Original(entry)
         self.program = Program(find_cell=find_cell)
-        usual = self._pool[:_MOST_INPUTS]
+        usual = self._itself.usual()
+        #: What it does compiled as it is.
         self.original = self._performed(Change(), usual)
         texts = {source: _text(filename, find_cell) for source, filename in self.original.files.items()}
         self.program = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
         )
-        #: How the original, compiled, differs from itself, uncompiled, by input: that is no remedy's doing.
+        # How the original, compiled, differs from itself, uncompiled, by input: that is no remedy's doing.
         self._usual = {
-            id(trial): {difference.text for difference in differences(trial.expected, result, values=self._values)}
+            id(trial): {difference.text for difference in self._differences(trial, result)}
             for trial, result in zip(usual, self.original.results, strict=False)
         }
 
-    @property
-    def _values(self) -> bool:
-        return bool(self._reference.repeatable)
+    def _differences(self, trial: Trial, result: Result) -> list[Difference]:
+        return differences(trial.expected, result, values=self._itself.repeatable)
 
     def attempt(self, change: Change, goals: frozenset[str], watched: Sequence[Watched] = ()) -> Attempt:
         """Run a changed program on every input, and judge it.
@@ -148,7 +134,7 @@ class Rehearsal:
         watched : sequence of Watched
             The conditions that the change touches.
         """
-        trials, both = self._chosen(watched)
+        trials, both = self._itself.chosen(self.program, watched)
         return self._judged(change, lambda: self._performed(change, trials), goals, trials, both=both)
 
     def attempt_instead(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> Attempt:
@@ -162,8 +148,7 @@ class Rehearsal:
         goals : frozenset of str
             The breaks of the original that are to go.
         """
-
-        trials = self._pool[:_MOST_INPUTS]
+        trials = self._itself.usual()
 
         def perform() -> Performed:
             with untouched(), comparable_random_numbers():
@@ -183,12 +168,14 @@ class Rehearsal:
         both: bool | None,
     ) -> Attempt:
         start = time.perf_counter()
-        verdict, reason, gone = "fails", None, frozenset[str]()
+        verdict: RemedyVerdict = "fails"
+        reason: str | None = None
+        gone = frozenset[str]()
         found: list[Difference] = []
         performed: Performed | None = None
         try:
             performed = perform()
-        except (CannotApplyError, SyntaxError, LookupError) as error:
+        except (CannotApplyError, SyntaxError) as error:
             reason = f"cannot be applied: {error}"
         except Exception as error:  # noqa: BLE001 - whatever the changed program makes torch do
             reason = f"raises {_in_words(error)}"
@@ -204,7 +191,7 @@ class Rehearsal:
             verdict,
             reason,
             list(dict.fromkeys(difference.text for difference in found)),
-            self._evidence(performed, trials, both) if performed is not None else None,
+            self._evidence(performed, trials, both=both) if performed is not None else None,
             gone,
             performed.report if performed is not None else None,
             time.perf_counter() - start,
@@ -229,74 +216,10 @@ class Rehearsal:
             usual = self._usual.get(id(trial), set())
             if result.raised is not None and trial.expected.raised is None:
                 return f"raises {_in_words(result.raised)}, on {trial.input.example.what}", []
-            found += [
-                difference
-                for difference in differences(trial.expected, result, values=self._values)
-                if difference.text not in usual
-            ]
+            found += [difference for difference in self._differences(trial, result) if difference.text not in usual]
         return None, found
 
-    def _chosen(self, watched: Sequence[Watched]) -> tuple[list[Trial], bool | None]:
-        """Choose the inputs so that each condition comes out true and false; return whether that was possible."""
-        chosen = self._pool[:_MOST_INPUTS]
-        if not watched:
-            return chosen, None
-        by_change: dict[int, tuple[Change, list[Condition]]] = {}
-        for change, condition in watched:
-            by_change.setdefault(id(change), (change, []))[1].append(condition)
-        wanted = {
-            (group, index, side)
-            for group, (_, conditions) in enumerate(by_change.values())
-            for index in range(len(conditions))
-            for side in (True, False)
-        }
-        taken: list[set[tuple[int, int, bool]]] = [set() for _ in self._pool]
-        for group, (change, conditions) in enumerate(by_change.values()):
-            for sides, more in zip(taken, self._sides(change, conditions), strict=True):
-                sides |= {(group, index, side) for index, side in more}
-        wanted -= set().union(*taken[: len(chosen)])
-        for trial, sides in zip(self._pool[_MOST_INPUTS:], taken[_MOST_INPUTS:], strict=True):
-            if sides & wanted:
-                chosen.append(trial)
-                wanted -= sides
-        return chosen, not wanted
-
-    def _sides(self, change: Change, conditions: list[Condition]) -> list[set[tuple[int, bool]]]:
-        """Return for each input how each condition of the changed program came out, run as it is."""
-        texts = {**self.program.texts, **change.texts}
-        instrumented = dict(change.texts)
-        count = 0
-        for source in dict.fromkeys(condition.source for condition in conditions):
-            ranges = [Range(c.line, c.column, c.end_line, c.end_column) for c in conditions if c.source == source]
-            instrumented[source] = noting(texts[source], ranges, count)
-            count += len(ranges)
-        with untouched(), applied(self.program, instrumented) as made, noted() as sides:
-            subject = Subject(self.entry.call, self.entry.arguments)
-            scope = getattr(subject.call, "__globals__", None)
-            taken: list[set[tuple[int, bool]]] = []
-            with made.defined(*([scope] if scope is not None else [])):
-                for trial in self._pool:
-                    sides.clear()
-                    self._run(subject.call, subject, trial)
-                    taken.append({(index, side) for index, found in sides.items() for side in found})
-        places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
-        numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
-        return [{(numbers[number], side) for number, side in found} for found in taken]
-
-    def _run(self, program: Callable[..., Any], subject: Subject, trial: Trial) -> Result:
-        """Call a program with the arguments of a trial; what they share with the state, the copies share, too."""
-        own = zip(_values(self.entry.arguments), _values(subject.arguments or self.entry.arguments), strict=True)
-        copies = {id(value): copy for value, copy in own}
-
-        def arguments(tried: Input) -> Arguments:
-            return tried.arguments.mapped(lambda value: copies.get(id(value), value))
-
-        subject.restore()
-        if trial.input.again and self._reference.changed:
-            run(program, subject, arguments(self._pool[0].input), gradients=False)
-        return run(program, subject, arguments(trial.input), trial.input.seed)
-
-    def _evidence(self, performed: Performed, trials: list[Trial], both: bool | None) -> Evidence:
+    def _evidence(self, performed: Performed, trials: list[Trial], *, both: bool | None) -> Evidence:
         before, after = self.original.report.summary, performed.report.summary
         return Evidence(
             backend=_name_of(self.entry.backend),
@@ -335,7 +258,7 @@ class Rehearsal:
         results: list[Result] = []
 
         def perform(trial: Trial) -> None:
-            results.append(self._run(compiled, subject, trial))
+            results.append(self._itself.run(compiled, subject, trial))
 
         with forced_backend(forced), recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
@@ -369,10 +292,6 @@ def compared(results: list[Result]) -> list[str]:
     what += ["logs"] if any(result.effects.logged for result in results) else []
     what += ["exceptions"] if any(result.raised is not None for result in results) else []
     return [*what, "aliasing", "state", "random numbers"]
-
-
-def _values(arguments: Arguments) -> list[Any]:
-    return [*arguments.args, *arguments.kwargs.values()]
 
 
 def _new_break(before: Report, after: Report) -> str:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jupyter_graphbreak.remedies.search import Search, Tried
-    from jupyter_graphbreak.report.schema import Report, Source
+    from jupyter_graphbreak.report.location import Source
+    from jupyter_graphbreak.report.schema import Report
 
 
 def with_remedies(
@@ -62,7 +63,7 @@ class _Listing:
 
     def remedies(self, count: int) -> list[Remedy]:
         """Return what was tried, numbered on from a count."""
-        made = []
+        made: list[Remedy] = []
         for tried in self._search.tried:
             breaks = [self._breaks[ident] for ident in tried.breaks if ident in self._breaks]
             if breaks:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-import textwrap
+import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.remedies.change import Change, applied_to, edits_of
 from jupyter_graphbreak.remedies.families.table import proposals_for
 from jupyter_graphbreak.remedies.proposal import Problem
+from jupyter_graphbreak.remedies.rewriting_by_hand import as_change
 from jupyter_graphbreak.report.remedies import WORKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from jupyter_graphbreak.remedies.original import Watched
     from jupyter_graphbreak.remedies.proposal import Proposal
-    from jupyter_graphbreak.remedies.rehearsal import Attempt, Rehearsal, Watched
-    from jupyter_graphbreak.report.remedies import RemedyVerdict
+    from jupyter_graphbreak.remedies.rehearsal import Attempt, Rehearsal
+    from jupyter_graphbreak.report.remedies import Kind, RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: How many changes one remedy may take, each for the break that the one before it uncovered.
@@ -29,8 +29,6 @@ _MOST_STEPS = 3
 _MOST_STEPS_TOGETHER = 12
 _RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
 
-#: The first line of a function, its decorators aside.
-_DEFINES = re.compile(r"\s*(?:async\s+)?def\s")
 #: Told what is tried, for a line of progress.
 Tell = Callable[[str], None]
 
@@ -41,7 +39,7 @@ class Tried:
 
     families: tuple[str, ...]
     titles: tuple[str, ...]
-    kind: str
+    kind: Kind
     breaks: tuple[str, ...]
     watched: tuple[Watched, ...]
     attempt: Attempt
@@ -87,20 +85,19 @@ class Search:
             found = self._for_break(next(listed for listed in report.breaks if listed.id == ident))
             if found is not None:
                 best.update({gone: found for gone in found.breaks if gone not in best})
-        self._together(list(dict.fromkeys(map(id, best.values()))), {id(tried): tried for tried in best.values()})
+        self._together([tried for tried in self.tried if any(tried is found for found in best.values())])
         return self.tried
 
     def judge(self, function: Callable[..., Any]) -> None:
         """Judge what somebody wrote in place of the entry's function."""
         report = self.rehearsal.original.report
         name = getattr(function, "__qualname__", type(function).__name__)
-        change = rewritten(self.rehearsal, function)
+        change = as_change(self.rehearsal.program, self.rehearsal.entry.call, function)
         goals = frozenset(listed.id for listed in report.breaks)
         self.tell(f"{name} instead of {self.rehearsal.entry.function}")
         attempt = self.rehearsal.attempt_instead(function, change, goals)
-        gone = attempt.gone if attempt.verdict in WORKING else goals
-        breaks = tuple(sorted(gone, key=_number))
-        self.tried.append(Tried(("own",), (f"{name} instead of it",), "edit", breaks, (), attempt))
+        breaks = attempt.gone if attempt.verdict in WORKING else goals
+        self.tried.append(_tried(["own"], [f"{name} instead of it"], "edit", breaks, (), attempt))
 
     def _late(self) -> bool:
         return time.monotonic() > self.deadline
@@ -136,15 +133,9 @@ class Search:
                 break
             attempt, step, watched = further
             steps.append(step)
-        gone = tuple(sorted(attempt.gone, key=_number)) if attempt.verdict in WORKING else (target.id,)
-        return Tried(
-            tuple(dict.fromkeys(step.family for step in steps)),
-            tuple(step.title for step in steps),
-            _kind([step.kind for step in steps]),
-            gone,
-            watched,
-            attempt,
-        )
+        breaks = attempt.gone if attempt.verdict in WORKING else goals
+        families, titles = [step.family for step in steps], [step.title for step in steps]
+        return _tried(families, titles, _kind([step.kind for step in steps]), breaks, watched, attempt)
 
     def _next_step(
         self, attempt: Attempt, goals: frozenset[str], watched: tuple[Watched, ...]
@@ -168,70 +159,51 @@ class Search:
                     return tried, proposal, now
         return None
 
-    def _together(self, order: list[int], working: dict[int, Tried]) -> None:
+    def _together(self, parts: list[Tried]) -> None:
         """Put together what works, and go on from there with what is left."""
-        parts = [working[key] for key in order]
-        report = self.rehearsal.original.report
+        report, texts = self.rehearsal.original.report, self.rehearsal.program.texts
         goals = frozenset(listed.id for listed in report.breaks)
-        if len(parts) < 2 and not (parts and len(parts[0].breaks) < len(goals)):
-            return
-        change, merged = Change(), []
+        change, merged = Change(), list[Tried]()
         for part in parts:
-            joined = _merged(self.rehearsal.program.texts, change, part.attempt.change)
+            joined = _merged(texts, change, part.attempt.change)
             if joined is not None:
                 change = joined
                 merged.append(part)
+        if not merged or (len(merged) == 1 and goals <= set(merged[0].breaks)):
+            return
         watched = tuple(condition for part in merged for condition in part.watched)
         attempt = self.rehearsal.attempt(change, goals, watched) if len(merged) > 1 else merged[0].attempt
-        families = [family for part in merged for family in part.families]
-        titles = [title for part in merged for title in part.titles]
-        kinds = [part.kind for part in merged]
-        progressed = len(merged) > 1
-        for _ in range(_MOST_STEPS_TOGETHER):
-            if attempt.verdict not in WORKING or not _breaks(attempt) or self._late():
-                break
+        steps: list[Proposal] = []
+        while attempt.verdict in WORKING and _breaks(attempt) and len(steps) < _MOST_STEPS_TOGETHER:
             further = self._next_step(attempt, goals, watched)
             if further is None or further[0].verdict not in WORKING:
                 break
             attempt, step, watched = further
-            families.append(step.family)
-            titles.append(step.title)
-            kinds.append(step.kind)
-            progressed = True
-        if progressed and attempt.verdict in WORKING:
-            gone = tuple(sorted(attempt.gone, key=_number))
-            self.tried.append(
-                Tried(
-                    tuple(dict.fromkeys(families)), tuple(dict.fromkeys(titles)), _kind(kinds), gone, watched, attempt
-                )
-            )
+            steps.append(step)
+        if attempt.verdict not in WORKING or (len(merged) == 1 and not steps):
+            return
+        families = [*(family for part in merged for family in part.families), *(step.family for step in steps)]
+        titles = [*(title for part in merged for title in part.titles), *(step.title for step in steps)]
+        kind = _kind([*(part.kind for part in merged), *(step.kind for step in steps)])
+        self.tried.append(_tried(families, titles, kind, attempt.gone, watched, attempt))
 
 
-def rewritten(rehearsal: Rehearsal, function: Callable[..., Any]) -> Change:
-    """Return what somebody wrote in place of the entry's function as a change of its source, where both are known."""
-    original = inspect.unwrap(getattr(rehearsal.entry.call, "__func__", rehearsal.entry.call))
-    code = getattr(original, "__code__", None)
-    source = next((ident for ident, name in rehearsal.program.files.items() if code and name == code.co_filename), None)
-    if source is None or source not in rehearsal.program.texts:
-        return Change()
-    text = rehearsal.program.texts[source]
-    lines = text.split("\n")
-    try:
-        old = inspect.getblock([f"{line}\n" for line in lines[code.co_firstlineno - 1 :]])
-        new = textwrap.dedent(inspect.getsource(function)).rstrip("\n").split("\n")
-    except (OSError, TypeError, SyntaxError):
-        return Change()
-    if not any(map(_DEFINES.match, new)) or not any(map(_DEFINES.match, old)):  # a lambda
-        return Change()
-    new = new[next(index for index, line in enumerate(new) if _DEFINES.match(line)) :]
-    decorators = next(index for index, line in enumerate(old) if _DEFINES.match(line))
-    indent = old[0][: len(old[0]) - len(old[0].lstrip())]
-    new = [f"{indent}{line}" if line else line for line in new]
-    named = re.compile(rf"(\s*(?:async\s+)?def\s+){re.escape(getattr(function, '__name__', ''))}\b")
-    new = [named.sub(rf"\g<1>{original.__name__}", line) for line in new]
-    first = code.co_firstlineno - 1
-    there = slice(first + decorators, first + len(old))
-    return Change({source: "\n".join([*lines[: there.start], *new, *lines[there.stop :]])})
+def _tried(
+    families: Iterable[str],
+    titles: Iterable[str],
+    kind: Kind,
+    breaks: Iterable[str],
+    watched: tuple[Watched, ...],
+    attempt: Attempt,
+) -> Tried:
+    return Tried(
+        tuple(dict.fromkeys(families)),
+        tuple(dict.fromkeys(titles)),
+        kind,
+        tuple(sorted(breaks, key=_number)),
+        watched,
+        attempt,
+    )
 
 
 def _merged(original: Mapping[str, str], first: Change, second: Change) -> Change | None:
@@ -247,7 +219,7 @@ def _merged(original: Mapping[str, str], first: Change, second: Change) -> Chang
         ]
         edits = list(dict.fromkeys(edits))
         edits.sort(key=lambda edit: (edit.first_line, edit.last_line))
-        for before, after in zip(edits, edits[1:], strict=False):
+        for before, after in itertools.pairwise(edits):
             if after.first_line <= max(before.last_line, before.first_line):
                 return None
         texts[source] = applied_to(original[source], edits)
@@ -262,8 +234,9 @@ def _merged(original: Mapping[str, str], first: Change, second: Change) -> Chang
     return joined.with_settings(second.settings, second.codes)
 
 
-def _kind(kinds: list[str]) -> str:
-    return next(kind for kind in ("edit", "switch", "setting") if kind in kinds)
+def _kind(kinds: list[Kind]) -> Kind:
+    strongest: tuple[Kind, ...] = ("edit", "switch", "setting")
+    return next(kind for kind in strongest if kind in kinds)
 
 
 def _kinds(report: Report) -> set[tuple[str, str]]:

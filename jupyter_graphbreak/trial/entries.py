@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jupyter_graphbreak._torch_compat.hooks.entry_hooks import EnteredCall
+    from jupyter_graphbreak.recording.additions import Addition
 
 #: The most that copies may take, as a share of free memory.
 _SHARE = 0.25
@@ -76,8 +77,8 @@ def kept_entries(limit: int | None = None) -> Iterator[KeptEntries]:
     kept = KeptEntries(limit)
     faults: list[str] = []
 
-    def emit(fault: Any) -> None:
-        faults.append(getattr(fault, "message", str(fault)))
+    def emit(addition: Addition) -> None:
+        faults.append(getattr(addition, "message", type(addition).__name__))
 
     with watch_entries(kept.take, emit, lambda _: None):
         yield kept

@@ -59,7 +59,9 @@ def watch_entries(
         if not _is_entry(call.caller):
             return
         entered = _entered(code, call)
-        owner = code if isinstance(entered.call, types.FunctionType) else getattr(entered.call, "__self__", entered.call)
+        owner = (
+            code if isinstance(entered.call, types.FunctionType) else getattr(entered.call, "__self__", entered.call)
+        )
         if (id(code), id(owner)) not in seen:
             seen[id(code), id(owner)] = code, owner
             on_entry(entered)

@@ -58,7 +58,8 @@ def compiler_for(
 
 def _compiled(tree: ast.Module, filename: str) -> CodeType:
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    return compile(ast.fix_missing_locations(tree), filename, "exec", flags=flags, dont_inherit=True)
+    code: CodeType = compile(ast.fix_missing_locations(tree), filename, "exec", flags=flags, dont_inherit=True)
+    return code
 
 
 def _functions(module: CodeType) -> list[CodeType]:

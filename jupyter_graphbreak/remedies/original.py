@@ -1,0 +1,123 @@
+"""The program itself: what it does on several inputs, to compare changed programs with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.remedies.application import applied
+from jupyter_graphbreak.remedies.change import Change
+from jupyter_graphbreak.trial.inputs import Input, describe
+from jupyter_graphbreak.trial.outcome import run, untouched
+from jupyter_graphbreak.trial.reference import Reference, Trial
+from jupyter_graphbreak.trial.sides import Range, noted, noting
+from jupyter_graphbreak.trial.subject import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jupyter_graphbreak.remedies.application import Program
+    from jupyter_graphbreak.remedies.proposal import Condition
+    from jupyter_graphbreak.trial.entry import Entry
+    from jupyter_graphbreak.trial.inputs import Arguments
+    from jupyter_graphbreak.trial.outcome import Result
+
+#: The most inputs of one trial, but for those that a condition asks for.
+_MOST_INPUTS = 6
+#: A condition, and the change with which the program reads as the condition's place counts.
+Watched = tuple[Change, "Condition"]
+
+
+class Original:
+    """An entry, uncompiled, on its own input and on others.
+
+    Parameters
+    ----------
+    entry : Entry
+
+    Raises
+    ------
+    Exception
+        Whatever the function itself raises on the first input.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
+        with untouched():
+            self._reference = Reference(entry.call, first)
+            others = self._reference.trials(())
+        #: All inputs, with what the function does with them.
+        self.pool = [Trial(first, self._reference.result), *others]
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the function returns the same again."""
+        return bool(self._reference.repeatable)
+
+    def usual(self) -> list[Trial]:
+        """Return the inputs on which every program is tried."""
+        return self.pool[:_MOST_INPUTS]
+
+    def run(self, program: Callable[..., Any], subject: Subject, trial: Trial) -> Result:
+        """Call a program with the arguments of a trial; what they share with the state, the copies share, too."""
+        own = zip(_values(self.entry.arguments), _values(subject.arguments or self.entry.arguments), strict=True)
+        copies = {id(value): copy for value, copy in own}
+
+        def arguments(tried: Input) -> Arguments:
+            return tried.arguments.mapped(lambda value: copies.get(id(value), value))
+
+        subject.restore()
+        if trial.input.again and self._reference.changed:
+            run(program, subject, arguments(self.pool[0].input), gradients=False)
+        return run(program, subject, arguments(trial.input), trial.input.seed)
+
+    def chosen(self, program: Program, watched: Sequence[Watched]) -> tuple[list[Trial], bool | None]:
+        """Choose the inputs so that each condition comes out true and false; return whether that was possible."""
+        chosen = self.usual()
+        if not watched:
+            return chosen, None
+        by_change: dict[int, tuple[Change, list[Condition]]] = {}
+        for change, condition in watched:
+            by_change.setdefault(id(change), (change, []))[1].append(condition)
+        wanted = {
+            (group, index, side)
+            for group, (_, conditions) in enumerate(by_change.values())
+            for index in range(len(conditions))
+            for side in (True, False)
+        }
+        taken: list[set[tuple[int, int, bool]]] = [set() for _ in self.pool]
+        for group, (change, conditions) in enumerate(by_change.values()):
+            for sides, more in zip(taken, self._sides(program, change, conditions), strict=True):
+                sides |= {(group, index, side) for index, side in more}
+        wanted -= set().union(*taken[: len(chosen)])
+        for trial, sides in zip(self.pool[_MOST_INPUTS:], taken[_MOST_INPUTS:], strict=True):
+            if sides & wanted:
+                chosen.append(trial)
+                wanted -= sides
+        return chosen, not wanted
+
+    def _sides(self, program: Program, change: Change, conditions: list[Condition]) -> list[set[tuple[int, bool]]]:
+        """Return for each input how each condition of the changed program came out, run as it is."""
+        texts = {**program.texts, **change.texts}
+        instrumented = dict(change.texts)
+        count = 0
+        for source in dict.fromkeys(condition.source for condition in conditions):
+            ranges = [Range(c.line, c.column, c.end_line, c.end_column) for c in conditions if c.source == source]
+            instrumented[source] = noting(texts[source], ranges, count)
+            count += len(ranges)
+        with untouched(), applied(program, instrumented) as made, noted() as sides:
+            subject = Subject(self.entry.call, self.entry.arguments)
+            scope = getattr(subject.call, "__globals__", None)
+            taken: list[set[tuple[int, bool]]] = []
+            with made.defined(*([scope] if scope is not None else [])):
+                for trial in self.pool:
+                    sides.clear()
+                    self.run(subject.call, subject, trial)
+                    taken.append({(index, side) for index, found in sides.items() for side in found})
+        places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
+        numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
+        return [{(numbers[number], side) for number, side in found} for found in taken]
+
+
+def _values(arguments: Arguments) -> list[Any]:
+    return [*arguments.args, *arguments.kwargs.values()]

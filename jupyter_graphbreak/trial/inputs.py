@@ -111,10 +111,11 @@ def _others(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
         arguments = _mapped(first, change)
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn))
+    change = _unless(_indices(first, fn), _random, _random_within)
     special = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
     for what, arguments in itertools.islice(special, _MOST_SPECIAL):
         yield Input(arguments, describe(what, arguments, fn), special=True)
-        changed = _mapped(arguments, _random)  # two branches may agree on the values given, as 1 + 1 and 1 * 2 do
+        changed = _mapped(arguments, change)  # two branches may agree on the values given, as 1 + 1 and 1 * 2 do
         if _tensors((changed.args, changed.kwargs)):
             yield Input(changed, describe(f"{what}, random", changed, fn), special=True)
 
@@ -127,7 +128,7 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     if not named:
         return
     one = named[0][0] if len(named) == 1 and isinstance(named[0][1], torch.Tensor) else "all tensors"
-    indices = _are_indices if _takes_indices(first, fn) else _never
+    indices = _indices(first, fn)
     yield f"{one} negated", _unless(indices, _negated, _rolled)
     yield f"{one} zero", _unless(indices, torch.zeros_like, _least)
     if one == "all tensors":
@@ -162,11 +163,12 @@ def _never(_: torch.Tensor) -> bool:
     return False
 
 
-def _takes_indices(first: Arguments, fn: Callable[..., Any]) -> bool:
-    """Whether a function, or a module that it leads to, looks something up by the integers that it is given."""
+def _indices(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
+    """Return what tells the tensors by which a function, or a module that it leads to, looks something up."""
     modules = [item for item in reached(fn, *first.args, *first.kwargs.values()) if isinstance(item, torch.nn.Module)]
     kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    return any(isinstance(module, kinds) for module in modules) or any(name in _LOOK_UPS for name in _names(fn))
+    looks_up = any(isinstance(module, kinds) for module in modules) or not _LOOK_UPS.isdisjoint(_names(fn))
+    return _are_indices if looks_up else _never
 
 
 def _are_indices(value: torch.Tensor) -> bool:

@@ -145,8 +145,7 @@ def _leaves(failed: list[Any] | None) -> Iterator[None]:
     Torch refuses to copy a tensor that is no leaf, as a module keeps it after its forward pass, and forgets the
     ``.grad`` of a parameter.
     """
-    of_tensors: Any = torch.Tensor.__deepcopy__
-    of_parameters: Any = torch.nn.Parameter.__deepcopy__
+    of_tensors, of_parameters = (vars(kind)["__deepcopy__"] for kind in (torch.Tensor, torch.nn.Parameter))
 
     def deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> Any:
         if id(tensor) in memo:

@@ -131,12 +131,9 @@ def _state(expected: Result, actual: Result, *, values: bool) -> Iterator[Differ
 def _requires_grad(expected: Result, actual: Result) -> Iterator[Difference]:
     for place, required in expected.requires_grad.items():
         if actual.requires_grad.get(place, required) is not required:
-            verb = "requires no gradient" if required else "requires a gradient"
-            yield Difference("requires_grad", f"{verb} for {place}, where the original {_otherwise(required)}")
-
-
-def _otherwise(required: bool) -> str:  # noqa: FBT001 - a value, no option
-    return "requires one" if required else "requires none"
+            what = ("no gradient", "does") if required else ("a gradient", "does not")
+            text = f"makes {place} require {what[0]}, where the original {what[1]}"
+            yield Difference("requires_grad", text)
 
 
 def _gradients(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:

@@ -164,7 +164,7 @@ def grad_left_by_the_call() -> Any:
     return f, lambda x: x.detach() * 3
 
 
-@case("requires_grad", "requires no gradient for the result, where the original requires one", leaf(1))
+@case("requires_grad", "makes the result require no gradient, where the original does", leaf(1))
 def requires_grad() -> Any:
     return lambda x: x * 2, lambda x: (x * 2).detach()
 

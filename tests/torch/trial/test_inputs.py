@@ -19,7 +19,7 @@ class Model(torch.nn.Module):
         self.embedding = torch.nn.Embedding(10, 4)
 
     def forward(self, ids: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
-        found = self.embedding(ids)
+        found: torch.Tensor = self.embedding(ids)
         return found.sum() if scale is None else found.sum() * scale
 
 
@@ -71,7 +71,7 @@ class Pair(NamedTuple):
 
 def test_tensors_in_dicts_dataclasses_and_tuples_change() -> None:
     one = torch.ones(2)
-    given = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
+    given: list[Any] = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
     for value in given:
         changed = by_name(lambda value: value, value)["all tensors negated"].arguments.args[0]
         assert type(changed) is type(value)
@@ -89,7 +89,7 @@ def test_tensors_in_dicts_dataclasses_and_tuples_change() -> None:
                 found = changed["x"]
         assert torch.equal(found, -one)
     assert torch.equal(one, torch.ones(2))
-    assert torch.equal(given[1]["x"], one)  # type: ignore[index]
+    assert torch.equal(given[1]["x"], one)
 
 
 def test_modules_among_the_arguments_stay_the_same_objects() -> None:

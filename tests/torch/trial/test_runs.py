@@ -42,7 +42,7 @@ class Case(NamedTuple):
     changed: Callable[..., Any]
     kind: str
     text: str
-    args: tuple[Any, ...] = (torch.ones(3),)
+    args: tuple[Any, ...]
 
 
 CASES: dict[str, Case] = {}
@@ -50,7 +50,8 @@ CASES: dict[str, Case] = {}
 
 def case(kind: str, text: str, *args: Any) -> Callable[[Callable[[], Any]], None]:
     def add(make: Callable[[], Any]) -> None:
-        CASES[make.__name__] = Case(*make(), kind, text, *((args,) if args else ()))
+        original, changed = make()
+        CASES[make.__name__] = Case(original, changed, kind, text, args or (torch.ones(3),))
 
     return add
 
@@ -140,7 +141,7 @@ def gradient_where_there_is_none() -> Any:
     return lambda x, y: (x * 2).detach() + x * 0 + 1, lambda x, y: (x * 2).detach() + x * 0 + 1 + y - y.detach()
 
 
-class Refusing(torch.autograd.Function):
+class NoBackward(torch.autograd.Function):
     @staticmethod
     def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
         return x * 1
@@ -150,9 +151,12 @@ class Refusing(torch.autograd.Function):
         raise RuntimeError("not so")
 
 
+refusing: Any = NoBackward.apply
+
+
 @case("gradient", "raises RuntimeError: not so in the backward pass, where the original raises nothing", leaf(1))
 def raises_in_backward() -> Any:
-    return lambda x: x * 1, lambda x: Refusing.apply(x)
+    return lambda x: x * 1, lambda x: refusing(x)
 
 
 @case("gradient", "leaves another .grad on the argument x: None", leaf(1, 1))
@@ -315,7 +319,7 @@ def test_gradients_of_parameters_go_by_their_names() -> None:
 
 
 def test_without_gradients_nothing_runs_backward() -> None:
-    assert result(lambda x: Refusing.apply(x), leaf(1), gradients=False).backward is None
+    assert result(lambda x: refusing(x), leaf(1), gradients=False).backward is None
     assert result(lambda x: x + 1, torch.ones(1)).gradients is None
 
 
@@ -377,6 +381,11 @@ def test_equal_up_to_what_a_compiler_changes(expected: torch.Tensor, actual: tor
     assert (difference(expected, actual) is None) is equal
 
 
+def position() -> int:
+    state: Any = np.random.get_state()
+    return int(state[2])
+
+
 def test_nothing_of_a_run_gets_out(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     @functools.lru_cache(None)
     def warning_once(logger: logging.Logger, text: str) -> None:
@@ -391,9 +400,9 @@ def test_nothing_of_a_run_gets_out(capsys: pytest.CaptureFixture[str], caplog: p
         torch.set_default_dtype(torch.float64)
         return x + torch.rand(3) + random.random() + np.random.rand()
 
-    states = random.getstate(), torch.get_rng_state().tolist(), np.random.get_state()[2]
+    states = random.getstate(), torch.get_rng_state().tolist(), position()
     result(loud, torch.ones(3))
-    assert states == (random.getstate(), torch.get_rng_state().tolist(), np.random.get_state()[2])
+    assert states == (random.getstate(), torch.get_rng_state().tolist(), position())
     assert capsys.readouterr() == ("", "")
     assert not caplog.records
     assert torch.get_default_dtype() == torch.float32

@@ -85,7 +85,8 @@ def test_a_module_given_is_that_of_a_global_optimizer() -> None:
         optimizer.zero_grad()
         net(x).sum().backward()
         optimizer.step()
-        return net(x).detach()
+        result: torch.Tensor = net(x).detach()
+        return result
 
     _, (first, _) = runs(step, model, torch.ones(1, 2))
     assert torch.allclose(first.value, (before - 0.5).sum())
@@ -138,7 +139,8 @@ def test_a_tensor_that_is_no_leaf_is_copied_as_a_leaf() -> None:
 
     model = Keeps()
     subject, (first, _) = runs(model, torch.ones(3))
-    assert (first.value, model.last, model.seen, subject.shared) == (6, 6, [], [])
+    assert float(first.value) == float(model.last) == 6
+    assert (model.seen, subject.shared) == ([], [])
     assert set(first.gradients or {}) == {"the tensor scaled"}
     assert weight.grad is None
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _LARGEST_STORAGE = 1 << 26
 #: Python's flag for a class made by a ``class`` statement.
 _HEAP_TYPE = 1 << 9
+_CONTAINERS = (
+    torch.Tensor, torch.nn.Module, torch.optim.Optimizer, list, dict, set, tuple, deque, types.SimpleNamespace,
+)  # fmt: skip
 _ATOMS = (str, bytes, int, float, complex, type(None), torch.dtype, torch.device, torch.Size, frozenset)
 
 
@@ -35,7 +38,7 @@ def clone(value: Any, memo: dict[Any, Any] | None = None, failed: list[Any] | No
         Objects that could not be copied are added to it.
     """
     memo = {} if memo is None else memo
-    if isinstance(value, _ATOMS):
+    if is_atom(value):
         return value
     if id(value) in memo:
         return memo[id(value)]
@@ -142,8 +145,7 @@ def _leaves(failed: list[Any] | None) -> Iterator[None]:
     Torch refuses to copy a tensor that is no leaf, as a module keeps it after its forward pass, and forgets the
     ``.grad`` of a parameter.
     """
-    of_tensors: Any = torch.Tensor.__deepcopy__
-    of_parameters: Any = torch.nn.Parameter.__deepcopy__
+    of_tensors, of_parameters = (vars(kind)["__deepcopy__"] for kind in (torch.Tensor, torch.nn.Parameter))
 
     def deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> Any:
         if id(tensor) in memo:
@@ -200,14 +202,14 @@ class Saved:
         parts: list[Any] = []
         if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, type):
             attributes = vars(value)
-            self._contents.append((attributes, {key: _slot(part) for key, part in attributes.items()}))
+            self._contents.append((attributes, {key: slot(part) for key, part in attributes.items()}))
             parts += attributes.values()
         match value:
             case dict():
-                self._contents.append((value, {key: _slot(part) for key, part in value.items()}))
+                self._contents.append((value, {key: slot(part) for key, part in value.items()}))
                 parts += [*value.keys(), *value.values()]
             case list() | deque():
-                self._contents.append((value, list(map(_slot, value))))
+                self._contents.append((value, list(map(slot, value))))
                 parts += value
             case set():
                 self._contents.append((value, set(value)))
@@ -240,15 +242,17 @@ class _Opaque:
         self.copy = value
 
 
-def _slot(value: Any) -> Any:
-    if isinstance(value, _ATOMS) or is_data(value) or is_code(value):
+def slot(value: Any) -> Any:
+    """Return what holds the place of an object: itself if its content is saved elsewhere, or else a copy."""
+    if is_atom(value) or is_data(value) or is_code(value):
         return value
     made = clone(value)
     return value if made is value else _Opaque(made)
 
 
-def _filled(slot: Any) -> Any:
-    return clone(slot.copy) if isinstance(slot, _Opaque) else slot
+def filled(saved: Any) -> Any:
+    """Return an object, or another copy of it, from what :func:`slot` returned."""
+    return clone(saved.copy) if isinstance(saved, _Opaque) else saved
 
 
 def _refill(container: Any, content: Any) -> None:
@@ -257,12 +261,12 @@ def _refill(container: Any, content: Any) -> None:
             if len(container) == len(content) and all(container.get(key, content) is content[key] for key in content):
                 return  # Dynamo's guards notice when a dict is written to
             container.clear()
-            container.update((key, _filled(slot)) for key, slot in content.items())
+            container.update((key, filled(saved)) for key, saved in content.items())
         case list():
-            container[:] = map(_filled, content)
+            container[:] = map(filled, content)
         case deque():
             container.clear()
-            container.extend(map(_filled, content))
+            container.extend(map(filled, content))
         case set():
             container.clear()
             container.update(content)
@@ -282,7 +286,7 @@ def keeping(objects: Iterable[Any]) -> dict[Any, Any]:
 
 def is_atom(value: Any) -> bool:
     """Whether an object never changes."""
-    return isinstance(value, _ATOMS)
+    return isinstance(value, _ATOMS) or type(value) is object
 
 
 def is_code(value: Any) -> bool:
@@ -294,9 +298,16 @@ def is_code(value: Any) -> bool:
 
 def is_data(value: Any) -> bool:
     """Whether a call may change an object: tensors, modules, optimizers, containers, the user's instances."""
-    if isinstance(value, torch.Tensor | torch.nn.Module | torch.optim.Optimizer | list | dict | set | tuple | deque):
+    if isinstance(value, _CONTAINERS):
         return True
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):
         return True
-    return not is_code(value) and hasattr(value, "__dict__") and is_own(type(value))
+    kind = type(value)
+    # Loggers, streams and threads of Python's lead to everything that there is.
+    return (
+        not is_code(value)
+        and hasattr(value, "__dict__")
+        and is_own(kind)
+        and kind.__module__.partition(".")[0] not in sys.stdlib_module_names
+    )

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from jupyter_graphbreak.trial.places import RESULT
 from jupyter_graphbreak.trial.values import difference, show
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def differences(expected: Result, actual: Result, *, values: bool = True) -> lis
         found += _gradients(expected, actual, values=values)
         found += _aliasing(expected, actual)
     found += _left_grad(expected, actual, values=values)
-    found += _by_name("state", "", expected.state, actual.state, values=values)
+    found += _state(expected, actual, values=values)
     found += _by_name("state", "the ", expected.modes, actual.modes, values=True)
     found += _effects(expected, actual, values=values)
     if values:
@@ -110,15 +111,29 @@ def _by_name(
             yield Difference(kind, f"sets {what}{name}, which the original does not")
 
 
+def _state(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
+    def changed(result: Result, name: str) -> bool:
+        return name in result.state and (
+            name not in result.before or difference(result.before[name], result.state[name]) is not None
+        )
+
+    for name in dict.fromkeys([*expected.state, *actual.state]):
+        if name in expected.state and name in actual.state:
+            text = difference(expected.state[name], actual.state[name], values=values)
+            if text is not None and (changed(expected, name) or changed(actual, name)):
+                yield Difference("state", f"leaves {name} otherwise: {text}")
+        elif changed(expected, name):
+            yield Difference("state", f"does not change {name} as the original does")
+        elif changed(actual, name):
+            yield Difference("state", f"changes {name}, which the original does not")
+
+
 def _requires_grad(expected: Result, actual: Result) -> Iterator[Difference]:
     for place, required in expected.requires_grad.items():
         if actual.requires_grad.get(place, required) is not required:
-            verb = "requires no gradient" if required else "requires a gradient"
-            yield Difference("requires_grad", f"{verb} for {place}, where the original {_otherwise(required)}")
-
-
-def _otherwise(required: bool) -> str:  # noqa: FBT001 - a value, no option
-    return "requires one" if required else "requires none"
+            what = ("no gradient", "does") if required else ("a gradient", "does not")
+            text = f"makes {place} require {what[0]}, where the original {what[1]}"
+            yield Difference("requires_grad", text)
 
 
 def _gradients(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
@@ -134,8 +149,10 @@ def _gradients(expected: Result, actual: Result, *, values: bool) -> Iterator[Di
     if type(expected.backward) is not type(actual.backward):
         texts = named(actual.backward), named(expected.backward)
         yield Difference("gradient", "raises {} in the backward pass, where the original raises {}".format(*texts))
-    theirs, ours = expected.gradients or {}, actual.gradients or {}
-    for place in theirs.keys() | ours.keys():
+    theirs, ours = expected.gradients, actual.gradients
+    if theirs is None or ours is None:
+        return  # then another tensor requires a gradient, which is said
+    for place in sorted(theirs.keys() | ours.keys()):
         found = _gradient(place, theirs.get(place), ours.get(place), values=values)
         if found is not None:
             yield found
@@ -158,24 +175,25 @@ def _gradient(
 
 
 def _left_grad(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
-    for place in expected.left_grad.keys() & actual.left_grad.keys():
+    for place in sorted(expected.left_grad.keys() & actual.left_grad.keys()):
         text = difference(expected.left_grad[place], actual.left_grad[place], values=values)
         if text is not None:
             yield Difference("gradient", f"leaves another .grad on {place}: {text}")
 
 
 def _aliasing(expected: Result, actual: Result) -> Iterator[Difference]:
-    for place, (how, other) in expected.aliases.items():
-        found = actual.aliases.get(place)
-        if found is None:
-            yield Difference("aliasing", f"has {place} apart, where the original's {how} {other}")
-        elif found != (how, other):
-            yield Difference(
-                "aliasing", f"has {place} so that it {' '.join(found)}, where the original's {how} {other}"
-            )
-    for place, (how, other) in actual.aliases.items():
-        if place not in expected.aliases:
-            yield Difference("aliasing", f"has {place} so that it {how} {other}, where the original's is apart")
+    nothing: tuple[str, frozenset[str]] = ("", frozenset())
+    for place in sorted(expected.places & actual.places):
+        how, others = expected.aliases.get(place, nothing)
+        how_now, others_now = actual.aliases.get(place, nothing)
+        known, known_now = others & actual.places, others_now & expected.places
+        if (bool(others), how, known) == (bool(others_now), how_now, known_now):
+            continue
+        if not place.startswith(RESULT) and not known and not known_now:
+            continue  # the state has names that only one of the two reads
+        before = f"{how} {min(known or others)}" if others else "is apart"
+        after = f"so that it {how_now} {min(known_now or others_now)}" if others_now else "apart"
+        yield Difference("aliasing", f"has {place} {after}, where the original's {before}")
 
 
 def _effects(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import io
 import logging
@@ -60,6 +61,7 @@ def observed() -> Iterator[Effects]:
         else:
             effects.logged.append((record.name, record.levelname, _message(record)))
 
+    forget_what_was_logged()
     out, err = io.StringIO(), io.StringIO()
     try:
         with (
@@ -132,3 +134,59 @@ def kept_modes() -> Iterator[None]:
         torch.set_grad_enabled(grad)
         torch.set_default_dtype(dtype)
         torch.use_deterministic_algorithms(deterministic)
+
+
+@contextlib.contextmanager
+def kept_warnings() -> Iterator[None]:
+    """Have everything warn and log each time while the context is open; after it, what was shown once stays shown.
+
+    Each change of the filters of warnings makes Python forget, in every module, what it has shown.
+    """
+    registries = {
+        name: dict(registry)
+        for name, module in list(sys.modules.items())
+        if isinstance(registry := getattr(module, "__warningregistry__", None), dict)
+    }
+    version, always = _version_of_filters(), torch.is_warn_always_enabled()
+    logged = [(cache, dict(cache)) for cache in _logged_once()]
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_warn_always(always)
+        now = _version_of_filters()
+        for name, module in list(sys.modules.items()):
+            registry = getattr(module, "__warningregistry__", None)
+            if isinstance(registry, dict):
+                before = registries.get(name, {})
+                registry.clear()
+                registry.update(before | {"version": now} if before.get("version") == version else before)
+        for cache, content in logged:
+            cache.clear()
+            cache.update(content)
+
+
+class _Probe(Warning):
+    """Shows the version of the filters, which Python writes to a registry."""
+
+
+def _version_of_filters() -> Any:
+    registry: dict[Any, Any] = {}
+    with patched(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_Probe):
+        warnings.warn_explicit("", _Probe, "", 1, registry=registry)
+    return registry.get("version")
+
+
+def _logged_once() -> Iterator[dict[Any, Any]]:
+    """Yield what the loggers' methods that log a text once, such as those of transformers, remember having logged."""
+    for method in vars(logging.Logger).values():
+        if callable(getattr(method, "cache_info", None)) and method.cache_info().maxsize is None:
+            yield from (held for held in gc.get_referents(method) if type(held) is dict and held is not vars(method))
+
+
+def forget_what_was_logged() -> None:
+    """Have loggers log again what they log once."""
+    for cache in _logged_once():
+        cache.clear()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import inspect
 import itertools
 import types
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak.recording.targets import reached
 from jupyter_graphbreak.report.frontends import Example
 from jupyter_graphbreak.trial.copies import clone
 from jupyter_graphbreak.trial.values import difference, show
@@ -18,10 +22,14 @@ from jupyter_graphbreak.trial.values import difference, show
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    _Change = Callable[[torch.Tensor], torch.Tensor]
+
 #: How many inputs change Python values or sizes: each may cost a recompilation, and Dynamo allows eight.
 _MOST_SPECIAL = 6
 _MOST_CONSTANTS = 3
 _LARGEST_SIZE = 64
+#: Functions of torch that take indices.
+_LOOK_UPS = frozenset({"embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy"})
 
 
 class Arguments:
@@ -83,20 +91,31 @@ def describe(what: str, arguments: Arguments, fn: Callable[..., Any]) -> Example
     return Example(what, ", ".join(f"{name} = {show(value)}" for name, value in arguments.named(fn).items()))
 
 
-def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
+def other_inputs(first: Arguments, fn: Callable[..., Any], most: int | None = None) -> Iterator[Input]:
     """Yield other inputs for a function, the most telling first.
 
     Changed values of tensors come first, then changed Python numbers, flags and strings, then changed sizes; dtypes
-    stay. Constants in the function's code say where its branches may part.
+    stay. Constants in the function's code say where its branches may part. Indices, such as those that an embedding
+    takes, stay within the range of the given ones. Modules among the arguments stay as they are.
+
+    Parameters
+    ----------
+    most : int, optional
+        How many to yield at most.
     """
+    yield from itertools.islice(_others(first, fn), most)
+
+
+def _others(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     for what, change in _value_changes(first, fn):
         arguments = _mapped(first, change)
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn))
+    change = _unless(_indices(first, fn), _random, _random_within)
     special = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
     for what, arguments in itertools.islice(special, _MOST_SPECIAL):
         yield Input(arguments, describe(what, arguments, fn), special=True)
-        changed = _mapped(arguments, _random)  # two branches may agree on the values given, as 1 + 1 and 1 * 2 do
+        changed = _mapped(arguments, change)  # two branches may agree on the values given, as 1 + 1 and 1 * 2 do
         if _tensors((changed.args, changed.kwargs)):
             yield Input(changed, describe(f"{what}, random", changed, fn), special=True)
 
@@ -109,19 +128,71 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     if not named:
         return
     one = named[0][0] if len(named) == 1 and isinstance(named[0][1], torch.Tensor) else "all tensors"
-    yield f"{one} negated", _negated
-    yield f"{one} zero", torch.zeros_like
+    indices = _indices(first, fn)
+    yield f"{one} negated", _unless(indices, _negated, _rolled)
+    yield f"{one} zero", _unless(indices, torch.zeros_like, _least)
     if one == "all tensors":
         for name, value in named[:3]:
-            chosen = {id(tensor) for tensor in _tensors(value)}
-            yield f"{name} negated", lambda tensor, chosen=chosen: _negated(tensor) if id(tensor) in chosen else tensor
-    yield f"{one} ten times as large", lambda tensor: tensor if tensor.dtype == torch.bool else tensor * 10
+            others = functools.partial(_is_none_of, {id(tensor) for tensor in _tensors(value)})
+            yield f"{name} negated", _unless(others, _unless(indices, _negated, _rolled), _itself)
+    yield f"{one} ten times as large", _unless(indices, _ten_times, _itself)
     yield f"{one} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
-    yield f"{one} random", _random
+    yield f"{one} random", _unless(indices, _random, _random_within)
+    if any(map(_are_indices, _tensors((first.args, first.kwargs)))):
+        yield "integers in another order", _unless(_are_indices, _itself, _rolled)
     for constant in _numbers(fn):
-        yield f"{one} filled with {constant + 1:g}", lambda tensor, value=constant + 1: _filled(tensor, value)
+        filled = functools.partial(_filled, number=constant + 1)
+        yield f"{one} filled with {constant + 1:g}", _unless(indices, filled, _itself)
     yield f"{one} with a nan", lambda tensor: _first_set(tensor, float("nan"))
     yield f"{one} with an inf", lambda tensor: _first_set(tensor, float("inf"))
+
+
+def _unless(condition: Callable[[torch.Tensor], bool], change: _Change, otherwise: _Change) -> _Change:
+    return lambda tensor: otherwise(tensor) if condition(tensor) else change(tensor)
+
+
+def _itself(value: torch.Tensor) -> torch.Tensor:
+    return value
+
+
+def _is_none_of(ids: set[int], value: torch.Tensor) -> bool:
+    return id(value) not in ids
+
+
+def _never(_: torch.Tensor) -> bool:
+    return False
+
+
+def _indices(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
+    """Return what tells the tensors by which a function, or a module that it leads to, looks something up."""
+    modules = [item for item in reached(fn, *first.args, *first.kwargs.values()) if isinstance(item, torch.nn.Module)]
+    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    looks_up = any(isinstance(module, kinds) for module in modules) or not _LOOK_UPS.isdisjoint(_names(fn))
+    return _are_indices if looks_up else _never
+
+
+def _are_indices(value: torch.Tensor) -> bool:
+    """Whether integers may be indices: none is negative."""
+    integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
+    return integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
+
+
+def _rolled(value: torch.Tensor) -> torch.Tensor:
+    return value.roll(1, -1)
+
+
+def _least(value: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(value, int(value.min()))
+
+
+def _random_within(value: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    made = torch.randint(int(value.min()), int(value.max()) + 1, value.shape, generator=generator)
+    return made.to(value.device, value.dtype)
+
+
+def _ten_times(value: torch.Tensor) -> torch.Tensor:
+    return value if value.dtype == torch.bool else value * 10
 
 
 def _negated(value: torch.Tensor) -> torch.Tensor:
@@ -191,32 +262,50 @@ def _resized(value: torch.Tensor, size: int, new: int) -> torch.Tensor:
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    _map(value, note, {})
+    return found
+
+
+def _mapped(first: Arguments, change: _Change) -> Arguments:
+    made: dict[int, Any] = {}
+    return first.mapped(lambda value: _map(value, change, made))
+
+
+def _map(value: Any, change: _Change, made: dict[int, Any]) -> Any:
+    """Return a value with each of its tensors changed, looking into containers and dataclasses but not modules."""
+    if id(value) in made:
+        return made[id(value)]
+    result = value
     match value:
         case torch.Tensor():
-            return [value] if value.layout == torch.strided else []
-        case dict():
-            return [tensor for item in value.values() for tensor in _tensors(item)]
-        case list() | tuple():
-            return [tensor for item in value for tensor in _tensors(item)]
-    return []
+            result = _changed(value, change) if value.layout == torch.strided else value
+        case list() | tuple() if type(value) in {list, tuple}:
+            result = type(value)(_map(item, change, made) for item in value)
+        case tuple() if hasattr(value, "_fields"):
+            result = type(value)(*(_map(item, change, made) for item in value))
+        case MutableMapping():
+            result = copy.copy(value)
+            for key, item in value.items():
+                result[key] = _map(item, change, made)
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
+            result = copy.copy(value)
+            for field in dataclasses.fields(value):
+                if hasattr(value, field.name):
+                    object.__setattr__(result, field.name, _map(getattr(value, field.name), change, made))
+    made[id(value)] = result
+    return result
 
 
-def _mapped(first: Arguments, change: Callable[[torch.Tensor], torch.Tensor]) -> Arguments:
-    def mapped(value: Any) -> Any:
-        match value:
-            case torch.Tensor() if value.layout == torch.strided:
-                with torch.no_grad():
-                    made = change(value).detach()
-                return made.requires_grad_(value.requires_grad)
-            case dict() if type(value) is dict:
-                return {key: mapped(item) for key, item in value.items()}
-            case list() | tuple() if type(value) in {list, tuple}:
-                return type(value)(map(mapped, value))
-            case tuple() if hasattr(value, "_fields"):
-                return type(value)(*map(mapped, value))
-        return value
-
-    return Arguments(*map(mapped, first.args), **{key: mapped(item) for key, item in first.kwargs.items()})
+def _changed(value: torch.Tensor, change: _Change) -> torch.Tensor:
+    with torch.no_grad():
+        made = change(value)
+    return value if made is value else made.detach().requires_grad_(value.requires_grad)
 
 
 def _replaced(first: Arguments, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
@@ -225,17 +314,24 @@ def _replaced(first: Arguments, fn: Callable[..., Any], name: str, value: Any) -
     return Arguments(*bound.args, **bound.kwargs)
 
 
-def _constants(fn: Callable[..., Any]) -> list[Any]:
-    """Return the constants in a function's code and in that of functions inside it."""
+def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
+    """Yield the code of a function and that of functions inside it."""
     function = getattr(fn, "forward", fn)
     pending = [getattr(function, "__code__", None) or getattr(type(fn).__call__, "__code__", None)]
-    constants: list[Any] = []
     while pending:
         code = pending.pop()
         if isinstance(code, types.CodeType):
-            constants += [constant for constant in code.co_consts if constant not in (None, code.co_name)]
+            yield code
             pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return constants
+
+
+def _names(fn: Callable[..., Any]) -> set[str]:
+    return {name for code in _codes(fn) for name in code.co_names}
+
+
+def _constants(fn: Callable[..., Any]) -> list[Any]:
+    """Return the constants in a function's code and in that of functions inside it."""
+    return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
 
 
 def _numbers(fn: Callable[..., Any]) -> list[float]:

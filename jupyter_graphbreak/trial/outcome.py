@@ -7,7 +7,7 @@ import io
 import random
 import sys
 import types
-import warnings
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,16 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import quiet
 from jupyter_graphbreak.recording.library import library_roots
 from jupyter_graphbreak.trial.copies import clone
-from jupyter_graphbreak.trial.effects import Effects, kept_modes, modes, observed, random_states, seed_all
-from jupyter_graphbreak.trial.places import memory, named
+from jupyter_graphbreak.trial.effects import (
+    Effects,
+    kept_modes,
+    kept_warnings,
+    modes,
+    observed,
+    random_states,
+    seed_all,
+)
+from jupyter_graphbreak.trial.places import RESULT, memory, named
 from jupyter_graphbreak.trial.values import Yielded
 
 if TYPE_CHECKING:
@@ -28,7 +36,8 @@ if TYPE_CHECKING:
 
 #: An input with which the function runs more lines is left out: the function may loop for ever.
 _MOST_LINES = 20_000
-_RESULT = "the result"
+#: Of how many other places of one object is known that they are the same.
+_MOST_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -48,9 +57,13 @@ class Result:
         ``None`` altogether where nothing that the call returned or left requires a gradient, or nobody asked.
     backward : Exception or None
         What the backward pass raised.
+    before : dict
+        The state before all runs, by name.
+    places : frozenset of str
+        The places of all objects of the result, the arguments and the state.
     aliases : dict
-        For each object of the result, the arguments and the state that was met before at another place, or whose memory
-        was, how ("is" or "shares memory with") and where.
+        For each of them that was met before at other places, or whose memory was, how ("is" or "shares memory with")
+        and where.
     random, modes : dict
         Digests of the states of the random generators, and the modes of torch after the call.
     """
@@ -64,7 +77,9 @@ class Result:
     left_grad: dict[str, torch.Tensor | None] = field(default_factory=dict)
     gradients: dict[str, torch.Tensor | None] | None = None
     backward: Exception | None = None
-    aliases: dict[str, tuple[str, str]] = field(default_factory=dict)
+    before: dict[str, Any] = field(default_factory=dict)
+    places: frozenset[str] = frozenset()
+    aliases: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     random: dict[str, str] = field(default_factory=dict)
     modes: dict[str, Any] = field(default_factory=dict)
 
@@ -102,7 +117,7 @@ def run(
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
         random_after, modes_after = random_states(), modes()
-        now = {_RESULT: value, **given.named(subject.call)}
+        now = {RESULT: value, **given.named(subject.call)}
         objects = list(_all_objects(value, given.named(subject.call), subject))
         found = {place: item for place, item in objects if isinstance(item, torch.Tensor)}
         left_grad = {place: clone(item.grad) for place, item in found.items() if item.is_leaf and item.requires_grad}
@@ -114,8 +129,8 @@ def run(
     memo: dict[int, Any] = {}
     now = {name: clone(item, memo) for name, item in now.items()}
     return Result(
-        now.pop(_RESULT), raised, now, subject.state(memo), effects, requires_grad, left_grad, given_gradients, failed,
-        aliases, random_after, modes_after,
+        now.pop(RESULT), raised, now, subject.state(memo), effects, requires_grad, left_grad, given_gradients, failed,
+        subject.initial, frozenset(place for place, _ in objects), aliases, random_after, modes_after,
     )  # fmt: skip
 
 
@@ -131,23 +146,23 @@ def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Ite
                 yield f"the parameter {place}", item
             else:
                 yield f"the {kind} {place}" if isinstance(item, torch.Tensor) or kind == "argument" else place, item
-    yield from named(value, _RESULT, seen)
+    yield from named(value, RESULT, seen)
 
 
-def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Return which objects are, or share memory with, one that was met before."""
-    aliases: dict[str, tuple[str, str]] = {}
-    first: dict[int, str] = {}
-    first_in_memory: dict[int, str] = {}
+def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozenset[str]]]:
+    """Return which objects are, or share memory with, some that were met before."""
+    aliases: dict[str, tuple[str, frozenset[str]]] = {}
+    same: dict[int, list[str]] = defaultdict(list)
+    in_memory: dict[int, list[str]] = defaultdict(list)
     for place, item in objects:
         lies_at = memory(item)
-        if id(item) in first:
-            aliases[place] = ("is", first[id(item)])
-        elif lies_at is not None and lies_at in first_in_memory:
-            aliases[place] = ("shares memory with", first_in_memory[lies_at])
-        first.setdefault(id(item), place)
-        if lies_at is not None:
-            first_in_memory.setdefault(lies_at, place)
+        neighbours = in_memory[lies_at] if lies_at is not None else []
+        if same[id(item)]:
+            aliases[place] = ("is", frozenset(same[id(item)][:_MOST_NAMES]))
+        elif neighbours:
+            aliases[place] = ("shares memory with", frozenset(neighbours[:_MOST_NAMES]))
+        same[id(item)].append(place)
+        neighbours.append(place)
     return aliases
 
 
@@ -156,7 +171,7 @@ def _backward(found: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | 
     roots = {
         id(item): item
         for place, item in found.items()
-        if item.requires_grad and (item.grad_fn is not None or place.startswith(_RESULT))
+        if item.requires_grad and (item.grad_fn is not None or place.startswith(RESULT))
     }
     if not roots:
         return None, None
@@ -223,13 +238,12 @@ def untouched() -> Iterator[None]:
     try:
         with (
             torch.random.fork_rng(devices),
-            warnings.catch_warnings(),
+            kept_warnings(),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
             kept_modes(),
             quiet(),
         ):
-            warnings.simplefilter("ignore")
             yield
     finally:
         random.setstate(python_random)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections import deque
 from collections.abc import Mapping
@@ -12,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.trial.copies import is_data
-from jupyter_graphbreak.trial.values import Yielded, show
+from jupyter_graphbreak.trial.values import Yielded, attributes, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: What every module has, apart from its parameters, buffers and modules.
-_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
-_HELD_BY_MODULES = ("_parameters", "_buffers", "_modules")
+
+#: How places in what a call returns begin.
+RESULT = "the result"
 
 
 def named(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
@@ -70,10 +69,6 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     match value:
         case torch.Tensor():
             return
-        case torch.nn.Module():
-            for key in _HELD_BY_MODULES:
-                yield from ((f".{name}", part) for name, part in vars(value).get(key, {}).items())
-            yield from ((f".{key}", part) for key, part in vars(value).items() if key not in _OF_EVERY_MODULE)
         case torch.optim.Optimizer():
             yield ".param_groups", value.param_groups
             yield ".state", value.state
@@ -88,13 +83,3 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield from (("{}", part) for part in value)
         case _:
             yield from ((f".{key}", part) for key, part in attributes(value).items())
-
-
-def attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an instance."""
-    held = dict(getattr(value, "__dict__", {}))
-    if dataclasses.is_dataclass(value):
-        held |= {
-            field.name: getattr(value, field.name) for field in dataclasses.fields(value) if hasattr(value, field.name)
-        }
-    return held

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -67,24 +68,30 @@ class Reference:
         self.fn = fn
         self.first = first
         self.subject = Subject(fn)
-        initial = self.subject.state()
         self.result = self._call(first.arguments)
         if self.result.raised is not None:
             raise self.result.raised
+        before = self.subject.initial
         self.changed = {
-            name for name, value in self.result.state.items() if name not in initial or difference(initial[name], value)
+            name for name, value in self.result.state.items() if name not in before or difference(before[name], value)
         }
         self.repeatable = not self._differs(self._call(first.arguments))
         self.random = self.repeatable and self._differs(self._call(first.arguments, seed=1))
 
-    def trials(self, given: Sequence[Arguments]) -> list[Trial]:
-        """Return other inputs with what the function does with them: the given ones, or else derived ones."""
+    def trials(self, given: Sequence[Arguments] = (), most: int | None = None) -> list[Trial]:
+        """Return other inputs with what the function does with them: the given ones, or else derived ones.
+
+        Parameters
+        ----------
+        most : int, optional
+            How many inputs to derive at most.
+        """
         if given:
             inputs = [Input(arguments, describe("", arguments, self.fn), again=True) for arguments in given]
             return [Trial(other, self._try(other)) for other in [*inputs, *self._reseeded()]]
         start = time.monotonic()
         trials = []
-        for derived in self._derived():
+        for derived in itertools.islice(self._derived(), most):
             if time.monotonic() - start > _PATIENCE_S:
                 break
             with contextlib.suppress(TooLongError), limited():

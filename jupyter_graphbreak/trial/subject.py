@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
 from jupyter_graphbreak.recording.library import library_roots
 from jupyter_graphbreak.recording.targets import is_own, reached
-from jupyter_graphbreak.trial.copies import Saved, clone, is_atom, is_data, keeping
+from jupyter_graphbreak.trial.copies import Saved, clone, filled, is_atom, is_code, is_data, keeping, slot
 from jupyter_graphbreak.trial.places import named
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class Subject:
         The copy.
     arguments : Arguments or None
         The copies of the arguments, to be given to runs.
+    initial : dict
+        A copy of the state at the beginning, by name.
     shared : list of str
         What could not be copied, so that runs would change the user's own: name and type.
     """
@@ -100,8 +102,9 @@ class Subject:
             copies = {id(value): self._fresh(value, name) for name, value in arguments.named(fn).items()}
             self.arguments = arguments.mapped(lambda value: copies.get(id(value), value))
         self._swap_what_is_not_copied()
-        self._values = [(place, place.read()) for place in self._places]
+        self._values = [(place, slot(place.read())) for place in self._places]
         self._saved = Saved(value for _, value in self.roots())
+        self.initial = self.state()
 
     def roots(self) -> Iterator[tuple[str, Any]]:
         """Yield what a call may change, by name; what belongs to the module or instance itself has no prefix."""
@@ -122,7 +125,7 @@ class Subject:
     def restore(self) -> None:
         """Go back to the state at the beginning; the objects stay the same, because captured programs hold them."""
         for place, value in self._values:
-            place.write(value)
+            place.write(filled(value))
         self._saved.put_back()
 
     def held(self) -> dict[Any, Any]:
@@ -160,7 +163,7 @@ class Subject:
                 *arguments,
                 **{key: self._fresh(item, name) for key, item in value.keywords.items()},
             )
-        return self._copy(value, name) if is_data(value) else value
+        return value if is_code(value) or is_atom(value) or value is _MISSING else self._copy(value, name)
 
     def _copy(self, value: Any, name: str) -> Any:
         failed: list[Any] = []

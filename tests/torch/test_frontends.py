@@ -290,6 +290,28 @@ def test_lost_side_effects_are_told() -> None:
     assert "does not change seen as the function does" in counting["torch.fx.symbolic_trace"].notes
 
 
+def test_a_program_with_equal_values_and_other_gradients_is_wrong() -> None:
+    def detaches(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x * 1
+        return x.detach() * 1
+
+    trace = compare_frontends(detaches, torch.ones(3, requires_grad=True))["torch.jit.trace"]
+    assert trace.outcome == "silently wrong"
+    assert trace.difference == "makes the result require a gradient, where the original does not"
+
+
+def test_a_program_that_returns_a_copy_of_its_argument_is_noted() -> None:
+    def itself(values: list[torch.Tensor]) -> list[torch.Tensor]:
+        return values
+
+    verdicts = compare_frontends(itself, [torch.ones(2)])
+    assert verdicts["torch.compile"].notes == []
+    script = verdicts["torch.jit.script"]
+    assert script.outcome == "captures"
+    assert "has the result apart, where the original's is the argument values" in script.notes
+
+
 def test_numbers_drawn_while_capturing_are_wrong_and_those_drawn_in_another_order_are_not() -> None:
     def noise(x: torch.Tensor) -> torch.Tensor:
         return x + torch.randn(3)

@@ -9,39 +9,29 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break
 
 _BRANCH = (
-    "Decide whether both sides can be computed always, with one shape and type, and chosen between with torch.where; or "
-    "whether the decision can be made outside of the compiled function."
+    "Decide whether both sides can always be computed, and chosen between with torch.where; or whether it can be "
+    "decided outside of the compiled function."
 )
 _DISABLED = "Decide whether this function must stay out of the graph: somebody disabled it on purpose."
 _HOST = "Decide whether the number is needed at all, or whether what follows can be computed with the tensor."
 _SHAPE = "Decide whether what follows can work with all elements and a mask, so that shapes do not depend on the data."
-_KEY = (
-    "Decide on keys that are constants, such as names: a tensor is a key by its identity, which a graph does not have."
-)
+_KEY = "Decide on keys that are constants, such as names: a graph does not know the identity of a tensor."
 _GENERATOR = "Decide whether a list can take the generator's place; compile the function that consumes it."
 _GROUPS = "Decide whether the groups can be made before the compiled function: their number depends on the data."
-_BACKWARD = (
-    "Decide where the compiled part ends: compile the forward pass, and call backward() and the optimizer after it."
-)
+_BACKWARD = "Decide where the compiled part ends: compile the forward pass, call backward() and the optimizer after it."
 _FLAG = "Decide which tensors need gradients before the compiled function: in a graph that cannot change."
-_CONTEXT = (
-    "Decide whether the context may be entered around the whole call of the compiled function, or left out in it."
-)
+_CONTEXT = "Decide whether the context may be entered around the whole call of the compiled function."
 _RNN = "Decide whether the RNN stays eager: compile what is before and after it, or allow it with allow_rnn."
 _OUTPUT = "Decide whether it must be said each time: if so, say it after the call, from what the function returns."
 _NUMPY = "Decide whether torch may draw or compute this: with NumPy's generator it must happen before the call."
-_STATE = (
-    "Decide where this state lives: make it before the compiled function and hand it in, or build it from the result."
-)
-_BUG = (
-    "Decide whether to write this place another way: PyTorch takes it for a fault of its own, which it asks to report."
-)
+_STATE = "Decide where this is made: before the compiled function, and handed in, or after it from the result."
+_BUG = "Decide whether to write this another way: PyTorch takes it for a fault of its own, to be reported."
 _ERROR = "Decide whether this is right: PyTorch expects the code to fail when it runs eagerly, too."
 
 _BY_GB_ID = {
     "GB0003": _GENERATOR, "GB0014": _RNN, "GB0015": "Decide whether the tensor can be dense in the compiled function.",
     "GB0033": _HOST, "GB0035": _BRANCH, "GB0036": _SHAPE, "GB0037": _SHAPE, "GB0038": _HOST,
-    "GB0039": "Decide which arguments may change without a new compilation: hand them in as tensors or mark them dynamic.",
+    "GB0039": "Decide which arguments may change from call to call: hand them in as tensors, or mark them dynamic.",
     "GB0083": _BACKWARD, "GB0092": _STATE, "GB0098": _DISABLED, "GB0099": _DISABLED, "GB0109": _HOST, "GB0115": _GROUPS,
     "GB0123": _BACKWARD, "GB0124": _HOST, "GB0125": _FLAG, "GB0134": _GROUPS, "GB0142": _CONTEXT, "GB0152": _GROUPS,
     "GB0170": _BRANCH, "GB0203": _KEY, "GB0204": _KEY, "GB0206": _FLAG,
@@ -63,7 +53,7 @@ _BY_CODE = (
     ),
     (r"\bsleep\(", "Decide whether to wait before or after the call: a graph cannot wait."),
     (
-        r"\b(lock|acquire|release|semaphore|Lock|RLock)\b",
+        r"(?i)(\b|_)r?(lock|acquire|release|semaphore)\b",
         "Decide whether the lock may be held around the whole call: a graph cannot take it.",
     ),
     (r"\.backward\(|\.zero_grad\(|optimi[sz]er\w*\.step\(|\bopt\w*\.step\(", _BACKWARD),
@@ -74,7 +64,7 @@ _BY_CODE = (
     (r"\b(np|numpy)\.random\b", _NUMPY),
     (r"\bset\(|\bfrozenset\(", "Decide on an order: use a list or a dict in the place of the set of tensors."),
     (r"\bsorted\(|\.sort\(", "Decide by what else to sort, or sort the values with torch.sort."),
-    (r"\bopen\(|\.read\(|\.write\(|\.save\(|\.load\(", "Decide when the file is read or written: before or after the call."),
+    (r"\bopen\(|\.read\(|\.write\(|\.save\(|\.load\(", "Decide whether the file is used before or after the call."),
     (r"\binput\(|\bbreakpoint\(|set_trace\(", "Decide whether this can go: a graph cannot wait for a person."),
     (
         r"\bcontext_?var\w*\.|\.get\(\)",
@@ -110,9 +100,7 @@ def _general(break_: Break, code: str) -> str:
     what = f"{call[0]}()" if call is not None else _shortened(code)
     if not what:
         return "Decide whether what PyTorch could not trace here is needed in the compiled function."
-    return (
-        f"Decide whether {what} can go before or after the compiled function, or be written with operations on tensors."
-    )
+    return f"Decide whether {what} can go before or after the call, or be written with operations on tensors."
 
 
 def _shortened(code: str) -> str:

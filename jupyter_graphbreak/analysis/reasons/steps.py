@@ -17,7 +17,6 @@ _STEPS: dict[str, str] = {
     "GB0007": "call it before or after the compiled function, or hand its result in; Dynamo cannot look into it",
     "GB0014": f"set {_CONFIG}allow_rnn = True",
     "GB0015": "convert the sparse tensor with to_dense() before the compiled function",
-    "GB0025": "take the call away",
     "GB0029": (
         "put what the hook does into the backward of a torch.autograd.Function and use what its apply() returns"
     ),
@@ -30,7 +29,7 @@ _STEPS: dict[str, str] = {
         f"set {_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the setting can turn a "
         "break into an error"
     ),
-    "GB0037": "compute it outside of the compiled function: its shape depends on the data in a way Dynamo cannot follow",
+    "GB0037": "compute it outside of the compiled function: Dynamo cannot follow a shape that depends on the data",
     "GB0038": f"slice with numbers, not with tensors; for a length from a tensor set {_SCALARS} and use .item()",
     "GB0039": (
         "give what changes from call to call as a tensor, or mark it with torch._dynamo.mark_dynamic; "
@@ -44,14 +43,14 @@ _STEPS: dict[str, str] = {
     "GB0087": "give the operator a meta kernel with torch.library.register_fake",
     "GB0088": "raise and catch the exception outside of the compiled function, or test for its cause beforehand",
     "GB0090": "give the operator a fake kernel with torch.library.register_fake",
-    "GB0092": "do not return it or keep it across a break: build it after the compiled function, from what that returns",
+    "GB0092": "build it after the compiled function, from what that returns: it cannot outlive a break",
     "GB0097": "use a deque without maxlen, or a list",
-    "GB0098": "decide whether it must stay out of the graph: somebody disabled it; if not, take torch.compiler.disable away",
-    "GB0099": "decide whether it must stay out of the graph: somebody disabled it; if not, take torch.compiler.disable away",
+    "GB0098": "somebody disabled it: decide whether it must stay out of the graph; if not, take disable away",
+    "GB0099": "somebody disabled it: decide whether it must stay out of the graph; if not, take disable away",
     "GB0104": "do without grad_fn in the compiled function",
     "GB0105": f"set {_CONFIG}trace_numpy = True, or stay with tensors",
     "GB0107": (
-        "draw a new tensor with torch.randint_like(x, low, high), and use x.copy_() of it where the tensor must be the same"
+        "draw a new tensor with torch.randint_like(x, low, high); copy_() it where the tensor must stay the same"
     ),
     "GB0109": (
         "keep the values as a tensor and use operations on tensors; where numbers are needed, take them one by one "
@@ -73,7 +72,7 @@ _STEPS: dict[str, str] = {
     "GB0150": "make a list of it before hasattr() asks it: an iterator such as map() cannot be inspected",
     "GB0151": "inspect the function before the compiled function",
     "GB0152": "group before the compiled function, or by keys that are constants",
-    "GB0156": "make it in the compiled function, or hand it in as a list, a tuple or a tensor: an iterator as list(...)",
+    "GB0156": "make it in the compiled function, or hand it in as a list or a tensor: an iterator as list(...)",
     "GB0158": "use the torch function for it, or compute it with NumPy outside of the compiled function",
     "GB0170": (
         "make it branchless with torch.where(condition, a, b), or give both branches to torch.cond, but not where they "
@@ -120,11 +119,9 @@ _STEPS: dict[str, str] = {
         "copy it with x.detach().clone(); without detach() gradients flow through the copy, which deepcopy does not let"
     ),
     "GB4240": "make a list or dict of it before the compiled function",
-    "GB4297": "take the call away",
     "GB4347": (
-        "make a list of it before the loop, as with list(d.keys()); where it comes from an earlier break, fix that first"
+        "make a list of it before the loop, as with list(d.keys()); if an earlier break left it, fix that first"
     ),
-    "GB4636": "take the call away",
     "GB4695": "compile the module that was not scripted",
     "GB6025": "make the list before the compiled function",
     "GB6270": "use the torch function that computes it, or call it outside of the compiled function",
@@ -132,7 +129,7 @@ _STEPS: dict[str, str] = {
     "GB7324": "call detach() before returning it, or requires_grad_() before the compiled function",
     "GB7650": "draw with the global generator, or make and seed the torch.Generator outside of the compiled function",
     "GB8335": "use the generator up before the break, as with list(...), or have it change nothing outside of it",
-    "GB8977": f"define the class outside of the compiled function, or set {_CONFIG}enable_trace_load_build_class = True",
+    "GB8977": f"define the class before the compiled function, or set {_CONFIG}enable_trace_load_build_class = True",
     "GB8985": "call detach() before returning it, or requires_grad_() before the compiled function",
     "GB9186": f"call torch.autograd.grad after the compiled function, or set {_CONFIG}trace_autograd_ops = True",
 }
@@ -161,8 +158,8 @@ _CALLS = {
         "reorderable_logging_functions: it then comes at the end of the graph"
     ),
     "tqdm": "loop without the progress bar where torch.compiler.is_compiling(), or compile the body of the loop only",
-    "time": "take the time around the call of the compiled function: in it, nothing has run yet when the clock is read",
-    "perf_counter": "take the time around the call: in the compiled function nothing has run yet when the clock is read",
+    "time": "take the time around the call: in the compiled function nothing has run when the clock is read",
+    "perf_counter": "take the time around the call: in the compiled function nothing has run when the clock is read",
     "sleep": _OUTSIDE,
     "open": "read or write the file before or after the compiled function",
     "input": "ask before the compiled function and hand the answer in",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from jupyter_graphbreak.remedies.application import applied
 from jupyter_graphbreak.remedies.change import Change
 from jupyter_graphbreak.trial.inputs import Input, describe
@@ -45,7 +47,7 @@ class Original:
         first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with untouched():
             self._reference = Reference(entry.call, first)
-            others = self._reference.trials(())
+            others = [trial for trial in self._reference.trials() if _is_ordinary(trial.input, entry.arguments)]
         #: All inputs, with what the function does with them.
         self.pool = [Trial(first, self._reference.result), *others]
 
@@ -117,6 +119,16 @@ class Original:
         places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
         numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
         return [{(numbers[number], side) for number, side in found} for found in taken]
+
+
+def _is_ordinary(derived: Input, given: Arguments) -> bool:
+    """Whether an input has no nan and no infinity that the given one has not: taking both sides spreads them."""
+    return _all_finite(derived.arguments) or not _all_finite(given)
+
+
+def _all_finite(arguments: Arguments) -> bool:
+    tensors = (value for value in _values(arguments) if isinstance(value, torch.Tensor))
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())
 
 
 def _values(arguments: Arguments) -> list[Any]:

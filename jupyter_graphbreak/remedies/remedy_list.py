@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.remedies.change import code_of, edits_of, patch_of
-from jupyter_graphbreak.remedies.persons import person_for_frame, person_sentence
+from jupyter_graphbreak.remedies.persons import sentence_for_function, person_sentence
 from jupyter_graphbreak.report.remedies import WORKING, Edit, Remedy
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _persons(
             made.append(_person(len(remedies) + len(made) + 1, sentence, reason, breaks=[listed.id]))
     for skipped in report.skipped:
         if skipped.break_ is None and skipped.frame is not None:
-            sentence = person_for_frame(skipped)
+            sentence = sentence_for_function(skipped)
             made.append(_person(len(remedies) + len(made) + 1, sentence, None, frames=[skipped.frame]))
     return made
 

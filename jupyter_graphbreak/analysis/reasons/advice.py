@@ -1,9 +1,10 @@
-"""Say what to do about a break: PyTorch's hint where it names a step, ours where it does not."""
+"""Say what to do about a break: our step for its GB id, then PyTorch's hints where they name one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.analysis.reasons.steps import steps_for
 from jupyter_graphbreak.report.schema import Advice, Reason
 
 if TYPE_CHECKING:
@@ -19,19 +20,6 @@ _STANDING = (
     "This graph break may have been caused by an earlier graph break",
 )
 
-_BY_TYPE = {
-    "Data-dependent branching": (
-        "make it branchless with torch.where(condition, a, b), or give both branches to torch.cond"
-    ),
-    "Tensor.item() with capture_scalar_outputs=False": "keep the value as a tensor; .item() needs it on the host",
-    "Unsupported Tensor.item() call with capture_scalar_outputs=False": (
-        "keep the value as a tensor; .item() needs it on the host"
-    ),
-    "Generator reconstruction with mutations": (
-        "use the generator up before the break, as with list(...), or have it change nothing outside of it"
-    ),
-    "Attempt to trace generator": "compile the function that consumes the generator, not the generator",
-}
 _BY_CONSEQUENCE = {
     "graph break in loop": (
         "or give the loop's body a function of its own: it is then compiled, up to the break and after it, and only "
@@ -51,10 +39,7 @@ def advise(cause: Cause, consequence: Reason | None) -> list[Advice]:
     consequence : Reason or None
         Why the frame could not resume.
     """
-    steps: list[Advice] = []
-    ours = _BY_TYPE.get(cause.gb_type)
-    if ours is not None:
-        steps.append(Advice(ours, "graphbreak"))
+    steps = [Advice(step, "graphbreak") for step in steps_for(cause)]
     steps += [Advice(hint) for hint in cause.hints if not hint.startswith(_STANDING)]
     if consequence is not None and consequence.gb_type in _BY_CONSEQUENCE:
         steps.append(Advice(_BY_CONSEQUENCE[consequence.gb_type], "graphbreak"))

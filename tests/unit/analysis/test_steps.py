@@ -1,0 +1,45 @@
+"""The step that is named for a break is one that removes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.analysis.reasons.advice import advise
+from jupyter_graphbreak.analysis.reasons.steps import steps_for
+from jupyter_graphbreak.analysis.torch_text.messages import Cause
+
+
+@pytest.mark.parametrize(
+    ("gb_id", "context", "part"),
+    [
+        ("GB0059", "builtin print [<class 'LazyVariableTracker'>] False", "print after the call"),
+        ("GB0059", "builtin setattr []", "instead of this builtin"),
+        ("GB0007", "module: _warnings, qualname: warn, skip reason: <missing reason>", "warn after the call"),
+        (
+            "GB0007",
+            "module: time, qualname: perf_counter, skip reason: <missing reason>",
+            "take the time around the call",
+        ),
+        ("GB0007", "module: tqdm.std, qualname: tqdm.__new__, skip reason: x", "cannot look into it"),
+        ("GB0014", None, "allow_rnn = True"),
+        ("GB0036", None, "torch.where(mask, x, 0)"),
+        ("GB0123", None, "call backward() after it"),
+        ("GB0246", None, "num_classes"),
+        ("GB4198", None, "detach().clone()"),
+    ],
+)
+def test_the_first_advice_names_the_step(gb_id: str, context: str | None, part: str) -> None:
+    first, *_ = advise(Cause("type", gb_id, context=context, hints=["Something of PyTorch's."]), None)
+    assert part in first.text
+    assert first.origin == "graphbreak"
+
+
+def test_names_of_earlier_releases_are_known() -> None:
+    assert steps_for(Cause("Data-dependent branching")) == steps_for(Cause("Data-dependent branching", "GB0170"))
+    assert steps_for(Cause("something new", "GB9999")) == []
+
+
+def test_hints_of_pytorch_stay_whole_and_follow() -> None:
+    hint = "Do this,\nand then that, until it is done."
+    given = advise(Cause("something new", "GB9999", hints=[hint, "This graph break is fundamental - it"]), None)
+    assert [each.text for each in given] == [hint]

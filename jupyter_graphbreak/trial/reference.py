@@ -78,13 +78,17 @@ class Reference:
         self.repeatable = not self._differs(self._call(first.arguments))
         self.random = self.repeatable and self._differs(self._call(first.arguments, seed=1))
 
-    def trials(self, given: Sequence[Arguments] = (), most: int | None = None) -> list[Trial]:
+    def trials(
+        self, given: Sequence[Arguments] = (), most: int | None = None, patience_s: float = _PATIENCE_S
+    ) -> list[Trial]:
         """Return other inputs with what the function does with them: the given ones, or else derived ones.
 
         Parameters
         ----------
         most : int, optional
             How many inputs to derive at most.
+        patience_s : float
+            After how many seconds no further one is derived.
         """
         if given:
             inputs = [Input(arguments, describe("", arguments, self.fn), again=True) for arguments in given]
@@ -92,7 +96,7 @@ class Reference:
         start = time.monotonic()
         trials = []
         for derived in itertools.islice(self._derived(), most):
-            if time.monotonic() - start > _PATIENCE_S:
+            if time.monotonic() - start > patience_s:
                 break
             with contextlib.suppress(TooLongError), limited():
                 trial = Trial(derived, self._try(derived))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: The most inputs of one trial, but for those that a condition asks for.
 _MOST_INPUTS = 6
+#: Seconds after which no further input is derived.
+_PATIENCE_S = 10.0
 #: A condition, and the change with which the program reads as the condition's place counts.
 Watched = tuple[Change, "Condition"]
 
@@ -47,7 +49,8 @@ class Original:
         first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with untouched():
             self._reference = Reference(entry.call, first)
-            others = [trial for trial in self._reference.trials() if _is_ordinary(trial.input, entry.arguments)]
+            derived = self._reference.trials(patience_s=_PATIENCE_S)
+            others = [trial for trial in derived if _is_ordinary(trial.input, entry.arguments)]
         #: All inputs, with what the function does with them.
         self.pool = [Trial(first, self._reference.result), *others]
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.remedies.change import code_of, edits_of, patch_of
-from jupyter_graphbreak.remedies.persons import sentence_for_function, person_sentence
+from jupyter_graphbreak.remedies.persons import person_sentence, sentence_for_function
 from jupyter_graphbreak.report.remedies import WORKING, Edit, Remedy
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.report.job import Process
-    from jupyter_graphbreak.trial.entries import KeptEntries
+    from jupyter_graphbreak.trial.entry import KeptEntries
     from jupyter_graphbreak.trial.inputs import Arguments
 
 
@@ -163,7 +163,7 @@ def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
 
 def _kept_entries() -> contextlib.AbstractContextManager[KeptEntries]:
     require_torch()
-    from jupyter_graphbreak.trial.entries import kept_entries
+    from jupyter_graphbreak.trial.entry import kept_entries
 
     return kept_entries()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.recorder import Recording
     from jupyter_graphbreak.report.job import Process
     from jupyter_graphbreak.results import Frontends, Job
-    from jupyter_graphbreak.trial.entries import KeptEntries
+    from jupyter_graphbreak.trial.entry import KeptEntries
 
 
 def complain(what: str, fault: BaseException) -> None:
@@ -123,7 +123,7 @@ class Observation:
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
         if self.options.remedies:
-            from jupyter_graphbreak.trial.entries import kept_entries
+            from jupyter_graphbreak.trial.entry import kept_entries
 
             self._kept = opened.enter("keeping copies of what is compiled", kept_entries, None)
         if self.options.processes:
@@ -219,10 +219,9 @@ class Observation:
         from jupyter_graphbreak import api
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.ipython.cell.edited import compiler_for
-        from jupyter_graphbreak.remedies.application import compile_file
 
         find = self._cells.find
-        compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None, compile_file)
+        compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
         try:
             with default_device(self._device), capture_output():
                 return api.tried(report, files, kept, compile_text=compile_text, find_cell=find, tell=self._tell)

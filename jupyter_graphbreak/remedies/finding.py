@@ -11,8 +11,7 @@ from jupyter_graphbreak.remedies.application import compile_file
 from jupyter_graphbreak.remedies.rehearsal import Rehearsal
 from jupyter_graphbreak.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.remedies.search import Search
-from jupyter_graphbreak.trial.entries import name_of
-from jupyter_graphbreak.trial.entry import Entry
+from jupyter_graphbreak.trial.entry import Entry, name_of
 from jupyter_graphbreak.trial.inputs import Arguments
 
 if TYPE_CHECKING:

@@ -1,14 +1,26 @@
-"""An entry: a compiled callable that user code called, with copies of what it was called with."""
+"""The entries of a run: compiled callables that user code called, with copies from before they ran."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import torch
 
-    from jupyter_graphbreak.trial.inputs import Arguments
+from jupyter_graphbreak._torch_compat.hooks.entry_hooks import watch_entries
+from jupyter_graphbreak.recording.targets import reached
+from jupyter_graphbreak.trial.inputs import Arguments
+from jupyter_graphbreak.trial.subject import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak._torch_compat.hooks.entry_hooks import EnteredCall
+
+#: The most that copies may take, as a share of free memory.
+_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -38,3 +50,103 @@ class Entry:
     arguments: Arguments
     backend: str | Callable[..., Any] = "eager"
     dynamic: bool | None = None
+
+
+class KeptEntries:
+    """The entries of a run, in the order in which they were compiled.
+
+    Parameters
+    ----------
+    limit : int or None
+        The most bytes that copies may take; ``None`` stands for a quarter of the memory that is free.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.entries: list[Entry] = []
+        #: What was not kept and why, in sentences.
+        self.left_out: list[str] = []
+        self._limit = limit
+        self._taken = 0
+
+    def take(self, entered: EnteredCall) -> None:
+        """Copy an entry, where there is room for it."""
+        name = name_of(entered.call)
+        size = _size(entered)
+        if self._limit is None:
+            self._limit = int(_free_memory() * _SHARE)
+        if self._taken + size > self._limit:
+            self.left_out.append(
+                f"{name} was not copied: its arguments and state take {_in_words(size)}, and "
+                f"{_in_words(self._limit - self._taken)} of the limit are left. Nothing was tried for it."
+            )
+            return
+        self._taken += size
+        with torch.no_grad():
+            given = Arguments(*entered.args, **entered.kwargs)
+            subject = Subject(entered.call, given)
+        if subject.shared:
+            self.left_out.append(
+                f"Nothing was tried for {name}: {', '.join(subject.shared)} cannot be copied, and runs would change it."
+            )
+            return
+        arguments = subject.arguments or given
+        self.entries.append(Entry(name, entered.frame, subject.call, arguments, entered.backend, entered.dynamic))
+
+
+@contextlib.contextmanager
+def kept_entries(limit: int | None = None) -> Iterator[KeptEntries]:
+    """Keep the entries that are compiled while the context is open.
+
+    Parameters
+    ----------
+    limit : int or None
+        The most bytes that copies may take; ``None`` stands for a quarter of the memory that is free.
+    """
+    kept = KeptEntries(limit)
+    faults: list[str] = []
+
+    def emit(addition: object) -> None:
+        faults.append(getattr(addition, "message", type(addition).__name__))
+
+    with watch_entries(kept.take, emit, lambda _: None):
+        yield kept
+    kept.left_out += [f"An entry could not be copied ({fault})." for fault in faults]
+
+
+def name_of(call: Any) -> str:
+    """Return what a person calls a function, a method, a module or a partial."""
+    call = getattr(call, "func", call)
+    name = getattr(call, "__qualname__" if hasattr(call, "__code__") else "__name__", type(call).__name__)
+    return str(name).rpartition("<locals>.")[2]
+
+
+def _size(entered: EnteredCall) -> int:
+    tensors: dict[int, torch.Tensor] = {}
+
+    def add(value: Any) -> None:
+        match value:
+            case torch.Tensor():
+                tensors[id(value)] = value
+            case torch.nn.Module():
+                tensors.update((id(tensor), tensor) for tensor in (*value.parameters(), *value.buffers()))
+            case dict():
+                for item in value.values():
+                    add(item)
+            case list() | tuple():
+                for item in value:
+                    add(item)
+
+    for value in (entered.args, entered.kwargs, *reached(entered.call, *entered.args)):
+        add(value)
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def _free_memory() -> int:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on every system: then 4 GiB are supposed
+        return 4 << 30
+
+
+def _in_words(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.1f} MiB"

@@ -68,7 +68,8 @@ LAYERS = {
     "remedies.persons": Layer({"report"}),
     "remedies": Layer(
         {
-            "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial", "remedies.proposal",
+            "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.source", "trial",
+            "remedies.proposal",
             "remedies.drafting", "remedies.families", "remedies.persons",
         },
         TORCH,
@@ -87,7 +88,7 @@ LAYERS = {
     "api": Layer(
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports", "trace",
-            "trial", "frontends", "notebookfiles", "results",
+            "trial", "frontends", "remedies", "notebookfiles", "results",
         },
         TORCH,
     ),

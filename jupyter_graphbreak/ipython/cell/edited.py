@@ -45,13 +45,13 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     return codes
 
 
-def compiler_for(
-    shell: InteractiveShell, is_cell: Callable[[str], bool], compile_other: Callable[[str, str], list[CodeType]]
-) -> Callable[[str, str], list[CodeType]]:
+def compiler_for(shell: InteractiveShell, is_cell: Callable[[str], bool]) -> Callable[[str, str], list[CodeType]]:
     """Return what compiles the text of a source under its file name, whether it is a cell or a file."""
 
     def compile_text(text: str, filename: str) -> list[CodeType]:
-        return compile_cell(text, filename, shell) if is_cell(filename) else compile_other(text, filename)
+        if is_cell(filename):
+            return compile_cell(text, filename, shell)
+        return [compile(text, filename, "exec", dont_inherit=True)]
 
     return compile_text
 

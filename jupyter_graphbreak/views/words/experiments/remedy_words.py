@@ -98,13 +98,15 @@ def outcome(remedy: Remedy) -> str:
     "works: values and gradients equal on 6 inputs with inductor, both sides taken; 5 graphs become 1"; what differs is
     said beside it. Of one that does not work it says why: "another result: the gradient of w is 12, not 18".
     """
+    words, why = _FAILED.get(remedy.verdict, remedy.verdict), basis(remedy)
+    return f"{words}: {why}" if why else words
+
+
+def basis(remedy: Remedy) -> str:
+    """Return what the verdict on a remedy rests on."""
     if remedy.verdict not in WORKING:
-        why = remedy.reason or "; ".join(remedy.differences)
-        words = _FAILED.get(remedy.verdict, remedy.verdict)
-        return f"{words}: {why}" if why else words
-    parts = [_compared(remedy), _counts(remedy.evidence)]
-    said = "; ".join(part for part in parts if part)
-    return f"{remedy.verdict}: {said}" if said else remedy.verdict
+        return remedy.reason or "; ".join(remedy.differences)
+    return "; ".join(part for part in (_compared(remedy), _counts(remedy.evidence)) if part)
 
 
 def _compared(remedy: Remedy) -> str:
@@ -189,6 +191,16 @@ def code_of(remedy: Remedy) -> str:
     if remedy.code:
         return remedy.code
     return "\n".join(f"{name} = {value!r}" for name, value in remedy.settings.items())
+
+
+def applied_to(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | None:
+    """Return how a notebook can apply a remedy that works: by an edit of its cells, or by a cell that runs its code."""
+    if remedy.verdict not in WORKING or remedy.kind == "person":
+        return None
+    cells = {source.id for source in report.sources if source.kind == "cell"}
+    if remedy.code is not None:
+        return "cell"
+    return "edit" if remedy.edits and all(edit.source in cells for edit in remedy.edits) else None
 
 
 # Several at once.

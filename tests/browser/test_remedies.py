@@ -167,12 +167,16 @@ def test_a_page_has_copies_only(open_report: Open) -> None:
     expect(page.get_by_role("status")).to_have_text("Code copied")
     assert clipboard(page) == "model.config.log_stats = False\n"
     bars = page.locator(".gb-bars li")
-    widths = [bars.nth(index).bounding_box() for index in (1, 2, 3)]
-    assert [round(each["width"] / 10) for each in widths if each] == sorted(
-        round(each["width"] / 10) for each in widths if each
-    ) or widths[1]["width"] > widths[0]["width"] > widths[2]["width"]  # type: ignore[index]
+    boxes = [bars.nth(index).bounding_box() for index in range(4)]
+    guards, first, outside, second = (box["width"] if box else 0.0 for box in boxes)
+    assert outside > first > second > guards
+    assert first / second == pytest.approx(1200 / 500, rel=0.1)
     page.get_by_role("button", name="by operations").click()
     expect(bars.filter(visible=True)).to_have_count(4)
+    box, other = bars.nth(1).bounding_box(), bars.nth(3).bounding_box()
+    assert box is not None
+    assert other is not None
+    assert box["width"] / other["width"] == pytest.approx(4, rel=0.1)
     opened.shoot("remedies-page-light")
     assert opened.serious() == []
 

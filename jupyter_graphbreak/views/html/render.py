@@ -113,6 +113,8 @@ def page_script() -> str:
 
 def _macros(view: View) -> Any:
     # The macros of a template are attributes of its module, of which there is no type.
-    return environment().get_template("report.html.j2").make_module(
-        {"v": view, "words": words, "remedy_words": remedy_words, "cost_words": cost_words}
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .make_module({"v": view, "words": words, "remedy_words": remedy_words, "cost_words": cost_words})
     )

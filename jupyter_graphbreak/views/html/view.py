@@ -233,7 +233,8 @@ class View:
     def best_remedy(self, listed: Break) -> Remedy | None:
         """Return the first thing to do where that was tried and works."""
         tried = remedy_words.tried_for(self.report, listed)
-        return tried.working[0] if tried is not None and tried.working else None
+        working = tried.working if tried is not None else []
+        return next((remedy for remedy in working if listed.id in remedy.breaks), None)
 
     def other_ways(self, listed: Break) -> list[Advice]:
         """Return the advice that is not the first thing to do."""

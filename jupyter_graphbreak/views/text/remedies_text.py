@@ -57,11 +57,13 @@ def all_that_work(report: Report) -> list[str]:
 
 def _tried(report: Report, tried: Tried, number: int | None) -> list[str]:
     lines: list[str] = []
-    for index, remedy in enumerate(tried.working):
+    shown = 0
+    for remedy in tried.working:
         elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
         if elsewhere is not None:
             lines += wrapped("remedy: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")
-        elif index < _MOST_WORKING:
+        elif shown < _MOST_WORKING:
+            shown += 1
             lines += _working(report, remedy)
         else:
             lines += wrapped("remedy: ", f"{_plain(remedy.title)}: {_plain(outcome(remedy))}")

@@ -77,7 +77,7 @@ def test_what_works_comes_first_and_what_a_person_decides_is_no_change() -> None
     assert second is not None
     assert [remedy.id for remedy in first.working] == ["m1", "m11", "m7"]
     assert [remedy.id for remedy in first.failed] == ["m3", "m2"]
-    assert [remedy.id for remedy in second.working] == ["m10", "m7", "m4"]
+    assert [remedy.id for remedy in second.working] == ["m7", "m4", "m10"]
     assert [remedy.verdict for remedy in second.failed] == ["another break", "fails", "not tried"]
     assert [sentence[:32] for sentence in second.person] == ["Whether the statistics must be p"]
     assert {sign_of(remedy) for remedy in first.working} == {"✓"}

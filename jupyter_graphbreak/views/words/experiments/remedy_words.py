@@ -78,7 +78,8 @@ def tried_for_frame(report: Report, skipped: Skipped) -> Tried | None:
 
 
 def _tried(remedies: Iterable[Remedy]) -> Tried:
-    found = sorted(remedies, key=lambda remedy: (_ORDER.index(remedy.verdict), -len(remedy.breaks)))
+    # What is for a function that runs eagerly only comes after what is for the break.
+    found = sorted(remedies, key=lambda remedy: (not remedy.breaks, _ORDER.index(remedy.verdict), -len(remedy.breaks)))
     changes = [remedy for remedy in found if remedy.kind != "person"]
     return Tried(
         [remedy for remedy in changes if remedy.verdict in WORKING],

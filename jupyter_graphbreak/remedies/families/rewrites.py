@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import argument, operand
+from jupyter_graphbreak.remedies.forms.conditions import tensor_condition
 from jupyter_graphbreak.remedies.forms.site import dotted, site_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def _requires_grad(site: Site) -> Iterator[Proposal]:
     value = argument(site.draft, statement.value)
     splice = site.draft.replacing_statement(statement, [f"{tensor}.requires_grad_({value})"])
     yield from site.edit(FAMILY, "Set the flag with requires_grad_()", [splice])
+    yield from site.edit(FAMILY, "Leave the flag as it is", [site.draft.deleting(statement)])
 
 
 def _in_place_flag(site: Site) -> Iterator[Proposal]:
@@ -90,13 +92,29 @@ def _in_place_flag(site: Site) -> Iterator[Proposal]:
 def _assertion(site: Site) -> Iterator[Proposal]:
     """Check within the graph, with a message that is known beforehand."""
     statement = site.statement
-    if not isinstance(statement, ast.Assert):
-        return
     torch, needed = site.torch()
-    test = site.draft.text_of(statement.test)
-    message = ast.unparse(statement.msg) if isinstance(statement.msg, ast.Constant) else repr("assertion failed")
-    splice = site.draft.replacing_statement(statement, [f"{torch}._assert({test}, {message})"])
-    yield from site.edit(FAMILY, "Check within the graph with torch._assert", [splice, *needed])
+    if isinstance(statement, ast.Raise):
+        statement = next((each for each in site.draft.ancestors(statement) if isinstance(each, ast.If)), statement)
+    if isinstance(statement, ast.Assert):
+        held, said = tensor_condition(site.draft, statement.test, torch), statement.msg
+    elif isinstance(statement, ast.If) and _only_raises(statement):
+        failed = tensor_condition(site.draft, statement.test, torch)
+        held = f"{torch}.logical_not({failed})" if failed is not None else None
+        raised = statement.body[0].exc if isinstance(statement.body[0], ast.Raise) else None
+        said = raised.args[0] if isinstance(raised, ast.Call) and raised.args else None
+    else:
+        return
+    if held is None:
+        return
+    is_text = isinstance(said, ast.Constant) and isinstance(said.value, str)
+    message = site.draft.text_of(said) if said is not None and is_text else '"check failed"'
+    splice = site.draft.replacing_statement(statement, [f"{torch}._assert_async({held}, {message})"])
+    tests = [statement.test]
+    yield from site.edit(FAMILY, "Check within the graph: what fails is a RuntimeError", [splice, *needed], tests)
+
+
+def _only_raises(branch: ast.If) -> bool:
+    return len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise) and not branch.orelse
 
 
 def _mapped(site: Site) -> Iterator[Proposal]:
@@ -117,6 +135,7 @@ _BY_GB_ID: Mapping[str, tuple[Callable[[Site], Iterator[Proposal]], ...]] = {
     "GB0034": (_assertion,),
     "GB0107": (_random_in_place,),
     "GB0125": (_in_place_flag,),
+    "GB0170": (_assertion,),
     "GB0171": (_assertion,),
     "GB0179": (_deep_copy,),
     "GB0206": (_requires_grad,),

@@ -86,10 +86,17 @@ class _Reader:
         self._draft = draft
         self._suffix = suffix
         self._torch = torch
+        self._own: set[str] = set()  # names that are used in this side only
         self._now: dict[str, str] = {}  # the text that has the value of a target by now
         self._arm = Arm()
 
     def read(self, block: Sequence[ast.stmt]) -> Arm:
+        if block:
+            inside = {node for each in block for node in ast.walk(each)}
+            everywhere = ast.walk(self._draft.function_of(block[0]) or self._draft.tree)
+            outside = {node.id for node in everywhere if isinstance(node, ast.Name) and node not in inside}
+            arguments = {node.arg for node in ast.walk(self._draft.tree) if isinstance(node, ast.arg)}
+            self._own = {node.id for node in inside if isinstance(node, ast.Name)} - outside - arguments
         for index, statement in enumerate(block):
             later = {ast.unparse(node) for after in block[index + 1 :] for node in ast.walk(after) if _is_read(node)}
             self._read(statement, later, is_last=index == len(block) - 1)
@@ -129,7 +136,7 @@ class _Reader:
 
     def _set(self, target: str, text: str, later: set[str]) -> None:
         if target in later:
-            name = target.replace(".", "_") + self._suffix
+            name = target if target in self._own else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
                 raise _UnfitError
             self._arm.lines.append(f"{name} = {in_brackets(text)}")

@@ -211,9 +211,7 @@ def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
     return ast.unparse(leaf) in changed
 
 
-def done_after(
-    site: Site, function: FunctionNode, statements: Sequence[Deferred], torch: str
-) -> list[Splice | None] | None:
+def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred]) -> list[Splice | None] | None:
     """Return what does statements after the call of the compiled function, in the order in which it came to them."""
     draft = site.draft
     later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
@@ -231,8 +229,7 @@ def done_after(
             f"return {result}",
         ]
 
-    wrapper = wrapped(site, function, torch, later, body)
-    return [*splices, *wrapper] if wrapper is not None else None
+    return wrapped(site, function, later, body, splices)
 
 
 def _all_done(draft: Draft, function: FunctionNode, statements: Sequence[Deferred], later: str) -> list[str]:

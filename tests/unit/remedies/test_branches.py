@@ -44,6 +44,11 @@ def function(*lines: str) -> str:
              "mask = torch.where(condition, mask_if, mask)", "return x - mask"],
         ),
         (
+            ["if x.isinf().any() == 1:", "    top = x.max()", "    x = x.clamp(-top, top)", "return x"],
+            "x.isinf().any() == 1",
+            ["top = x.max()", "x = torch.where(x.isinf().any() == 1, x.clamp(-top, top), x)", "return x"],
+        ),
+        (
             ["if torch.equal(x, mask): y = x", "else: y = mask", "return y"], "torch.equal(x, mask)",
             ["y = torch.where((x == mask).all(), x, mask)", "return y"],
         ),

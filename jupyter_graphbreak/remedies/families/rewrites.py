@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import argument, operand
 from jupyter_graphbreak.remedies.forms.conditions import tensor_condition
+from jupyter_graphbreak.remedies.forms.deferral import is_guarded
 from jupyter_graphbreak.remedies.forms.site import dotted, site_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    for rule in (*_BY_GB_ID.get(problem.break_.gb_id or "", ()), _mapped):
+    for rule in (*_BY_GB_ID.get(problem.break_.gb_id or "", ()), _mapped, _progress):
         yield from rule(site)
 
 
@@ -104,7 +105,7 @@ def _assertion(site: Site) -> Iterator[Proposal]:
         said = raised.args[0] if isinstance(raised, ast.Call) and raised.args else None
     else:
         return
-    if held is None:
+    if held is None or is_guarded(site.draft, statement):
         return
     is_text = isinstance(said, ast.Constant) and isinstance(said.value, str)
     message = site.draft.text_of(said) if said is not None and is_text else '"check failed"'
@@ -115,6 +116,20 @@ def _assertion(site: Site) -> Iterator[Proposal]:
 
 def _only_raises(branch: ast.If) -> bool:
     return len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise) and not branch.orelse
+
+
+def _progress(site: Site) -> Iterator[Proposal]:
+    """Loop without the progress bar where it is compiled."""
+    loop = site.statement
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 1:
+        return
+    if dotted(loop.iter.func).rpartition(".")[2] not in {"tqdm", "track"}:
+        return
+    torch, needed = site.torch()
+    items, whole = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
+    new = f"({items} if {torch}.compiler.is_compiling() else {whole})"
+    splice = site.draft.replacing(loop.iter, new)
+    yield from site.edit(FAMILY, "Loop without the progress bar where it is compiled", [splice, *needed])
 
 
 def _mapped(site: Site) -> Iterator[Proposal]:

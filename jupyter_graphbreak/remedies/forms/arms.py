@@ -107,6 +107,10 @@ class _Reader:
             return
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             self._assign(statement.targets[0], statement.value, later)
+        elif isinstance(statement, ast.Assign) and all(isinstance(each, ast.Name) for each in statement.targets):
+            text = self._text(statement.value)
+            for each in statement.targets:
+                self._set(ast.unparse(each), text, later)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._assign(statement.target, statement.value, later)
         elif isinstance(statement, ast.AugAssign) and type(statement.op) in _SIGNS:
@@ -148,10 +152,11 @@ class _Reader:
         if self._arm.values or is_host_test(branch.test):
             raise _UnfitError
         condition = tensor_condition(self._draft, branch.test, self._torch)
-        taken = read_arm(self._draft, branch.body, self._suffix, self._torch)
-        other = read_arm(self._draft, branch.orelse, self._suffix, self._torch)
-        if condition is None or taken is None or other is None or taken.lines or other.lines:
+        taken = read_arm(self._draft, branch.body, f"{self._suffix}_if", self._torch)
+        other = read_arm(self._draft, branch.orelse, f"{self._suffix}_else", self._torch)
+        if condition is None or taken is None or other is None:
             raise _UnfitError
+        self._arm.lines += [*taken.lines, *other.lines]
         self._arm.tests += [branch.test, *taken.tests, *other.tests]
         if taken.returns and other.returns and is_last:
             merged = either(condition, taken.result, other.result, self._where)

@@ -87,6 +87,20 @@ def test_a_chain_of_branches() -> None:
     assert whole == first.texts["s1"]
 
 
+def test_branches_in_a_side_and_what_builds_on_what() -> None:
+    before = [
+        "if x.sum() > 0:", "    if x.max() > 5:", "        x = x + 1", "        y = x * 2", "    else:",
+        "        y = x", "else:", "    x = y = -x", "return x, y",
+    ]  # fmt: skip
+    after = [
+        "condition = x.sum() > 0", "x_if_if = x + 1", "y_if = torch.where(x.max() > 5, x_if_if * 2, x)", "y_else = -x",
+        "x = torch.where(condition, torch.where(x.max() > 5, x_if_if, x), -x)",
+        "y = torch.where(condition, y_if, y_else)", "return x, y",
+    ]  # fmt: skip
+    (first, *_) = texts("branch", problem(function(*before), "x.sum() > 0"))
+    assert first == function(*after)
+
+
 def test_a_shortcut_goes() -> None:
     before = ["if mask.any():", "    x = x.masked_fill(mask, 0)", "return x"]
     (first, *_) = texts("branch", problem(function(*before), "mask.any()"))

@@ -103,6 +103,13 @@ def test_rewrites(statement: str, gb_id: str, after: str) -> None:
     assert texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
 
 
+def test_a_progress_bar_is_left_out_where_it_is_compiled() -> None:
+    text = "import torch\nfor i in tqdm(range(3), leave=True):\n    x = x + i\n"
+    (only,) = texts("rewrite", problem(text, "tqdm(range(3), leave=True)", "GB0008"))
+    loop = "for i in (range(3) if torch.compiler.is_compiling() else tqdm(range(3), leave=True)):"
+    assert only == f"import torch\n{loop}\n    x = x + i\n"
+
+
 def test_what_needs_nothing_of_the_function_is_done_before_it() -> None:
     text = "import torch\ndef f(x):\n    home = os.path.expanduser('~')\n    return x * len(home)\n"
     (first,) = proposed("hoisting", problem(text, "os.path.expanduser('~')", "GB0007", entry="def f("))

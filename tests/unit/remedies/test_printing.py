@@ -179,6 +179,16 @@ def test_settings_move_or_leave_out_what_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    "around", ["try:\n        {}\n    except ValueError: x = -x", "with suppress(ValueError):\n        {}"]
+)
+@pytest.mark.parametrize("check", ["if x.any(): raise ValueError", "assert x.any()"])
+def test_a_check_whose_error_is_dealt_with_raises_there_and_then(around: str, check: str) -> None:
+    text = f"import torch\ndef f(x):\n    {around.format(check)}\n    return x\n"
+    given = problem(text, "x.any()", entry="def f(")
+    assert [proposed(family, given) for family in ("output", "rewrite", "branch")] == [[], [], []]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "def f(x):\n    seen = []\n    seen.append(x.item())\n    return seen\n",

@@ -133,7 +133,7 @@ def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> 
         "\n>   14          if score > 3:\n",
         "allowed by `error_on_graph_break(False)`, line 13",
         "```diff\nlines 14 to 15\n-        if score > 3:\n",
-        "✗ another result Branch with `torch.cond`",
+        "Branch with `torch.cond` ✗ another result",
         "the gradient of `w` is 12, not 18",
     ):
         assert wanted in text, wanted

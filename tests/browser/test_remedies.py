@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import expect
 
-from tests.browser.pages import opened_in_lab, theme, trust
+from tests.browser.pages import opened_in_lab, theme, trust, wait_for_kernel
 from tests.sample_reports import cost, remedies, two_breaks
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> 
         "\n>   14          if score > 3:\n",
         "allowed by `error_on_graph_break(False)`, line 13",
         "```diff\nlines 14 to 15\n-        if score > 3:\n",
-        "✗ another result Branch with `torch.cond`",
+        "Branch with `torch.cond` ✗ another result",
         "the gradient of `w` is 12, not 18",
     ):
         assert wanted in text, wanted
@@ -142,6 +142,7 @@ def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> 
 def test_remedies_are_offered_where_nobody_asked(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "offered", two_breaks())
     page = opened.page
+    wait_for_kernel(page)
     page.evaluate(
         """() => {
             const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;

@@ -51,7 +51,7 @@ def all_that_work(report: Report) -> list[str]:
     if len({ident for remedy in chosen for ident in remedy.breaks}) < 2:  # noqa: PLR2004
         return []
     named = "; ".join(f"{_plain(remedy.title)} ({breaks_of(report, remedy)})" for remedy in chosen)
-    alone = ", each tried alone" if len(chosen) > 1 else ""
+    alone = " (each was tried alone)" if len(chosen) > 1 else ""
     return wrapped("", f"all that work together{alone}: {named}", indent="")
 
 

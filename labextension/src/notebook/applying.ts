@@ -125,6 +125,11 @@ export class Applying {
           trans.__('Not applied: %1 is not in this notebook.', source.name)
         );
       }
+      if (cell.getMetadata('editable') === false) {
+        throw new Error(
+          trans.__('Not applied: %1 cannot be edited.', source.name)
+        );
+      }
       const original = source.segments[0]?.text ?? '';
       try {
         const text = cell.sharedModel.getSource();

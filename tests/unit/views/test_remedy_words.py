@@ -178,7 +178,7 @@ def test_the_text_says_it_after_the_advice_and_within_100_columns() -> None:
         "remedy: Switch statistics off: works on what ran, see break 1",
         "differs: mean and std are printed when the call ends, not while it runs",
         "decide: Whether the statistics must be printed",
-        "all that work together, each tried alone: Switch statistics off (breaks 1 and 2); Let log_stats be",
+        "all that work together (each was tried alone): Switch statistics off (breaks 1 and 2); Let log_stats",
     ]
     at = -1
     for sentence in wanted:

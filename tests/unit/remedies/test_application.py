@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jupyter_graphbreak.recording.source_texts import CellText
-from jupyter_graphbreak.remedies.application import Applied, CannotApplyError, Program, applied
+from jupyter_graphbreak.remedies.program.application import Applied, CannotApplyError, Program, applied
 
 NUMBERS = itertools.count()
 

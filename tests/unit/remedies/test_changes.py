@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_graphbreak.remedies.change import Change, applied_to, code_of, edits_of, patch_of
+from jupyter_graphbreak.remedies.program.change import Change, applied_to, code_of, edits_of, patch_of
 from jupyter_graphbreak.remedies.proposal import Proposal
 from jupyter_graphbreak.remedies.search import _merged
 from jupyter_graphbreak.report.remedies import Edit

@@ -79,12 +79,6 @@ def apply_patch(patch: str) -> AppliedPatch:
     return patched
 
 
-def code_that_applies(patch: str) -> str:
-    """Return the code that applies a patch in a kernel."""
-    literal = f"r'''{patch}'''" if "'''" not in patch else repr(patch)
-    return f"import jupyter_graphbreak\njupyter_graphbreak.apply_patch({literal})"
-
-
 def _files(patch: str) -> dict[str, list[list[str]]]:
     """Return the hunks of each file of a patch, by its path."""
     files: dict[str, list[list[str]]] = {}

@@ -61,6 +61,8 @@ def _tried(report: Report, tried: Tried, number: int | None) -> list[str]:
     for remedy in tried.working:
         elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
         if elsewhere is not None:
+            if shown:  # the one for this break alone is there
+                continue
             lines += wrapped("remedy: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")
         elif shown < _MOST_WORKING:
             shown += 1

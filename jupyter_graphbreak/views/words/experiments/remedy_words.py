@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy, RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
 
-#: The verdicts, the best first; within the same one the remedy of more breaks comes first.
+#: The verdicts, the best first; within the same one the simplest remedy comes first, then that of more breaks.
 _ORDER: tuple[RemedyVerdict, ...] = (
     "works", "works on what ran", "works but differs", "another break", "break stays", "another result", "fails",
     "not tried",
@@ -79,13 +79,18 @@ def tried_for_frame(report: Report, skipped: Skipped) -> Tried | None:
 
 def _tried(remedies: Iterable[Remedy]) -> Tried:
     # What is for a function that runs eagerly only comes after what is for the break.
-    found = sorted(remedies, key=lambda remedy: (not remedy.breaks, _ORDER.index(remedy.verdict), -len(remedy.breaks)))
+    found = sorted(remedies, key=lambda r: (not r.breaks, _ORDER.index(r.verdict), _steps(r), -len(r.breaks)))
     changes = [remedy for remedy in found if remedy.kind != "person"]
     return Tried(
         [remedy for remedy in changes if remedy.verdict in WORKING],
         [remedy for remedy in changes if remedy.verdict not in WORKING],
         list(dict.fromkeys(remedy.person for remedy in found if remedy.person)),
     )
+
+
+def _steps(remedy: Remedy) -> int:
+    """Return of how many changes a remedy is put together."""
+    return remedy.title.count("; ")
 
 
 def sign_of(remedy: Remedy) -> str:

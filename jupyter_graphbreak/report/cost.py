@@ -31,7 +31,7 @@ class CostPart(msgspec.Struct, frozen=True):
     Parameters
     ----------
     kind : {"graph", "outside", "guards"}
-        A graph; Python that runs outside of graphs; the choice of compiled code.
+        A graph; Python that runs outside of graphs; the choice of compiled code and the way into it.
     graph, break_, frame : str or None
         The ids of what it belongs to, where that is known.
     """

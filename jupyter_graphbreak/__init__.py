@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.api import capture, compare_frontends, explain, explain_notebook, read_notebook, read_trace
+    from jupyter_graphbreak.api import (
+        capture,
+        check,
+        compare_frontends,
+        explain,
+        explain_notebook,
+        measure,
+        read_notebook,
+        read_trace,
+    )
     from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, Report
     from jupyter_graphbreak.trial.inputs import Arguments
 
@@ -20,10 +29,12 @@ __all__ = [
     "Report",
     "answer_requests",
     "capture",
+    "check",
     "compare_frontends",
     "explain",
     "explain_notebook",
     "load_ipython_extension",
+    "measure",
     "read_notebook",
     "read_trace",
     "unload_ipython_extension",
@@ -36,9 +47,11 @@ _HOMES = {
     "Job": "results",
     "Report": "results",
     "capture": "api",
+    "check": "api",
     "compare_frontends": "api",
     "explain": "api",
     "explain_notebook": "api",
+    "measure": "api",
     "read_notebook": "api",
     "read_trace": "api",
 }

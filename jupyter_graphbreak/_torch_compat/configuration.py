@@ -182,6 +182,13 @@ def errors_suppressed() -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
+def eager_random_numbers() -> Iterator[None]:
+    """Make inductor draw the random numbers that eager draws from the same seed, while the context is open."""
+    with importlib.import_module("torch._inductor.config").patch(fallback_random=True):
+        yield
+
+
+@contextlib.contextmanager
 def forced_backend(backend: str | None) -> Iterator[None]:
     """Make every ``torch.compile`` use one backend while the context is open; ``None`` leaves them alone."""
     if backend is None:

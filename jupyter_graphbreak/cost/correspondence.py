@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
-
-_T = TypeVar("_T")
 
 
 class Correspondence:

@@ -12,8 +12,8 @@ from jupyter_graphbreak.report.cost import CostPart, Spread
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from jupyter_graphbreak.cost.timing import CallTime
     from jupyter_graphbreak.cost.timeline import Piece, Timeline
+    from jupyter_graphbreak.cost.timing import CallTime
     from jupyter_graphbreak.report.schema import Frame, Report
 
 
@@ -67,7 +67,7 @@ class Shares:
                     continue
                 as_it_is = found.kind == "guards" and entering is not None
                 if entering is not None and as_it_is and found.break_ is not None:
-                    us += entering.us
+                    us += entering.us if found.graph is not None else entering.us / 2  # then no graph is left again
                 if entering is not None and piece.kind == "python" and piece.gap > left:
                     left, us = piece.gap, max(0.0, us - entering.left_profiled_us)
                 times = (fixed if as_it_is else others)[_gap(timeline, piece), found]
@@ -97,9 +97,7 @@ def _gap(timeline: Timeline, piece: Piece) -> _Gap:
     )
 
 
-def _medians(
-    times: Mapping[tuple[_Gap, Owner], list[float]], calls: int
-) -> defaultdict[_Gap, dict[Owner, float]]:
+def _medians(times: Mapping[tuple[_Gap, Owner], list[float]], calls: int) -> defaultdict[_Gap, dict[Owner, float]]:
     found: defaultdict[_Gap, dict[Owner, float]] = defaultdict(dict)
     for (gap, owner), seen in times.items():
         found[gap][owner] = statistics.median([*seen, *[0.0] * (calls - len(seen))])
@@ -189,7 +187,9 @@ class Owners:
         frame = self._frames.get(piece.frame or "")
         match piece.kind:
             case "guards":
-                return Owner("guards", None, self._cause(frame), piece.frame)
+                cause = self._cause(frame)
+                graphs = frame.graphs if frame is not None else []
+                return Owner("guards", next(iter(graphs), None), cause, piece.frame)
             case "backward" if piece.graph is not None:
                 return graph(piece.graph)
         if frame is None:

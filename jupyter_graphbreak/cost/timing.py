@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.cost import Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 #: Each variant runs at least so often, however long it takes, and at most so often, however short.
 FEWEST_RUNS = 7
@@ -44,7 +47,9 @@ class CallTime:
 
 
 def time_in_turn(
-    variants: Sequence[Callable[[], CallTime]], budget: Budget | None = None, clock: Callable[[], float] = time.monotonic
+    variants: Sequence[Callable[[], CallTime]],
+    budget: Budget | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[list[CallTime]]:
     """Run variants in turn until the budget is spent, so that a drift of the machine favours none of them.
 
@@ -133,4 +138,3 @@ def gain_us(slow: Spread, fast: Spread) -> float | None:
     """Return how many microseconds a call is shorter, ``None`` where no gain can be measured."""
     gain = slow.median_us - fast.median_us
     return gain if gain > 0 and not overlap(slow, fast) else None
-

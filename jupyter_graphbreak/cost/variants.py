@@ -103,9 +103,7 @@ class Variant:
         arguments = self._arguments
         try:
             with self._applied():
-                return self.timer.profiling(
-                    lambda: profile(lambda: self._program(*arguments.args, **arguments.kwargs))
-                )
+                return self.timer.profiling(lambda: profile(lambda: self._program(*arguments.args, **arguments.kwargs)))
         finally:
             self._restore()
 

@@ -85,7 +85,7 @@ LAYERS = {
     "api": Layer(
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports", "trace",
-            "trial", "frontends", "notebookfiles", "results",
+            "trial", "frontends", "cost", "notebookfiles", "results",
         },
         TORCH,
     ),

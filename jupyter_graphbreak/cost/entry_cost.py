@@ -1,4 +1,4 @@
-"""Measure the steady state of an entry: as it is, compiled, with remedies; and where the time of the compiled call goes."""
+"""Measure the steady state of an entry: as it is, compiled, with remedies, and where the time goes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import compilations_begun
+from jupyter_graphbreak._torch_compat.compiled import compilations_begun, compiled_callable, compiled_with
 from jupyter_graphbreak._torch_compat.profile_ranges import profiled
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.analysis.build import build_report
@@ -18,11 +18,14 @@ from jupyter_graphbreak.cost.entering import EmptyBreak
 from jupyter_graphbreak.cost.parts import Entering, Owner, Owners, Shares, parts_of, renamed, time_share
 from jupyter_graphbreak.cost.timeline import operations_outside, read_timeline
 from jupyter_graphbreak.cost.timing import Budget, gain_us, spread_of, time_in_turn
-from jupyter_graphbreak.cost.variants import SEEDS, Variant
+from jupyter_graphbreak.cost.variants import SEEDS, Variant, tensors_of
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.report.cost import Coverage, EntryCost, RemediedCost
+from jupyter_graphbreak.trial.entry import Entry
+from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.outcome import untouched
+from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.report.cost import CostPart
     from jupyter_graphbreak.report.schema import Report
-    from jupyter_graphbreak.trial.entry import Entry
 
     #: Applies remedies while its context is open, and hands out the entry with them.
     Remedied = Callable[[], AbstractContextManager[Entry]]
@@ -101,7 +103,9 @@ def measure_entry(
         opened.enter_context(separate_cache([empty.code]))
         empty.run()
         begun = compilations_begun()
-        *timed, empty_calls = time_in_turn([one.run for one in (eager, compiled, *others.values(), empty)], budget)
+        *timed, empty_calls = time_in_turn(
+            [*(one.run for one in (eager, compiled, *others.values())), empty.run], budget
+        )
         settled = settled and begun == compilations_begun()
         entering = empty.entering(empty_calls) if isinstance(compiled.clock, ProcessorClock) else None
         ranges = _profiles(compiled)
@@ -150,7 +154,9 @@ def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] 
     return max(0, operations_outside(ranges) - outside), outside
 
 
-def _parts(calls: list[CallTime], compiled: Variant, own: Report, profiles: list[list[Range]], entering: Entering | None) -> list[CostPart]:
+def _parts(
+    calls: list[CallTime], compiled: Variant, own: Report, profiles: list[list[Range]], entering: Entering | None
+) -> list[CostPart]:
     owners = Owners(own)
     seen: Counter[str] = Counter()
     graphs: list[Owner] = []
@@ -178,16 +184,30 @@ def _break_even(gain: float | None, found: Correspondence) -> int | None:
     return max(1, math.ceil(spent * 1e6 / gain)) if gain is not None and spent > 0 else None
 
 
+def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
+    """Return the entry that calling a function would be: with the backend it was compiled with, ``inductor`` if none.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module; compiled or not.
+    *args, **kwargs
+        What to call it with.
+    """
+    call = compiled_callable(fn)
+    backend, dynamic = (compiled_with(fn) if call is not None else None) or ("inductor", None)
+    call = fn if call is None else call
+    arguments = Arguments(*args, **kwargs).bound(call)
+    return Entry(_name(call), None, call, arguments.copy(), backend, dynamic)
+
+
 def device_of(entry: Entry) -> str:
-    """Return the kind of device that a call works on: that of its first tensor which is not the processor's."""
-    from jupyter_graphbreak.cost.variants import tensors_of
-    from jupyter_graphbreak.trial.subject import Subject
-
-    kinds = (tensor.device.type for tensor in tensors_of(Subject(entry.call), entry.arguments))
-    return next((kind for kind in kinds if kind != "cpu"), "cpu")
+    """Return the device that a call works on: that of its first tensor which is not the processor's."""
+    devices = [str(tensor.device) for tensor in tensors_of(Subject(entry.call), entry.arguments)]
+    return next((device for device in devices if device != "cpu"), "cpu")
 
 
-def backend_name(backend: Any) -> str:
+def backend_name(backend: str | Callable[..., Any]) -> str:
     """Return how a person calls a backend."""
     if isinstance(backend, str):
         return backend
@@ -195,3 +215,7 @@ def backend_name(backend: Any) -> str:
     return str(name or type(backend).__name__)
 
 
+def _name(fn: Any) -> str:
+    fn = getattr(fn, "func", fn)  # of a partial
+    name = getattr(fn, "__qualname__" if hasattr(fn, "__code__") else "__name__", type(fn).__name__)
+    return str(name).rpartition("<locals>.")[2]

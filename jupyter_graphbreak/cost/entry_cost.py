@@ -108,7 +108,7 @@ def measure_entry(
         )
         settled = settled and begun == compilations_begun()
         entering = empty.entering(empty_calls) if isinstance(compiled.clock, ProcessorClock) else None
-        ranges = _profiles(compiled)
+        ranges = _profiles(compiled) if settled else []
         coverage = _operations(eager, ranges)
     parts = _parts(timed[1], compiled, own, ranges, entering)
     found = Correspondence(own, run if run is not None else own, entry.frame)

@@ -79,7 +79,8 @@ class Shares:
     def split(self, gap: _Gap, us: float) -> dict[Owner, float]:
         """Share the time of a gap."""
         fixed = self._fixed.get(gap, {})
-        scale = min(1.0, us / sum(fixed.values())) if fixed else 1.0
+        known = sum(fixed.values())
+        scale = min(1.0, us / known) if known > 0 else 1.0
         shared = {owner: time * scale for owner, time in fixed.items()}
         rest = us - sum(shared.values())
         others = self._others.get(gap, {})
@@ -105,7 +106,7 @@ def _medians(times: Mapping[tuple[_Gap, Owner], list[float]], calls: int) -> def
 
 
 def parts_of(calls: Sequence[CallTime], graph: Callable[[int], Owner], shares: Shares) -> list[CostPart]:
-    """Return the parts of a call, in the order in which they first ran; together they are the typical call.
+    """Return the parts of a call, in the order in which they first ran; they add up to the median of all calls.
 
     Parameters
     ----------
@@ -120,12 +121,15 @@ def parts_of(calls: Sequence[CallTime], graph: Callable[[int], Owner], shares: S
         for owner, us in _call_parts(call, graph, shares).items():
             times = by_owner.setdefault(owner, [0.0] * len(calls))
             times[number] = us
-    typical = central([call.total_us for call in calls]) if calls else []
+    totals = [call.total_us for call in calls]
+    typical = central(totals)
+    # Where calls take different ways, the mean of the typical ones is not the median.
+    scale = quartiles(totals)[1] / statistics.fmean(totals[number] for number in typical)
     parts = []
     for owner, times in by_owner.items():
         low, _, high = quartiles(times)
         # Not the median: where a graph runs in some calls only, the medians of the parts are not those of any call.
-        mean = statistics.fmean(times[number] for number in typical)
+        mean = scale * statistics.fmean(times[number] for number in typical)
         if mean <= 0:
             continue
         time = Spread(round(mean, 2), round(min(low, mean), 2), round(max(high, mean), 2), len(times))

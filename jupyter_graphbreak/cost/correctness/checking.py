@@ -10,7 +10,7 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.cost.correctness.closeness import doubled, unlike
+from jupyter_graphbreak.cost.correctness.closeness import Exact, doubled, unlike
 from jupyter_graphbreak.cost.correctness.graph_comparison import GraphComparison, gradients_of
 from jupyter_graphbreak.cost.correspondence import Correspondence
 from jupyter_graphbreak.cost.entry_cost import backend_name
@@ -108,20 +108,24 @@ def _eager(entry: Entry) -> _Seen:
     return _see(subject.call, subject, entry.arguments)
 
 
-def _exact(entry: Entry) -> _Seen | None:
-    """Return what the function does in double precision, ``None`` if it does not work in it."""
-    subject = Subject(entry.call)
+def _exact(entry: Entry) -> tuple[_Seen, _Seen] | None:
+    """Return what the function does in double precision, and with inputs a little off; ``None`` if it does not work."""
     before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
     try:
-        subject.restore(doubled(subject.state()))
-        arguments = Arguments(*doubled(entry.arguments.args), **doubled(entry.arguments.kwargs))
-        torch.set_default_dtype(torch.float64)
-        seen = _see(subject.call, subject, arguments)
+        seen = _in_double(entry, varied=False), _in_double(entry, varied=True)
     except Exception:  # noqa: BLE001 - what the user's objects do when they are copied
         return None
     finally:
         torch.set_default_dtype(before)
-    return seen if seen.raised is None else None
+    return seen if seen[0].raised is None and seen[1].raised is None else None
+
+
+def _in_double(entry: Entry, *, varied: bool) -> _Seen:
+    subject = Subject(entry.call)
+    subject.restore(doubled(subject.state(), varied=varied))
+    args, kwargs = doubled((entry.arguments.args, entry.arguments.kwargs), varied=varied)
+    return _see(subject.call, subject, Arguments(*args, **kwargs))
 
 
 def _see(program: Callable[..., Any], subject: Subject, arguments: Arguments) -> _Seen:
@@ -160,15 +164,17 @@ def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[s
                 pending += [(f"{name}[{key!r}]", item) for key, item in value.items()]
 
 
-def _differences(expected: _Seen, actual: _Seen, exact: _Seen | None) -> Iterator[str]:
+def _differences(expected: _Seen, actual: _Seen, exact: tuple[_Seen, _Seen] | None) -> Iterator[str]:
     if expected.raised != actual.raised:
         yield f"{_outcome(actual)} where eager {_outcome(expected)}"
         return
     for kind in ("values", "gradients"):
         ones, others = getattr(expected, kind), getattr(actual, kind)
-        doubles = getattr(exact, kind) if exact is not None else {}
+        doubles = [getattr(seen, kind) for seen in exact or ()]
         for name in ones:
-            found = unlike(ones[name], others.get(name), doubles.get(name))
+            known = exact is not None and all(name in double for double in doubles)
+            reference = Exact(*(double[name] for double in doubles)) if known else None
+            found = unlike(ones[name], others.get(name), reference)
             if found is not None:
                 yield f"{name}: {found}"
 
@@ -198,7 +204,7 @@ def _first(trial: _CompiledTrial, found: Correspondence) -> Divergence | None:
     return Divergence(named, op.location if op is not None else None, op.name if op is not None else name)
 
 
-def _step(entry: Entry, expected: _Seen, exact: _Seen | None) -> Step:
+def _step(entry: Entry, expected: _Seen, exact: tuple[_Seen, _Seen] | None) -> Step:
     """Return the first step of compiling that brings a difference in."""
     steps: tuple[Step, ...] = ("eager", "aot_eager")
     for step in steps:

@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from jupyter_graphbreak.trial.difference import difference
 from jupyter_graphbreak.trial.subject import clone
 
-#: How many times as far as eager's a result may be from that in double precision.
+#: How many times as far as rounding alone a result may be from that in double precision.
 _FACTOR = 8.0
-#: How far eager may be from double precision, in square roots of its precision; farther is no rounding.
-_UNSOUND = 4.0
+#: From how far on eager's own distance is no rounding: it took another way, where a number decides.
+_ANOTHER_WAY = 100.0
 _DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
 
 
-def unlike(expected: Any, actual: Any, exact: Any = None) -> str | None:
+class Exact(NamedTuple):
+    """A result in double precision, and that of inputs which are as much off as rounding makes them."""
+
+    value: Any
+    varied: Any
+
+
+def unlike(expected: Any, actual: Any, exact: Exact | None = None) -> str | None:
     """Return how a result differs from the expected one beyond rounding, ``None`` if it does not.
 
     Parameters
     ----------
     expected, actual
         The results, of any kind.
-    exact
-        The expected one in double precision, where it could be had: numbers may be as far from it as the expected ones
-        are, times a small factor.
+    exact : Exact or None
+        Tells how large rounding is, where the expected one could be had in double precision.
     """
     found = difference(expected, actual)
     if found is None or exact is None or difference(expected, actual, values=False) is not None:
         return found
-    ones, others, doubles = leaves(expected), leaves(actual), leaves(exact)
-    if not len(ones) == len(others) == len(doubles):
+    parts = [leaves(value) for value in (expected, actual, exact.value, exact.varied)]
+    if len({len(part) for part in parts}) > 1:
         return found
-    for one, other, double in zip(ones, others, doubles, strict=True):
-        if not _as_exact(one, other, double):
-            return found
-    return None
+    return None if all(_is_rounding(*each) for each in zip(*parts, strict=True)) else found
 
 
 def leaves(value: Any) -> list[Any]:
@@ -62,51 +64,71 @@ def leaves(value: Any) -> list[Any]:
     return found
 
 
-def _as_exact(expected: Any, actual: Any, exact: Any) -> bool:
+def _is_rounding(expected: Any, actual: Any, exact: Any, varied: Any) -> bool:
     if difference(expected, actual) is None:
         return True
-    if isinstance(expected, float) and isinstance(actual, float) and isinstance(exact, float):
-        return _as_exact(*(torch.tensor(number, dtype=torch.float64) for number in (expected, actual, exact)))
-    if not all(isinstance(value, torch.Tensor) for value in (expected, actual, exact)):
+    values = [expected, actual, exact, varied]
+    if all(isinstance(value, float) for value in values):
+        return _is_rounding(*(torch.tensor(value, dtype=torch.float64) for value in values))
+    if not all(isinstance(value, torch.Tensor) and value.shape == expected.shape for value in values):
         return False
-    if expected.shape != exact.shape or not expected.is_floating_point():
+    if not expected.is_floating_point():
         return False
-    rounding = torch.finfo(expected.dtype).eps
+    precision = torch.finfo(expected.dtype).eps
     with torch.no_grad():
-        expected, actual, exact = (value.detach().double() for value in (expected, actual, exact))
-        finite = exact.isfinite() & expected.isfinite()
+        expected, actual, exact, varied = (value.detach().double() for value in values)
+        finite = exact.isfinite() & varied.isfinite() & expected.isfinite()
         if not torch.equal(actual[~finite].nan_to_num(), expected[~finite].nan_to_num()):
             return False
-        expected, actual, exact = expected[finite], actual[finite], exact[finite]
+        expected, actual, exact, varied = (value[finite] for value in (expected, actual, exact, varied))
         if not exact.numel():
             return True
-        largest, off = exact.abs().max(), (expected - exact).abs().max()
-        if off > _UNSOUND * math.sqrt(rounding) * largest:  # it took another way, where a number decides
+        rounding = (varied - exact).abs().max() + precision * exact.abs().max()
+        off = (expected - exact).abs().max()
+        if off > _ANOTHER_WAY * rounding:
             return False
-        return bool((actual - exact).abs().max() <= _FACTOR * off + 2 * rounding * largest)
+        return bool((actual - exact).abs().max() <= _FACTOR * max(off, rounding))
 
 
-def doubled(value: Any) -> Any:
-    """Return a copy of a value, its tensors and modules in double precision."""
-    return _doubled(clone(value), {})
+def doubled(value: Any, *, varied: bool = False) -> Any:
+    """Return a copy of a value, its tensors and modules in double precision.
+
+    Parameters
+    ----------
+    varied : bool
+        Whether to change each number by as much as rounding it to its own precision may.
+    """
+    return _doubled(clone(value), {}, torch.Generator().manual_seed(0) if varied else None)
 
 
-def _doubled(value: Any, memo: dict[int, Any]) -> Any:
+def _doubled(value: Any, memo: dict[int, Any], noise: torch.Generator | None) -> Any:
     if id(value) in memo:
         return memo[id(value)]
     made: Any = value
     match value:
         case torch.nn.Module():
-            made = value.double()
-        case torch.Tensor() if value.dtype in _DOUBLE:
-            made = value.detach().double().requires_grad_(value.requires_grad)
+            with torch.no_grad():
+                for held in (*value.parameters(), *value.buffers()):
+                    held.data = _tensor(held.data, noise)
+        case torch.Tensor():
+            made = _tensor(value.detach(), noise).requires_grad_(value.requires_grad)
         case dict():
             for key in value:
-                value[key] = _doubled(value[key], memo)
+                value[key] = _doubled(value[key], memo, noise)
         case list():
-            value[:] = [_doubled(item, memo) for item in value]
+            value[:] = [_doubled(item, memo, noise) for item in value]
         case tuple():
-            parts = [_doubled(item, memo) for item in value]
+            parts = [_doubled(item, memo, noise) for item in value]
             made = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     memo[id(value)] = made
     return made
+
+
+def _tensor(value: torch.Tensor, noise: torch.Generator | None) -> torch.Tensor:
+    if value.dtype not in _DOUBLE:
+        return value
+    made = value.double()
+    if noise is None:
+        return made
+    drawn = torch.rand(value.shape, dtype=torch.float64, generator=noise).to(value.device) * 2 - 1
+    return made * (1 + torch.finfo(value.dtype).eps / 2 * drawn)

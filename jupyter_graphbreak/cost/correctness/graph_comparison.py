@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
-from jupyter_graphbreak.cost.correctness.closeness import doubled, leaves, unlike
+from jupyter_graphbreak.cost.correctness.closeness import Exact, doubled, leaves, unlike
 from jupyter_graphbreak.cost.graph_timer import compile_id
 from jupyter_graphbreak.trial.subject import clone
 
@@ -159,7 +160,9 @@ def computes_otherwise(
     if unlike(expected, actual) is None:
         return False
     try:
-        exact = _computed(_interpreted(_copy(module, doubled)), doubled(inputs), gradients=gradients)
+        exact = Exact(
+            *(_computed_double(module, inputs, gradients=gradients, varied=varied) for varied in (False, True))
+        )
     except Exception:  # noqa: BLE001 - operations that mix precisions
         exact = None
     return unlike(expected, actual, exact) is not None
@@ -173,6 +176,11 @@ def _computed(function: Callable[..., Any], inputs: Inputs, *, gradients: bool) 
         if gradients:
             return gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
     return clone((value, inputs))
+
+
+def _computed_double(module: torch.fx.GraphModule, inputs: Inputs, *, gradients: bool, varied: bool) -> Any:
+    change = functools.partial(doubled, varied=varied)
+    return _computed(_interpreted(_copy(module, change)), change(inputs), gradients=gradients)
 
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:

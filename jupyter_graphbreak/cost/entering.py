@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import CodeType
 
+    from jupyter_graphbreak._torch_compat.profile_ranges import Range
     from jupyter_graphbreak.cost.timing import CallTime
-
-_PROFILES = 5
 
 
 class EmptyBreak:
@@ -48,19 +47,17 @@ class EmptyBreak:
         """Call the function with the break, and return what that took."""
         return self._timer.time(lambda: self._call(self._x))
 
-    def entering(self, calls: Sequence[CallTime]) -> Entering:
+    def profiled(self) -> list[Range]:
+        """Call the function with the break, and return what a profiler saw."""
+        return self._timer.profiling(lambda: profiled(lambda: self._call(self._x)))
+
+    @staticmethod
+    def entering(calls: Sequence[CallTime], profiles: Sequence[Sequence[Range]]) -> Entering:
         """Return what Dynamo did between the graphs of some calls."""
         gap = statistics.median(call.runs[1].start_us - call.runs[0].end_us for call in calls)
-        try:
-            profiles = [self._timer.profiling(lambda: profiled(self._profiled)) for _ in range(_PROFILES)]
-        except RuntimeError:  # a profiler of the user's is at work
-            return Entering(0.0, 0.0)
-        pieces = [piece for profile in profiles for piece in read_timeline(profile).pieces if piece.gap == 1]
-        guards = [piece.us for piece in pieces if piece.kind == "guards"]
-        left = [piece.us for piece in pieces if piece.kind == "python" and piece.begun]
+        between = [[piece for piece in read_timeline(profile).pieces if piece.gap == 1] for profile in profiles]
+        guards = [piece.us for pieces in between for piece in pieces if piece.kind == "guards"]
+        left = [pieces[0].us for pieces in between if pieces and pieces[0].kind == "python"]
         if not guards or not left:
             return Entering(0.0, 0.0)
         return Entering(max(0.0, gap - statistics.median(guards)), statistics.median(left))
-
-    def _profiled(self) -> None:
-        self._call(self._x)

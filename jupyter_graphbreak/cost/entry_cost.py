@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compilations_begun, compiled_callable, compiled_with
-from jupyter_graphbreak._torch_compat.profile_ranges import profiled
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.cost.clock import ProcessorClock
@@ -17,7 +16,7 @@ from jupyter_graphbreak.cost.correspondence import Correspondence
 from jupyter_graphbreak.cost.entering import EmptyBreak
 from jupyter_graphbreak.cost.parts import Entering, Owner, Owners, Shares, parts_of, renamed, time_share
 from jupyter_graphbreak.cost.timeline import operations_outside, read_timeline
-from jupyter_graphbreak.cost.timing import Budget, gain_us, spread_of, time_in_turn
+from jupyter_graphbreak.cost.timing import Budget, gain_us, spread_of, time_in_turn, yields
 from jupyter_graphbreak.cost.variants import SEEDS, Variant, tensors_of
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     Remedied = Callable[[], AbstractContextManager[Entry]]
 
 #: Profiled calls, the first of which is slow.
-_PROFILES = 10
+_PROFILES = 15
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,9 @@ def measure_entry(
             [*(one.run for one in (eager, compiled, *others.values())), empty.run], budget
         )
         settled = settled and begun == compilations_begun()
-        entering = empty.entering(empty_calls) if isinstance(compiled.clock, ProcessorClock) else None
-        ranges = _profiles(compiled) if settled else []
+        ranges, empty_ranges = _profiles(compiled, empty) if settled else ([], [])
+        on_processor = isinstance(compiled.clock, ProcessorClock)
+        entering = empty.entering(empty_calls, empty_ranges) if on_processor else None
         coverage = _operations(eager, ranges)
     parts = _parts(timed[1], compiled, own, ranges, entering)
     found = Correspondence(own, run if run is not None else own, entry.frame)
@@ -128,14 +128,20 @@ def measure_entry(
     return Measured(cost, own)
 
 
-def _profiles(compiled: Variant) -> list[list[Range]]:
-    """Return profiles of some calls, none where this torch or a profiler of the user's does not allow it."""
+def _profiles(compiled: Variant, empty: EmptyBreak) -> tuple[list[list[Range]], list[list[Range]]]:
+    """Return profiles of some calls and of the empty break, none where a profiler of the user's is at work."""
     seeds = SEEDS if compiled.random else 1
+    taken: list[tuple[list[Range], list[Range], bool]] = []
     try:
-        taken = [compiled.profiled(profiled, number % seeds) for number in range(_PROFILES + seeds)]
+        for number in range(_PROFILES + seeds):
+            before = yields()
+            both = compiled.profiled(number % seeds), empty.profiled()
+            taken.append((*both, yields() != before))
     except RuntimeError:
-        return []
-    return [profile for profile in taken[seeds:] if profile]
+        return [], []
+    rest = [profiles for profiles in taken[seeds:] if not profiles[2]]
+    kept = rest if len(rest) >= _PROFILES // 3 and not compiled.random else taken[seeds:]
+    return [one for one, _, _ in kept], [other for _, other, _ in kept]
 
 
 def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
@@ -147,7 +153,7 @@ def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] 
     if not compiled:
         return None
     try:
-        ranges = eager.profiled(profiled, 0)
+        ranges = eager.profiled()
     except RuntimeError:
         return None
     outside = operations_outside(compiled[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_graphbreak._torch_compat.profile_ranges import marked_graph
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jupyter_graphbreak.cost.clock import Clock
+
+_T = TypeVar("_T")
 
 
 class GraphTimer:
@@ -77,7 +79,7 @@ class GraphTimer:
         runs = [GraphRun(number, *times[1 + 2 * i : 3 + 2 * i]) for i, (number, _, _) in enumerate(marks)]
         return CallTime(times[-1], runs, yields() != before)
 
-    def profiling(self, call: Callable[[], Any]) -> Any:
+    def profiling(self, call: Callable[[], _T]) -> _T:
         """Make a call in which graphs are ranges of the profiler."""
         self._profiled = True
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compilations_begun
+from jupyter_graphbreak._torch_compat.profile_ranges import profiled
 from jupyter_graphbreak.cost.clock import clock_for
 from jupyter_graphbreak.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.trial.difference import difference
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
+    from jupyter_graphbreak._torch_compat.profile_ranges import Range
     from jupyter_graphbreak.cost.timing import CallTime
     from jupyter_graphbreak.trial.entry import Entry
 
@@ -97,13 +99,15 @@ class Variant:
         self._restore()
         return time
 
-    def profiled(self, profile: Callable[[Callable[[], Any]], Any], seed: int = 0) -> Any:
+    def profiled(self, seed: int = 0) -> list[Range]:
         """Call it under a profiler, and return what that saw."""
         seed_all(seed)
         arguments = self._arguments
         try:
             with self._applied():
-                return self.timer.profiling(lambda: profile(lambda: self._program(*arguments.args, **arguments.kwargs)))
+                return self.timer.profiling(
+                    lambda: profiled(lambda: self._program(*arguments.args, **arguments.kwargs))
+                )
         finally:
             self._restore()
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.cost.entry_cost import Measured, measure_entry
-from jupyter_graphbreak.cost.timing import Budget, overlap
+from jupyter_graphbreak.cost.timing import Budget
+from jupyter_graphbreak.report.cost import overlap
 from jupyter_graphbreak.trial.entry import Entry
 from jupyter_graphbreak.trial.inputs import Arguments
 

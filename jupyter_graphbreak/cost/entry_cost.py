@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compilations_begun, compiled_callable, compiled_with
+from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.cost.clock import ProcessorClock
@@ -21,13 +22,14 @@ from jupyter_graphbreak.cost.variants import SEEDS, Variant, tensors_of
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.report.cost import Coverage, EntryCost, RemediedCost
+from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.trial.entry import Entry
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Range
@@ -84,20 +86,20 @@ def measure_entry(
     """
     with untouched(), contextlib.ExitStack() as opened:
         eager = Variant(entry, compiled=False)
-        eager.warm_up()
         compiled = Variant(entry, compiled=True)
-        opened.enter_context(separate_cache(own_codes(compiled.subject.call)))
+        others = dict(_remedied(remedied or {}))
+        for variant in (compiled, *others.values()):
+            opened.enter_context(separate_cache(own_codes(variant.subject.call)))
+        eager.warm_up()
         with recorder.record(find_cell) as recording:
+            recording.describe_device(Device("auto", default_device_name()))
             settled = compiled.warm_up()
         own = build_report(recording.records)
-        others = {}
-        for ids, applied in (remedied or {}).items():
-            with applied() as changed:
-                other = Variant(changed, compiled=True, applied=applied)
-            opened.enter_context(separate_cache(own_codes(other.subject.call)))
-            with contextlib.suppress(Exception):  # a remedy that fails has no time
-                settled = other.warm_up() and settled
-                others[ids] = other
+        for ids, variant in list(others.items()):
+            try:
+                settled = variant.warm_up() and settled
+            except Exception:  # noqa: BLE001 - a remedy that fails has no time
+                del others[ids]
         empty = EmptyBreak()
         opened.enter_context(separate_cache([empty.code]))
         empty.run()
@@ -126,6 +128,12 @@ def measure_entry(
         break_even_calls=_break_even(gain_us(spreads[0], spreads[1]), found),
     )
     return Measured(cost, own)
+
+
+def _remedied(remedied: Mapping[tuple[str, ...], Remedied]) -> Iterator[tuple[tuple[str, ...], Variant]]:
+    for ids, applied in remedied.items():
+        with applied() as changed:
+            yield ids, Variant(changed, compiled=True, applied=applied)
 
 
 def _profiles(compiled: Variant, empty: EmptyBreak) -> tuple[list[list[Range]], list[list[Range]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +11,7 @@ from jupyter_graphbreak.cost.timing import central, quartiles
 from jupyter_graphbreak.report.cost import CostPart, Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak.cost.timeline import Piece, Timeline
     from jupyter_graphbreak.cost.timing import CallTime
@@ -57,25 +58,27 @@ class Shares:
     def __init__(
         self, timelines: Sequence[Timeline], owner: Callable[[Piece], Owner | None], entering: Entering | None
     ) -> None:
-        fixed: defaultdict[tuple[_Gap, Owner], list[float]] = defaultdict(list)
-        others: defaultdict[tuple[_Gap, Owner], list[float]] = defaultdict(list)
-        for number, timeline in enumerate(timelines):
-            left = 0  # graphs
-            for piece in timeline.pieces:
-                found, us = owner(piece), piece.us
-                if found is None:
-                    continue
-                as_it_is = found.kind == "guards" and entering is not None
-                if entering is not None and as_it_is and found.break_ is not None:
-                    us += entering.us if found.graph is not None else entering.us / 2  # then no graph is left again
-                if entering is not None and piece.kind == "python" and piece.gap > left:
-                    left, us = piece.gap, max(0.0, us - entering.left_profiled_us)
-                times = (fixed if as_it_is else others)[_gap(timeline, piece), found]
-                times += [0.0] * (number + 1 - len(times))
-                times[number] += us
         self._on_processor = entering is not None
-        self._fixed = _medians(fixed, len(timelines))
-        self._others = _medians(others, len(timelines))
+        fixed: defaultdict[_Gap, list[Counter[Owner]]] = defaultdict(list)
+        others: defaultdict[_Gap, list[Counter[Owner]]] = defaultdict(list)
+        for timeline in timelines:
+            for gap, pieces in _gaps(timeline):
+                fixed[gap].append(Counter())
+                others[gap].append(Counter())
+                for number, piece in enumerate(pieces):
+                    found, us = owner(piece), piece.us
+                    if found is None:
+                        continue
+                    if found.kind != "guards" or entering is None:
+                        if entering is not None and number == 0 and piece.kind == "python" and piece.gap:
+                            us = max(0.0, us - entering.left_profiled_us)
+                        others[gap][-1][found] += us
+                        continue
+                    if found.break_ is not None:  # without a graph in the frame, none is left again
+                        us += entering.us if found.graph is not None else entering.us / 2
+                    fixed[gap][-1][found] += us
+        self._fixed = {gap: _medians(seen) for gap, seen in fixed.items()}
+        self._others = {gap: _medians(seen) for gap, seen in others.items()}
 
     def split(self, gap: _Gap, us: float) -> dict[Owner, float]:
         """Share the time of a gap."""
@@ -95,19 +98,18 @@ class Shares:
         return {**shared, **{owner: rest * time / whole for owner, time in others.items()}}
 
 
-def _gap(timeline: Timeline, piece: Piece) -> _Gap:
-    graphs = timeline.graphs
-    return (
-        graphs[piece.gap - 1] if piece.gap else None,
-        graphs[piece.gap] if piece.gap < len(graphs) else None,
-    )
+def _gaps(timeline: Timeline) -> list[tuple[_Gap, list[Piece]]]:
+    """Return the stretches between the graphs of a call, with what ran in them."""
+    graphs = [None, *timeline.graphs, None]
+    return [
+        ((before, after), [piece for piece in timeline.pieces if piece.gap == number])
+        for number, (before, after) in enumerate(itertools.pairwise(graphs))
+    ]
 
 
-def _medians(times: Mapping[tuple[_Gap, Owner], list[float]], calls: int) -> defaultdict[_Gap, dict[Owner, float]]:
-    found: defaultdict[_Gap, dict[Owner, float]] = defaultdict(dict)
-    for (gap, owner), seen in times.items():
-        found[gap][owner] = statistics.median([*seen, *[0.0] * (calls - len(seen))])
-    return found
+def _medians(seen: Sequence[Counter[Owner]]) -> dict[Owner, float]:
+    owners = dict.fromkeys(owner for times in seen for owner in times)
+    return {owner: statistics.median(float(times[owner]) for times in seen) for owner in owners}
 
 
 def parts_of(calls: Sequence[CallTime], graph: Callable[[int], Owner], shares: Shares) -> list[CostPart]:

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report.cost import Spread
+from jupyter_graphbreak.report.cost import Spread, overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,11 +127,6 @@ def central(totals: Sequence[float]) -> list[int]:
     """Return the numbers of the runs whose time lies between the quartiles: the typical ones."""
     low, _, high = quartiles(totals)
     return [number for number, total in enumerate(totals) if low <= total <= high]
-
-
-def overlap(one: Spread, other: Spread) -> bool:
-    """Whether two spreads overlap, so that no difference between them can be measured."""
-    return one.low_us <= other.high_us and other.low_us <= one.high_us
 
 
 def gain_us(slow: Spread, fast: Spread) -> float | None:

@@ -13,6 +13,7 @@ from jupyter_graphbreak._torch_compat.compiled import compilations_begun
 from jupyter_graphbreak._torch_compat.profile_ranges import profiled
 from jupyter_graphbreak.cost.clock import clock_for
 from jupyter_graphbreak.cost.graph_timer import GraphTimer
+from jupyter_graphbreak.cost.private_code import PrivateCode
 from jupyter_graphbreak.trial.difference import difference
 from jupyter_graphbreak.trial.outcome import seed_all
 from jupyter_graphbreak.trial.subject import Subject
@@ -57,6 +58,7 @@ class Variant:
         self._runs = 0
         self._entry = entry
         self._applied = applied
+        self._code = PrivateCode(self.subject.call)
         self._arguments = entry.arguments.copy()
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
@@ -94,7 +96,7 @@ class Variant:
         seed_all(self._runs % SEEDS)
         self._runs += 1
         arguments = self._arguments
-        with self._applied():
+        with self._applied(), self._code.in_force():
             time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs))
         self._restore()
         return time
@@ -104,7 +106,7 @@ class Variant:
         seed_all(seed)
         arguments = self._arguments
         try:
-            with self._applied():
+            with self._applied(), self._code.in_force():
                 return self.timer.profiling(
                     lambda: profiled(lambda: self._program(*arguments.args, **arguments.kwargs))
                 )
@@ -113,7 +115,7 @@ class Variant:
 
     def _call(self, seed: int) -> None:
         seed_all(seed)
-        with self._applied():
+        with self._applied(), self._code.in_force():
             self._program(*self._arguments.args, **self._arguments.kwargs)
         self._restore()
 

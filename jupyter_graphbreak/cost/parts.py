@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.cost.timing import central, quartiles
@@ -59,12 +59,12 @@ class Shares:
         self, timelines: Sequence[Timeline], owner: Callable[[Piece], Owner | None], entering: Entering | None
     ) -> None:
         self._on_processor = entering is not None
-        fixed: defaultdict[_Gap, list[Counter[Owner]]] = defaultdict(list)
-        others: defaultdict[_Gap, list[Counter[Owner]]] = defaultdict(list)
+        fixed: defaultdict[_Gap, list[defaultdict[Owner, float]]] = defaultdict(list)
+        others: defaultdict[_Gap, list[defaultdict[Owner, float]]] = defaultdict(list)
         for timeline in timelines:
             for gap, pieces in _gaps(timeline):
-                fixed[gap].append(Counter())
-                others[gap].append(Counter())
+                fixed[gap].append(defaultdict(float))
+                others[gap].append(defaultdict(float))
                 for number, piece in enumerate(pieces):
                     found, us = owner(piece), piece.us
                     if found is None:
@@ -82,20 +82,23 @@ class Shares:
 
     def split(self, gap: _Gap, us: float) -> dict[Owner, float]:
         """Share the time of a gap."""
-        fixed = self._fixed.get(gap, {})
-        known = sum(fixed.values())
-        scale = min(1.0, us / known) if known > 0 else 1.0
-        shared = {owner: time * scale for owner, time in fixed.items()}
-        rest = us - sum(shared.values())
-        others = self._others.get(gap, {})
-        whole = sum(others.values())
-        if self._on_processor and fixed and whole < rest:  # the profiler saw nothing else: the remainder is Dynamo's
-            last = next(reversed(shared))
-            shared[last] += rest - whole
-            return {**shared, **others}
-        if whole <= 0:
-            return {**shared, NOBODY: rest}
-        return {**shared, **{owner: rest * time / whole for owner, time in others.items()}}
+        fixed, others = self._fixed.get(gap, {}), self._others.get(gap, {})
+        known, whole = sum(fixed.values()), sum(others.values())
+        if known + whole <= 0:
+            return {NOBODY: us}
+        if self._on_processor and 0 < whole <= us - known:
+            # The profiler saw no more than that: what remains is Dynamo's, unless it is so much that it must be noise.
+            entering = min(us - whole, 2 * known)
+            scale = us / (entering + whole)
+            into = entering / known if known > 0 else 0.0
+            return _scaled(fixed, into * scale) | _scaled(others, scale)
+        into = min(1.0, us / known) if known > 0 else 0.0
+        rest = us - known * into
+        return _scaled(fixed, into) | (_scaled(others, rest / whole) if whole > 0 else {NOBODY: rest})
+
+
+def _scaled(times: dict[Owner, float], factor: float) -> dict[Owner, float]:
+    return {owner: time * factor for owner, time in times.items()}
 
 
 def _gaps(timeline: Timeline) -> list[tuple[_Gap, list[Piece]]]:
@@ -107,9 +110,9 @@ def _gaps(timeline: Timeline) -> list[tuple[_Gap, list[Piece]]]:
     ]
 
 
-def _medians(seen: Sequence[Counter[Owner]]) -> dict[Owner, float]:
+def _medians(seen: Sequence[dict[Owner, float]]) -> dict[Owner, float]:
     owners = dict.fromkeys(owner for times in seen for owner in times)
-    return {owner: statistics.median(float(times[owner]) for times in seen) for owner in owners}
+    return {owner: statistics.median(times.get(owner, 0.0) for times in seen) for owner in owners}
 
 
 def parts_of(calls: Sequence[CallTime], graph: Callable[[int], Owner], shares: Shares) -> list[CostPart]:
@@ -153,15 +156,17 @@ def parts_of(calls: Sequence[CallTime], graph: Callable[[int], Owner], shares: S
     return parts
 
 
-def _call_parts(call: CallTime, graph: Callable[[int], Owner], shares: Shares) -> Counter[Owner]:
-    found: Counter[Owner] = Counter()
+def _call_parts(call: CallTime, graph: Callable[[int], Owner], shares: Shares) -> dict[Owner, float]:
+    found: defaultdict[Owner, float] = defaultdict(float)
     before: int | None = None
     cursor = 0.0
     for run in call.runs:
-        found.update(shares.split((before, run.graph), max(0.0, run.start_us - cursor)))
-        found.update({graph(run.graph): run.end_us - run.start_us})
+        for owner, us in shares.split((before, run.graph), max(0.0, run.start_us - cursor)).items():
+            found[owner] += us
+        found[graph(run.graph)] += run.end_us - run.start_us
         before, cursor = run.graph, run.end_us
-    found.update(shares.split((before, None), max(0.0, call.total_us - cursor)))
+    for owner, us in shares.split((before, None), max(0.0, call.total_us - cursor)).items():
+        found[owner] += us
     return found
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jupyter_graphbreak import Report
 
-PROGRAMS = Path(__file__).with_name("breaking.py")
+PROGRAMS = Path(__file__).parents[1] / "tests" / "programs" / "remedies" / "breaking.py"
 #: The verdicts from the best to the worst.
 VERDICTS = (
     "works", "works on what ran", "works but differs", "another result", "another break", "break stays", "fails",

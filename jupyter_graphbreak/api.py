@@ -241,6 +241,76 @@ def try_remedies(
     return Report.of(remedies_of_call(fn, args, kwargs, also=also, seconds=seconds))
 
 
+def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """Measure what compiling a function costs and yields, and where the time of the compiled call goes.
+
+    The function is called some hundred times on copies of itself, of what it uses and of the arguments: as it is and
+    compiled, in turn, once nothing is compiled any more. Nothing of yours changes. A function that is not compiled yet
+    is compiled with the backend ``inductor``, as ``torch.compile`` does; one that is, with its own.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module; compiled or not.
+    *args, **kwargs
+        What to call it with.
+
+    Returns
+    -------
+    Report
+        Of the compilation, with :attr:`~Report.cost`.
+
+    Raises
+    ------
+    Exception
+        Whatever the call itself raises.
+
+    Examples
+    --------
+    >>> measured = jupyter_graphbreak.measure(step, batch)  # doctest: +SKIP
+    >>> measured.cost.entries[0].compiled.median_us  # doctest: +SKIP
+    4207.0
+    """
+    from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, entry_of, measure_entry
+    from jupyter_graphbreak.report.cost import Cost
+
+    entry = entry_of(fn, *args, **kwargs)
+    measured = measure_entry(entry)
+    cost = Cost(device_of(entry), backend_name(entry.backend), [measured.cost])
+    return Report.of(msgspec.structs.replace(measured.report, cost=cost))
+
+
+def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """Check that a compiled function computes what the function itself does: values and gradients.
+
+    Both are called on copies, with the same random numbers. Where they differ by more than rounding does, which a run
+    in double precision tells, the report names the first graph and operation that does, and the step of compiling that
+    brings the difference in.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module; compiled or not. One that is not is compiled with the backend ``inductor``.
+    *args, **kwargs
+        What to call it with.
+
+    Returns
+    -------
+    Report
+        Of the compilation, with :attr:`~Report.check`.
+
+    Examples
+    --------
+    >>> jupyter_graphbreak.check(step, batch).check[0].equal  # doctest: +SKIP
+    True
+    """
+    from jupyter_graphbreak.cost.correctness.checking import check_entry
+    from jupyter_graphbreak.cost.entry_cost import entry_of
+
+    checked = check_entry(entry_of(fn, *args, **kwargs))
+    return Report.of(msgspec.structs.replace(checked.report, check=[checked.check]))
+
+
 def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), **kwargs: Any) -> Frontends:
     """Capture a function with each of PyTorch's front ends, and find out which result is right.
 

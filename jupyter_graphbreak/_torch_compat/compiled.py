@@ -40,6 +40,30 @@ def compiled_callable(value: Any) -> Any:
         return None
 
 
+def compiled_with(value: Any) -> tuple[Any, bool | None] | None:
+    """Return the backend of a compiled function or module and its ``dynamic``; ``None`` if they cannot be told.
+
+    The backend can be called with a graph, with the mode and the options that ``torch.compile`` was given.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.nn.Module):
+        inner = value.__dict__.get("_compiled_call_impl")
+        context = getattr(value, "dynamo_ctx", None) if inner is None else _context(inner)
+    else:
+        context = _context(getattr(value, "__func__", value))
+    backend = getattr(context, "callback", None)
+    while (wrapped := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
+        backend = wrapped
+    return (backend, getattr(context, "_dynamic", None)) if callable(backend) else None
+
+
+def _context(function: Any) -> Any:
+    """Return what ``torch.compile`` made for a function, out of the closure of the wrapper around it."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    cells = getattr(function, "__closure__", None) or ()
+    return next((cell.cell_contents for name, cell in zip(names, cells, strict=True) if name == "self"), None)
+
+
 def is_left_alone(value: Any) -> bool:
     """Whether the user asked torch to leave a function alone: ``torch.compiler.disable``, ``torch._dynamo.skip``.
 
@@ -89,18 +113,3 @@ def compilations_begun() -> int | None:
     """Return how many compilations Dynamo has numbered since it was last reset, ``None`` where it does not say."""
     counted: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER", None)
     return sum(list(counted.values())) if hasattr(counted, "values") else None
-
-
-def backend_of(value: Any) -> Any:
-    """Return the backend of a compiled function or module, as ``torch.compile`` holds it; ``eager`` if it is hidden."""
-    context = vars(value).get("dynamo_ctx") if hasattr(value, "__dict__") else None
-    impl = vars(value).get("_compiled_call_impl") if hasattr(value, "__dict__") else None
-    function = impl if impl is not None else getattr(value, "__func__", value)
-    held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    for candidate in (context, *held):
-        callback = getattr(candidate, "callback", candidate)
-        while (inner := getattr(callback, "_torchdynamo_orig_backend", None)) is not None:
-            callback = inner
-            if not hasattr(callback, "_torchdynamo_orig_backend"):
-                return callback
-    return "eager"

@@ -191,6 +191,13 @@ def errors_suppressed() -> contextlib.AbstractContextManager[None]:
     return _patched_settings(suppress_errors=True)
 
 
+def eager_random_numbers() -> contextlib.AbstractContextManager[Any]:
+    """Have inductor draw the random numbers that eager draws from the same seed, while the context is open."""
+    config: Any = importlib.import_module("torch._inductor.config")
+    made: contextlib.AbstractContextManager[Any] = config.patch(fallback_random=True)
+    return made
+
+
 @contextlib.contextmanager
 def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[None]:
     """Make every ``torch.compile`` use one backend while the context is open; ``None`` leaves them alone."""

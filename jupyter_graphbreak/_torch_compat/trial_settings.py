@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,9 +63,3 @@ def named_object(dotted: str) -> Any:
             continue
         return found
     raise LookupError(f"there is no {dotted}")
-
-
-def comparable_random_numbers() -> contextlib.AbstractContextManager[Any]:
-    """Have inductor draw the random numbers that eager code draws, where it is loaded."""
-    config = sys.modules.get("torch._inductor.config")
-    return contextlib.nullcontext() if config is None else config.patch(fallback_random=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import backend_of, compiled_callable
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable, compiled_with
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.remedies.program.application import compile_file
 from jupyter_graphbreak.remedies.rehearsal import Rehearsal
@@ -52,8 +52,8 @@ def remedies_of_call(
         Whatever the function itself raises.
     """
     call = _uncompiled(fn)
-    backend = "eager" if call is fn else backend_of(fn)
-    entry = Entry(name_of(call), None, call, Arguments(*args, **kwargs).bound(call), backend)
+    backend, dynamic = compiled_with(fn) or ("eager", None)
+    entry = Entry(name_of(call), None, call, Arguments(*args, **kwargs).bound(call), backend, dynamic)
     rehearsal = Rehearsal(entry)
     search = Search(rehearsal, time.monotonic() + seconds)
     try:

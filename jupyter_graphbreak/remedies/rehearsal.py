@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import forced_backend
+from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separate_cache
-from jupyter_graphbreak._torch_compat.trial_settings import comparable_random_numbers, settings_applied
+from jupyter_graphbreak._torch_compat.trial_settings import settings_applied
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.recording import recorder
@@ -153,7 +153,7 @@ class Rehearsal:
         trials = self._itself.usual()
 
         def perform() -> Performed:
-            with untouched(), comparable_random_numbers():
+            with untouched(), eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 with separate_cache(own_codes(subject.call)):
                     return self._run_all(subject.call, subject, Change(), trials, self.program.find_cell)
@@ -237,7 +237,7 @@ class Rehearsal:
     def _performed(self, change: Change, trials: list[Trial]) -> Performed:
         find_cell = self.program.find_changed_cell(change.texts)
         with (
-            untouched(), comparable_random_numbers(), applied(self.program, change.texts) as made,
+            untouched(), eager_random_numbers(), applied(self.program, change.texts) as made,
             settings_applied(change.settings), _kept_environment(),
         ):  # fmt: skip
             subject = self._switched(change)

@@ -18,6 +18,16 @@ class Spread(msgspec.Struct, frozen=True):
     runs: int
 
 
+def overlap(one: Spread, other: Spread) -> bool:
+    """Whether two medians may well be the same, so that no difference between them can be measured.
+
+    A median of some runs is known to within about 1.57 times the distance of the quartiles by the root of their number
+    (the notches of a box plot): with a probability of 95% two medians differ where these ranges do not overlap.
+    """
+    reach = sum(1.57 * (time.high_us - time.low_us) / time.runs**0.5 for time in (one, other))
+    return bool(abs(one.median_us - other.median_us) <= reach)
+
+
 class RemediedCost(msgspec.Struct, frozen=True):
     """The time of a call with some remedies applied."""
 
@@ -31,7 +41,7 @@ class CostPart(msgspec.Struct, frozen=True):
     Parameters
     ----------
     kind : {"graph", "outside", "guards"}
-        A graph; Python that runs outside of graphs; the choice of compiled code.
+        A graph; Python that runs outside of graphs; the choice of compiled code and the way into it.
     graph, break_, frame : str or None
         The ids of what it belongs to, where that is known.
     """

@@ -89,7 +89,7 @@ LAYERS = {
     "api": Layer(
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports", "trace",
-            "trial", "frontends", "remedies", "remedies.program", "notebookfiles", "results",
+            "trial", "frontends", "remedies", "cost", "remedies.program", "notebookfiles", "results",
         },
         TORCH,
     ),

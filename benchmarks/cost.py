@@ -1,0 +1,156 @@
+"""Measure what compiling BART's decoder costs and yields, and whether costs that are known beforehand are found.
+
+Run it by hand on a quiet machine: ``python benchmarks/cost.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak.cost.entry_cost import Measured, measure_entry
+from jupyter_graphbreak.cost.timing import Budget
+from jupyter_graphbreak.report.cost import overlap
+from jupyter_graphbreak.trial.entry import Entry
+from jupyter_graphbreak.trial.inputs import Arguments
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.cost.entry_cost import Remedied
+    from jupyter_graphbreak.report.cost import Spread
+
+#: Microseconds that the breaks of the second program take.
+KNOWN_US = (50, 200, 800)
+
+
+def shown(time: Spread) -> str:
+    """Return a time with its quartiles."""
+    return f"{time.median_us:8,.0f} us  [{time.low_us:,.0f} .. {time.high_us:,.0f}], {time.runs} calls"
+
+
+def against(eager: Spread, other: Spread) -> str:
+    """Return how a time compares with eager's."""
+    if overlap(eager, other):
+        return "no difference to eager can be measured"
+    return f"{eager.median_us / other.median_us:.2f} times eager"
+
+
+def bart(backend: str, budget: Budget) -> None:
+    """Measure the forward pass in training: as it is, with the branch on the layer drop mended, and without it."""
+    from transformers import BartConfig, BartForCausalLM
+
+    config = BartConfig(
+        vocab_size=1000,
+        d_model=64,
+        decoder_layers=3,
+        decoder_attention_heads=4,
+        decoder_ffn_dim=256,
+        decoder_layerdrop=0.1,
+        max_position_embeddings=32,
+        use_cache=False,
+    )
+    ids = torch.randint(0, config.vocab_size, (2, 32), generator=torch.Generator().manual_seed(0))
+
+    class MaybeLayer(torch.nn.Module):
+        """Apply a layer, or with some probability leave its input as it is."""
+
+        def __init__(self, layer: torch.nn.Module, probability: float) -> None:
+            super().__init__()
+            self.layer = layer
+            self.probability = probability
+
+        def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+            """Decide by ``torch.where``, which is no branch."""
+            return torch.where(torch.rand([]) >= self.probability, self.layer(x, *args, **kwargs), x)
+
+    def entry(kind: str) -> Entry:
+        torch.manual_seed(0)
+        model = BartForCausalLM(config).train()
+        decoder = model.model.decoder
+        if kind == "where":
+            decoder.layers = torch.nn.ModuleList(MaybeLayer(layer, decoder.layerdrop) for layer in decoder.layers)
+        if kind != "as it is":
+            decoder.layerdrop = 0.0
+        return Entry(f"BART, {kind}", None, model, Arguments(input_ids=ids, labels=ids), backend)
+
+    def remedied(kind: str) -> Remedied:
+        return lambda: contextlib.nullcontext(made[kind])
+
+    made = {kind: entry(kind) for kind in ("as it is", "where", "no layer drop")}
+    others: dict[tuple[str, ...], Remedied] = {(kind,): remedied(kind) for kind in made if kind != "as it is"}
+    found = measure_entry(made["as it is"], others, budget=budget)
+    cost, summary = found.cost, found.report.summary
+    print(f"\nBART's decoder, 3 layers, forward in training, backend {backend}")
+    print(f"  {summary.breaks} breaks, {summary.graphs} graphs; {'settled' if cost.settled else 'has not settled'}")
+    print(f"  eager            {shown(cost.eager)}")
+    print(f"  compiled         {shown(cost.compiled)}: {against(cost.eager, cost.compiled)}")
+    for remedy in cost.remedied:
+        print(f"  {remedy.remedies[0]:16} {shown(remedy.time)}: {against(cost.eager, remedy.time)}")
+    show_parts(found)
+
+
+def show_parts(found: Measured) -> None:
+    """Print where the time of the compiled call goes."""
+    cost = found.cost
+    whole = cost.compiled.median_us
+    for kind in ("graph", "outside", "guards"):
+        part = sum(part.time.median_us for part in cost.parts if part.kind == kind)
+        print(f"  {kind:16} {part:8,.0f} us, {part / whole:.0%}")
+    print(f"  together         {sum(part.time.median_us for part in cost.parts) / whole:8.1%} of the compiled call")
+    if cost.coverage is not None:
+        print(f"  operations       {cost.coverage.compiled_ops} compiled, {cost.coverage.eager_ops} eager")
+
+
+def busy(us: float) -> None:
+    """Take some time outside of graphs."""
+    end = time.perf_counter() + us * 1e-6
+    while time.perf_counter() < end:
+        pass
+
+
+waits = torch.compiler.disable(busy)
+
+
+def three_waits(x: torch.Tensor) -> torch.Tensor:
+    """Break three times, for times that are known."""
+    y = x + 1
+    waits(KNOWN_US[0])
+    y = y * 2
+    waits(KNOWN_US[1])
+    y = y - x
+    waits(KNOWN_US[2])
+    return y.relu()
+
+
+def known(backend: str, budget: Budget) -> None:
+    """Measure a program whose breaks take known times."""
+    found = measure_entry(Entry("three_waits", None, three_waits, Arguments(torch.rand(1000)), backend), budget=budget)
+    print(f"\nBreaks of {', '.join(map(str, KNOWN_US))} us, backend {backend}")
+    lines = {listed.id: listed.location.line for listed in found.report.breaks if listed.location is not None}
+    parts = [part for part in found.cost.parts if part.kind == "outside" and part.break_ is not None]
+    for part, expected in zip(sorted(parts, key=lambda part: lines[part.break_ or ""]), KNOWN_US, strict=True):
+        print(f"  {expected:5} us found as {shown(part.time)}: {part.time.median_us / expected - 1:+.0%}")
+    show_parts(found)
+
+
+def main() -> None:
+    """Parse the arguments and measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--backend", default="inductor", help="(default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=10, help="of measuring each program (default: %(default)s)")
+    arguments = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    torch.set_num_threads(1)  # idle threads that wait for others cost what a shared machine makes of them
+    print(f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} processors")
+    budget = Budget(arguments.seconds)
+    known(arguments.backend, budget)
+    bart(arguments.backend, budget)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Clocks: of the processor, and of a CUDA device, which works on while the processor goes ahead."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Clock(Protocol):
+    """Marks moments; when all are marked, says when they were."""
+
+    def mark(self) -> Any:
+        """Return the present moment."""
+
+    def times_us(self, marks: Sequence[Any]) -> list[float]:
+        """Return the microseconds from the first moment to each."""
+
+
+class ProcessorClock:
+    """The clock of a call whose work is done when it returns."""
+
+    def mark(self) -> int:
+        """Return the present moment."""
+        return time.perf_counter_ns()
+
+    def times_us(self, marks: Sequence[int]) -> list[float]:
+        """Return the microseconds from the first moment to each."""
+        return [(mark - marks[0]) / 1e3 for mark in marks]
+
+
+class CudaClock:
+    """The clock of a call that hands work to a CUDA device.
+
+    A moment is an event on the device's stream, so that the time between two includes what the device waited for the
+    processor. Nothing waits for the device until all moments are marked.
+
+    Parameters
+    ----------
+    cuda
+        What has ``Event`` and ``synchronize`` as ``torch.cuda`` does.
+    """
+
+    def __init__(self, cuda: Any = torch.cuda) -> None:
+        self._cuda = cuda
+
+    def mark(self) -> Any:
+        """Return the present moment."""
+        event = self._cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def times_us(self, marks: Sequence[Any]) -> list[float]:
+        """Wait for the device, and return the microseconds from the first moment to each."""
+        self._cuda.synchronize()
+        return [0.0, *(marks[0].elapsed_time(mark) * 1e3 for mark in marks[1:])]
+
+
+def clock_for(tensors: Iterable[torch.Tensor]) -> Clock:
+    """Return the clock of a call that works with these tensors."""
+    return CudaClock() if any(tensor.is_cuda for tensor in tensors) else ProcessorClock()

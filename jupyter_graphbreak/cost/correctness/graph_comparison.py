@@ -1,0 +1,250 @@
+"""A backend around a backend, which compares what its graphs compute with what their operations compute one by one."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak.cost.correctness.closeness import Exact, doubled, leaves, unlike
+from jupyter_graphbreak.cost.graph_timer import compile_id
+from jupyter_graphbreak.trial.copies import clone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Inputs = list[Any]
+
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class WrongGraph:
+    """A compiled graph that computes something else than its operations do.
+
+    Parameters
+    ----------
+    frame : str
+        The id of the frame that was compiled.
+    module : GraphModule
+        The graph as Dynamo captured it.
+    left : GraphModule
+        The graph as the backend left it.
+    compiled : callable
+        What the backend made of it.
+    inputs : list
+        Copies of those with which it was called.
+    gradients : bool
+        Whether it is its backward pass only.
+    """
+
+    frame: str
+    module: torch.fx.GraphModule
+    left: torch.fx.GraphModule
+    compiled: Callable[..., Any]
+    inputs: Inputs
+    gradients: bool
+
+
+class GraphComparison:
+    """A backend that compiles as another does; while it compares, each graph also runs operation by operation.
+
+    Parameters
+    ----------
+    backend : str or callable
+
+    Attributes
+    ----------
+    compares : {"nothing", "values", "gradients"}
+    wrong : WrongGraph or None
+        The first graph, in the order in which they ran, whose result was another.
+    """
+
+    def __init__(self, backend: str | Callable[..., Any]) -> None:
+        self._backend = own_backend(backend) if isinstance(backend, str) else backend
+        self.compares: Literal["nothing", "values", "gradients"] = "nothing"
+        self.wrong: WrongGraph | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what Dynamo asks of a backend, such as its settings, from the one inside."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._backend, name)
+
+    def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
+        """Compile a graph."""
+        frame = compile_id()
+        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change its own
+        compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
+
+        def run(*args: Any) -> Any:
+            if self.compares != "nothing" and self.wrong is None:
+                gradients = self.compares == "gradients"
+                given = clone(list(args))
+                if computes_otherwise(captured, compiled, given, gradients=gradients):
+                    self.wrong = WrongGraph(frame, captured, module, compiled, given, gradients)
+            return compiled(*args)
+
+        return run
+
+    def first_wrong_operation(self) -> str | None:
+        """Return the name of the first operation of the wrong graph that the backend computes otherwise."""
+        wrong = self.wrong
+        return first_wrong_operation(wrong, self._backend) if wrong is not None else None
+
+
+def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any]) -> str | None:
+    """Find the operation with which a graph becomes wrong, by compiling beginnings of it.
+
+    A backend need not do the same a second time. Where it does not, it is the first operation that the backend changed
+    in the graph itself; or else, the one that makes the first output which is wrong.
+    """
+    names: list[str] = [node.name for node in wrong.module.graph.nodes if node.op.startswith("call")]
+
+    def is_wrong(length: int) -> bool:
+        part = _beginning(wrong, set(names[:length]))
+        if part is None:
+            return False
+        try:
+            compiled = backend(_copy(part), clone(wrong.inputs))
+            return computes_otherwise(part, compiled, wrong.inputs, gradients=wrong.gradients)
+        except Exception:  # noqa: BLE001 - the backend cannot compile a part
+            return False
+
+    right, first_wrong = 0, len(names)
+    if not is_wrong(first_wrong):
+        return _changed_operation(wrong) or _wrong_output(wrong)
+    while first_wrong - right > 1:
+        middle = (right + first_wrong) // 2
+        if is_wrong(middle):
+            first_wrong = middle
+        else:
+            right = middle
+    return names[first_wrong - 1]
+
+
+def _changed_operation(wrong: WrongGraph) -> str | None:
+    """Return the first operation that has another value in the graph which the backend left."""
+    expected = _values(wrong.module, wrong.inputs)
+    try:
+        actual = _values(wrong.left, wrong.inputs)
+    except Exception:  # noqa: BLE001 - it is not meant to be run
+        return None
+    return next((name for name in expected if unlike(expected[name], actual.get(name)) is not None), None)
+
+
+def _wrong_output(wrong: WrongGraph) -> str | None:
+    """Return the operation that makes the first output which is wrong."""
+    nodes = next(node for node in wrong.module.graph.nodes if node.op == "output").all_input_nodes
+    expected = _values(wrong.module, wrong.inputs)
+    with torch.no_grad():
+        outputs = wrong.compiled(*clone(wrong.inputs))
+    made = [output for output in outputs if isinstance(output, torch.Tensor)]
+    if len(made) != len(nodes):
+        return None
+    names: list[str] = [node.name for node in nodes]
+    pairs = zip(names, made, strict=True)
+    return next((name for name, output in pairs if unlike(expected[name], output) is not None), None)
+
+
+def computes_otherwise(
+    module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, *, gradients: bool
+) -> bool:
+    """Whether a compiled graph computes something else than its operations one by one."""
+    expected = _computed(_interpreted(module), clone(inputs), gradients=gradients)
+    actual = _computed(compiled, clone(inputs), gradients=gradients)
+    if unlike(expected, actual) is None:
+        return False
+    try:
+        exact = Exact(
+            *(_computed_double(module, inputs, gradients=gradients, varied=varied) for varied in (False, True))
+        )
+    except Exception:  # noqa: BLE001 - operations that mix precisions
+        exact = None
+    return unlike(expected, actual, exact) is not None
+
+
+def _computed(function: Callable[..., Any], inputs: Inputs, *, gradients: bool) -> Any:
+    """Return what a graph returns and leaves in its inputs, or else the gradients of these; from one random seed."""
+    with torch.random.fork_rng(), torch.set_grad_enabled(gradients):
+        torch.manual_seed(_SEED)
+        value = function(*inputs)
+        if gradients:
+            return gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
+    return clone((value, inputs))
+
+
+def _computed_double(module: torch.fx.GraphModule, inputs: Inputs, *, gradients: bool, varied: bool) -> Any:
+    change = functools.partial(doubled, varied=varied)
+    return _computed(_interpreted(_copy(module, change)), change(inputs), gradients=gradients)
+
+
+def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
+    """Return the gradients of a result, weighted unevenly, with respect to those inputs that have one."""
+    wanted = [given for given in inputs if given.requires_grad and given.is_leaf]
+    results = [part for part in leaves(value) if isinstance(part, torch.Tensor) and part.requires_grad]
+    if not wanted or not results:
+        return []
+    weights = [
+        (torch.arange(part.numel(), device=part.device) % 7 + 1).reshape(part.shape).to(part) for part in results
+    ]
+    return list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
+
+
+def _interpreted(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    return torch.fx.Interpreter(module).run
+
+
+def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) -> torch.fx.GraphModule:
+    """Return a copy of a graph and of the tensors that it holds."""
+    made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    for name, value in list(vars(made).items()):
+        if isinstance(value, torch.Tensor):
+            setattr(made, name, change(value))
+    for name, buffer in list(made.named_buffers(recurse=False)):
+        setattr(made, name, change(buffer))
+    return made
+
+
+def _beginning(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None:
+    """Return the graph up to some operation, with all its tensors that the rest would use as outputs."""
+    values = _values(wrong.module, wrong.inputs)
+    graph = torch.fx.Graph()
+    made: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in wrong.module.graph.nodes:
+        if node.op in {"placeholder", "get_attr"} or node.name in kept:
+            made[node] = graph.node_copy(node, made.__getitem__)
+            # The values that it had when it was traced belong to that trace.
+            made[node].meta = {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
+    alive = [
+        node
+        for node in made
+        if node.name in kept
+        and isinstance(values.get(node.name), torch.Tensor)
+        and any(user not in made for user in node.users)
+    ]
+    if not alive:
+        return None
+    graph.output(tuple(made[node] for node in alive))
+    return torch.fx.GraphModule(wrong.module, graph)
+
+
+def _values(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
+    """Return what each operation of a graph computes."""
+    values: dict[str, Any] = {}
+
+    class Keeping(torch.fx.Interpreter):
+        def run_node(self, n: torch.fx.Node) -> Any:
+            value = super().run_node(n)
+            if n.op != "output":
+                values[n.name] = clone(value)  # as it is now: a later operation may change it
+            return value
+
+    with torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(_SEED)
+        Keeping(_copy(module)).run(*clone(inputs))
+    return values

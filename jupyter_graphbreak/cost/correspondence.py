@@ -1,0 +1,87 @@
+"""Find the frames, graphs and breaks of one report in another one of the same program."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import Report
+
+
+class Correspondence:
+    """What a run that was made again has in common with the first.
+
+    Parameters
+    ----------
+    own : Report
+        Of the run that was made again, on copies.
+    run : Report
+        Whose ids are wanted; the same report where there is no other.
+    entry : str or None
+        The frame of ``run`` with which the part that was made again begins.
+    """
+
+    def __init__(self, own: Report, run: Report, entry: str | None = None) -> None:
+        self.own = own
+        self.run = run
+        frames = [frame.id for frame in run.frames]
+        first = frames.index(entry) if entry in frames else 0
+        later = set(frames[first:])
+        own_names, run_names = _source_names(own), _source_names(run)
+        self._frames = _pairs(
+            ((frame.id, (frame.function, frame.role, _place(frame.location, own_names))) for frame in own.frames),
+            (
+                (frame.id, (frame.function, frame.role, _place(frame.location, run_names)))
+                for frame in run.frames
+                if frame.id in later
+            ),
+        )
+        self._graphs = _pairs(
+            ((graph.id, (graph.name, *(op.target for op in graph.ops))) for graph in own.graphs),
+            (
+                (graph.id, (graph.name, *(op.target for op in graph.ops)))
+                for graph in run.graphs
+                if graph.frame in later or graph.frame not in frames
+            ),
+        )
+        self._breaks = _pairs(
+            ((found.id, (found.gb_id or found.gb_type, _place(found.location, own_names))) for found in own.breaks),
+            ((found.id, (found.gb_id or found.gb_type, _place(found.location, run_names))) for found in run.breaks),
+        )
+
+    def frame(self, ident: str | None) -> str | None:
+        """Return the id that a frame has in the run's report."""
+        return self._frames.get(ident or "")
+
+    def graph(self, ident: str | None) -> str | None:
+        """Return the letter that a graph has in the run's report."""
+        return self._graphs.get(ident or "")
+
+    def break_(self, ident: str | None) -> str | None:
+        """Return the id that a break has in the run's report."""
+        return self._breaks.get(ident or "")
+
+    def frames(self) -> set[str]:
+        """Return the ids of the frames of the run's report that were found again."""
+        return set(self._frames.values())
+
+
+def _pairs(own: Iterable[tuple[str, Hashable]], run: Iterable[tuple[str, Hashable]]) -> dict[str, str]:
+    """Pair what has equal keys, in order."""
+    waiting: defaultdict[Hashable, list[str]] = defaultdict(list)
+    for ident, key in run:
+        waiting[key].append(ident)
+    return {ident: waiting[key].pop(0) for ident, key in own if waiting[key]}
+
+
+def _source_names(report: Report) -> Callable[[str], str]:
+    names = {source.id: source.path or source.name for source in report.sources}
+    return lambda ident: names.get(ident, ident)
+
+
+def _place(location: Location | None, name: Callable[[str], str]) -> tuple[str, int, int | None] | None:
+    return (name(location.source), location.line, location.column) if location is not None else None

@@ -1,0 +1,235 @@
+"""Measure the steady state of an entry: as it is, compiled, with remedies, and where the time goes."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.compiled import compilations_begun, compiled_callable, compiled_with
+from jupyter_graphbreak._torch_compat.default_device import default_device_name
+from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.cost.clock import ProcessorClock
+from jupyter_graphbreak.cost.correspondence import Correspondence
+from jupyter_graphbreak.cost.entering import EmptyBreak
+from jupyter_graphbreak.cost.parts import Entering, Owner, Owners, Shares, parts_of, renamed, time_share
+from jupyter_graphbreak.cost.timeline import operations_outside, read_timeline
+from jupyter_graphbreak.cost.timing import Budget, gain_us, spread_of, time_in_turn, yields
+from jupyter_graphbreak.cost.variants import SEEDS, Variant, tensors_of
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.recording.targets import own_codes
+from jupyter_graphbreak.report.cost import Coverage, EntryCost, RemediedCost
+from jupyter_graphbreak.report.schema import Device
+from jupyter_graphbreak.trial.entry import Entry
+from jupyter_graphbreak.trial.inputs import Arguments
+from jupyter_graphbreak.trial.outcome import untouched
+from jupyter_graphbreak.trial.subject import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from jupyter_graphbreak._torch_compat.profile_ranges import Range
+    from jupyter_graphbreak.cost.timing import CallTime
+    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.report.cost import CostPart
+    from jupyter_graphbreak.report.schema import Report
+
+    #: Applies remedies while its context is open, and hands out the entry with them.
+    Remedied = Callable[[], AbstractContextManager[Entry]]
+
+#: Profiled calls, the first of which is slow.
+_PROFILES = 15
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an entry costs, and the report of the run on copies in which it was compiled."""
+
+    cost: EntryCost
+    report: Report
+
+
+def measure_entry(
+    entry: Entry,
+    remedied: Mapping[tuple[str, ...], Remedied] | None = None,
+    run: Report | None = None,
+    *,
+    budget: Budget | None = None,
+    find_cell: FindCell = lambda _: None,
+) -> Measured:
+    """Measure an entry on copies: nothing of the user's changes.
+
+    Parameters
+    ----------
+    entry : Entry
+    remedied : mapping
+        The ids of remedies, and what applies them; entered around each call of that variant.
+    run : Report or None
+        The report whose graphs, breaks and frames the parts name; without it those of the report that is made here.
+    budget : Budget or None
+        How long measuring may take, compiling aside.
+    find_cell : callable
+        Given the file name of a code object, the cell it comes from.
+
+    Returns
+    -------
+    Measured
+
+    Raises
+    ------
+    Exception
+        Whatever the call itself raises.
+    """
+    with untouched(), contextlib.ExitStack() as opened:
+        eager = Variant(entry, compiled=False)
+        compiled = Variant(entry, compiled=True)
+        others = dict(_remedied(remedied or {}))
+        for variant in (compiled, *others.values()):
+            opened.enter_context(separate_cache(own_codes(variant.subject.call)))
+        eager.warm_up()
+        with recorder.record(find_cell) as recording:
+            recording.describe_device(Device("auto", default_device_name()))
+            settled = compiled.warm_up()
+        own = build_report(recording.records)
+        for ids, variant in list(others.items()):
+            try:
+                settled = variant.warm_up() and settled
+            except Exception:  # noqa: BLE001 - a remedy that fails has no time
+                del others[ids]
+        empty = EmptyBreak()
+        opened.enter_context(separate_cache([empty.code]))
+        empty.run()
+        begun = compilations_begun()
+        *timed, empty_calls = time_in_turn(
+            [*(one.run for one in (eager, compiled, *others.values())), empty.run], budget
+        )
+        settled = settled and begun == compilations_begun()
+        ranges, empty_ranges = _profiles(compiled, empty) if settled else ([], [])
+        on_processor = isinstance(compiled.clock, ProcessorClock)
+        entering = empty.entering(empty_calls, empty_ranges) if on_processor else None
+        coverage = _operations(eager, ranges)
+    parts = _parts(timed[1], compiled, own, ranges, entering)
+    found = Correspondence(own, run if run is not None else own, entry.frame)
+    spreads = [spread_of(calls) for calls in timed]
+    share = time_share(parts)
+    cost = EntryCost(
+        function=entry.function,
+        frame=entry.frame if run is not None else next((frame.id for frame in own.frames), None),
+        settled=settled,
+        eager=spreads[0],
+        compiled=spreads[1],
+        remedied=[RemediedCost(list(ids), time) for ids, time in zip(others, spreads[2:], strict=True)],
+        parts=_named(parts, found),
+        coverage=Coverage(*coverage, share) if coverage is not None else None,
+        break_even_calls=_break_even(gain_us(spreads[0], spreads[1]), found),
+    )
+    return Measured(cost, own)
+
+
+def _remedied(remedied: Mapping[tuple[str, ...], Remedied]) -> Iterator[tuple[tuple[str, ...], Variant]]:
+    for ids, applied in remedied.items():
+        with applied() as changed:
+            yield ids, Variant(changed, compiled=True, applied=applied)
+
+
+def _profiles(compiled: Variant, empty: EmptyBreak) -> tuple[list[list[Range]], list[list[Range]]]:
+    """Return profiles of some calls and of the empty break, none where a profiler of the user's is at work."""
+    seeds = SEEDS if compiled.random else 1
+    taken: list[tuple[list[Range], list[Range], bool]] = []
+    try:
+        for number in range(_PROFILES + seeds):
+            before = yields()
+            both = compiled.profiled(number % seeds), empty.profiled()
+            taken.append((*both, yields() != before))
+    except RuntimeError:
+        return [], []
+    rest = [profiles for profiles in taken[seeds:] if not profiles[2]]
+    kept = rest if len(rest) >= _PROFILES // 3 and not compiled.random else taken[seeds:]
+    return [one for one, _, _ in kept], [other for _, other, _ in kept]
+
+
+def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
+    """Return how many operations of a call ran compiled, and how many eagerly.
+
+    An operation is one that Python calls, with all that it is made of. Those that ran compiled are those of the eager
+    call that are not to be seen outside of graphs.
+    """
+    if not compiled:
+        return None
+    try:
+        ranges = eager.profiled()
+    except RuntimeError:
+        return None
+    outside = operations_outside(compiled[0])
+    return max(0, operations_outside(ranges) - outside), outside
+
+
+def _parts(
+    calls: list[CallTime], compiled: Variant, own: Report, profiles: list[list[Range]], entering: Entering | None
+) -> list[CostPart]:
+    owners = Owners(own)
+    seen: Counter[str] = Counter()
+    graphs: list[Owner] = []
+    for ident in compiled.timer.compile_ids:
+        graphs.append(owners.graph(ident, seen[ident]))
+        seen[ident] += 1
+    timelines = [read_timeline(profile) for profile in profiles]
+    shares = Shares(timelines, lambda piece: owners.piece(piece, graphs.__getitem__), entering)
+    return parts_of(calls, graphs.__getitem__, shares)
+
+
+def _named(parts: list[CostPart], found: Correspondence) -> list[CostPart]:
+    names: dict[str, Callable[[str | None], str | None]] = {
+        "graph": found.graph,
+        "break": found.break_,
+        "frame": found.frame,
+    }
+    return renamed(parts, lambda kind, ident: names[kind](ident))
+
+
+def _break_even(gain: float | None, found: Correspondence) -> int | None:
+    """Return after how many calls what was gained makes up for what compiling took."""
+    frames = found.frames()
+    spent = sum(frame.compile_s or 0.0 for frame in found.run.frames if frame.id in frames)
+    return max(1, math.ceil(spent * 1e6 / gain)) if gain is not None and spent > 0 else None
+
+
+def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
+    """Return the entry that calling a function would be: with the backend it was compiled with, ``inductor`` if none.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module; compiled or not.
+    *args, **kwargs
+        What to call it with.
+    """
+    call = compiled_callable(fn)
+    backend, dynamic = (compiled_with(fn) if call is not None else None) or ("inductor", None)
+    call = fn if call is None else call
+    arguments = Arguments(*args, **kwargs).bound(call)
+    return Entry(_name(call), None, call, arguments.copy(), backend, dynamic)
+
+
+def device_of(entry: Entry) -> str:
+    """Return the device that a call works on: that of its first tensor which is not the processor's."""
+    devices = [str(tensor.device) for tensor in tensors_of(Subject(entry.call), entry.arguments)]
+    return next((device for device in devices if device != "cpu"), "cpu")
+
+
+def backend_name(backend: str | Callable[..., Any]) -> str:
+    """Return how a person calls a backend."""
+    if isinstance(backend, str):
+        return backend
+    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
+    return str(name or type(backend).__name__)
+
+
+def _name(fn: Any) -> str:
+    fn = getattr(fn, "func", fn)  # of a partial
+    name = getattr(fn, "__qualname__" if hasattr(fn, "__code__") else "__name__", type(fn).__name__)
+    return str(name).rpartition("<locals>.")[2]

@@ -1,0 +1,135 @@
+"""Time several variants of a call in turn, and say what the times were."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.report.cost import Spread, overlap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: Each variant runs at least so often, however long it takes, and at most so often, however short.
+FEWEST_RUNS = 7
+MOST_RUNS = 300
+#: A call that is shorter is made twice in its turn, and counts the second time: the others have used the caches.
+_SHORT_US = 5_000
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much time measuring may take: ``seconds`` for all variants together, ``runs`` of each at the most."""
+
+    seconds: float = 2.0
+    runs: int = MOST_RUNS
+
+
+@dataclass(frozen=True)
+class GraphRun:
+    """One run of a graph within a call: its number, and the microseconds from the beginning of the call."""
+
+    graph: int
+    start_us: float
+    end_us: float
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """What one call took, when graphs ran in it, and whether the process had to yield its processor meanwhile."""
+
+    total_us: float
+    runs: Sequence[GraphRun] = ()
+    disturbed: bool = False
+
+
+def time_in_turn(
+    variants: Sequence[Callable[[], CallTime]],
+    budget: Budget | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[list[CallTime]]:
+    """Run variants in turn until the budget is spent, so that a drift of the machine favours none of them.
+
+    Who goes first changes from round to round. Garbage is collected before, and not while they run.
+
+    Parameters
+    ----------
+    variants : sequence of callable
+        Each prepares a call, makes it, and returns what it took.
+    budget : Budget
+    clock : callable
+        Returns seconds.
+
+    Returns
+    -------
+    list of list of CallTime
+        The calls of each variant that tell: those in which nothing else had the processor, if they are enough.
+    """
+    budget = Budget() if budget is None else budget
+    end = clock() + budget.seconds
+    calls: list[list[CallTime]] = [[] for _ in variants]
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for done in range(max(budget.runs, FEWEST_RUNS)):
+            if done >= FEWEST_RUNS and clock() >= end:
+                break
+            for place in range(len(variants)):
+                number = (done + place) % len(variants)
+                if calls[number] and calls[number][-1].total_us < _SHORT_US:
+                    variants[number]()
+                calls[number].append(variants[number]())
+    finally:
+        if collecting:
+            gc.enable()
+    return [undisturbed(made) for made in calls]
+
+
+def undisturbed(calls: list[CallTime]) -> list[CallTime]:
+    """Return the calls in which nothing else had the processor, all of them where these are too few."""
+    kept = [call for call in calls if not call.disturbed]
+    return kept if len(kept) >= FEWEST_RUNS else calls
+
+
+def yields() -> int:
+    """Return how often this process has had to yield a processor so far; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def spread_of(calls: Sequence[CallTime]) -> Spread:
+    """Return what calls took."""
+    return spread([call.total_us for call in calls])
+
+
+def spread(times_us: Sequence[float]) -> Spread:
+    """Return the median of times with the quartiles around it."""
+    low, median, high = quartiles(times_us)
+    return Spread(round(median, 2), round(low, 2), round(high, 2), len(times_us))
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the quartiles of values, the median in the middle."""
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, median, high
+
+
+def central(totals: Sequence[float]) -> list[int]:
+    """Return the numbers of the runs whose time lies between the quartiles: the typical ones."""
+    low, _, high = quartiles(totals)
+    return [number for number, total in enumerate(totals) if low <= total <= high]
+
+
+def gain_us(slow: Spread, fast: Spread) -> float | None:
+    """Return how many microseconds a call is shorter, ``None`` where no gain can be measured."""
+    gain = slow.median_us - fast.median_us
+    return gain if gain > 0 and not overlap(slow, fast) else None

@@ -1,0 +1,157 @@
+"""Variants of one call that run in turn: as it is, compiled, and compiled with remedies; each on its own copies."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.compiled import compilations_begun
+from jupyter_graphbreak._torch_compat.profile_ranges import profiled
+from jupyter_graphbreak.cost.clock import clock_for
+from jupyter_graphbreak.cost.graph_timer import GraphTimer
+from jupyter_graphbreak.cost.private_code import PrivateCode
+from jupyter_graphbreak.trial.effects import seed_all
+from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.values import difference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from jupyter_graphbreak._torch_compat.profile_ranges import Range
+    from jupyter_graphbreak.cost.timing import CallTime
+    from jupyter_graphbreak.trial.entry import Entry
+
+#: A call that draws random numbers may take another way each time: it is made with so many seeds, over and over.
+SEEDS = 8
+#: Rounds through the seeds after which compiling is not waited for any longer.
+_MOST_ROUNDS = 12
+
+
+class Variant:
+    """A call that can be made again and again, and finds the same each time.
+
+    What the first call changes, such as the state of an optimizer that begins to exist, stays changed; what later calls
+    change is restored after each, outside of the time that is taken. Arguments that the call changes are copied anew.
+
+    Parameters
+    ----------
+    entry : Entry
+    compiled : bool
+        Whether to compile it, or to leave it as it is.
+    applied : callable
+        Makes a context in which each call is made.
+    """
+
+    def __init__(
+        self,
+        entry: Entry,
+        *,
+        compiled: bool,
+        applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+    ) -> None:
+        self.subject = Subject(entry.call)
+        self._runs = 0
+        self._entry = entry
+        self._applied = applied
+        self._code = PrivateCode(self.subject.call)
+        self._arguments = entry.arguments.copy()
+        self.clock = clock_for(tensors_of(self.subject, self._arguments))
+        self.timer = GraphTimer(entry.backend, self.clock)
+        program: Callable[..., Any] = self.subject.call
+        if compiled:
+            program = torch.compile(program, backend=self.timer, dynamic=entry.dynamic)
+        self._program = program
+        self._state: dict[str, Any] = {}
+        self._changes_arguments = self._changes_state = False
+        self.random = False
+
+    def warm_up(self) -> bool:
+        """Call it until nothing is compiled any more; return whether that came about."""
+        before = _random_state()
+        self._call(0)
+        self.random = before != _random_state()
+        self._state = self.subject.state()
+        self._arguments = self._entry.arguments.copy()
+        # Whether the call changes something is seen from the second one on: the first may prepare what then stays.
+        given = self._arguments.copy()
+        self._call(0)
+        self._changes_arguments = _differ((given.args, given.kwargs), (self._arguments.args, self._arguments.kwargs))
+        self._changes_state = _differ(self._state, self.subject.state())
+        self._restore()
+        for _ in range(_MOST_ROUNDS):
+            begun = compilations_begun()
+            for seed in range(SEEDS if self.random else 1):
+                self._call(seed)
+            if begun == compilations_begun():
+                return True
+        return False
+
+    def run(self) -> CallTime:
+        """Call it, and return what that took; each time with the next random seed."""
+        seed_all(self._runs % SEEDS)
+        self._runs += 1
+        arguments = self._arguments
+        with self._applied(), self.subject.entered(), self._code.in_force():
+            time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs))
+        self._restore()
+        return time
+
+    def profiled(self, seed: int = 0) -> list[Range]:
+        """Call it under a profiler, and return what that saw."""
+        seed_all(seed)
+        arguments = self._arguments
+        try:
+            with self._applied(), self.subject.entered(), self._code.in_force():
+                return self.timer.profiling(
+                    lambda: profiled(lambda: self._program(*arguments.args, **arguments.kwargs))
+                )
+        finally:
+            self._restore()
+
+    def _call(self, seed: int) -> None:
+        seed_all(seed)
+        with self._applied(), self.subject.entered(), self._code.in_force():
+            self._program(*self._arguments.args, **self._arguments.kwargs)
+        self._restore()
+
+    def _restore(self) -> None:
+        if self._changes_arguments:
+            self._arguments = self._entry.arguments.copy()
+        if self._changes_state:
+            self.subject.restore()
+
+
+def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a call works with: those of its arguments, and those of what it changes."""
+    pending: list[Any] = [arguments.args, arguments.kwargs, subject.owner]
+    while pending:
+        value = pending.pop()
+        match value:
+            case torch.Tensor():
+                yield value
+            case torch.nn.Module():
+                yield from value.parameters()
+                yield from value.buffers()
+            case dict():
+                pending += value.values()
+            case list() | tuple() | set():
+                pending += value
+
+
+def _differ(before: Any, after: Any) -> bool:
+    return difference(before, after) is not None
+
+
+def _random_state() -> tuple[Any, ...]:
+    """Return the state of the random generators, as values that can be compared."""
+    numpy = sys.modules.get("numpy")
+    states = [torch.random.get_rng_state().numpy().tobytes()]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states += [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
+    drawn = numpy.random.get_state() if numpy is not None else ()
+    return (*states, random.getstate(), *(part.tobytes() if hasattr(part, "tobytes") else part for part in drawn))

@@ -1,0 +1,72 @@
+"""Variants run in turn; what disturbed calls took does not count; two medians differ or may be the same."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from jupyter_graphbreak.cost.timing import (
+    FEWEST_RUNS,
+    Budget,
+    CallTime,
+    central,
+    gain_us,
+    spread,
+    time_in_turn,
+    undisturbed,
+)
+from jupyter_graphbreak.report.cost import Spread, overlap
+
+
+def noted(log: list[str], name: str, us: float = 10_000.0) -> Callable[[], CallTime]:
+    def run() -> CallTime:
+        assert not gc.isenabled()
+        log.append(name)
+        return CallTime(us)
+
+    return run
+
+
+def test_variants_take_turns_and_who_is_first_changes() -> None:
+    log: list[str] = []
+    times = time_in_turn([noted(log, "a"), noted(log, "b"), noted(log, "c")], Budget(0.0, 1))
+    assert "".join(log[:9]) == "abcbcacab"
+    assert [len(calls) for calls in times] == [FEWEST_RUNS] * 3
+    assert gc.isenabled()
+
+
+def test_a_short_call_is_made_twice_and_counts_once() -> None:
+    log: list[str] = []
+    (calls,) = time_in_turn([noted(log, "a", 5.0)], Budget(0.0, 1))
+    assert (len(log), len(calls)) == (2 * FEWEST_RUNS - 1, FEWEST_RUNS)
+
+
+def test_the_budget_ends_the_rounds() -> None:
+    seconds = itertools.count()
+    (calls,) = time_in_turn([noted([], "a")], Budget(20, 100), clock=lambda: next(seconds))
+    assert FEWEST_RUNS < len(calls) < 35
+    (calls,) = time_in_turn([noted([], "a")], Budget(1e9, 12))
+    assert len(calls) == 12
+
+
+def test_disturbed_calls_do_not_count_unless_they_are_all_there_is() -> None:
+    calm, disturbed = CallTime(1.0), CallTime(9.0, (), disturbed=True)
+    assert undisturbed([calm] * FEWEST_RUNS + [disturbed] * 5) == [calm] * FEWEST_RUNS
+    assert len(undisturbed([calm] * (FEWEST_RUNS - 1) + [disturbed] * 5)) == FEWEST_RUNS + 4
+
+
+def test_a_spread_is_the_median_and_the_quartiles() -> None:
+    assert spread([4.0, 1.0, 2.0, 3.0, 5.0]) == Spread(3.0, 2.0, 4.0, 5)
+    assert spread([4.0]) == Spread(4.0, 4.0, 4.0, 1)
+    assert central([1.0, 100.0, 3.0, 2.0, 4.0]) == [2, 3, 4]
+
+
+@pytest.mark.parametrize(("median", "runs", "same"), [(110.0, 10, True), (110.0, 1000, False), (101.0, 10_000, True)])
+def test_medians_of_many_runs_are_told_apart(median: float, runs: int, *, same: bool) -> None:
+    one, other = Spread(100.0, 90.0, 130.0, runs), Spread(median, 90.0, 130.0, runs)
+    assert overlap(one, other) is overlap(other, one) is same
+    assert gain_us(other, one) == (None if same else median - 100.0)
+    assert gain_us(one, other) is None

@@ -31,6 +31,8 @@ _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
 #: What the code of a cell is called that was made one function.
 _WHOLE_CELL = "cell"
+#: What the code at the top of a cell is called; nothing but the cell itself calls any.
+_MODULE = "<module>"
 #: Of a longer expression a place has the beginning; all of it is in the source, once.
 _MOST_CODE = 2000
 #: Lines of a library shown before and after a break, and before and after another place of the report.
@@ -323,8 +325,9 @@ def _characters(text: str, utf8_offset: int) -> int:
 def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]:
     """Turn a recorded stack into the frames worth reading.
 
-    Machinery is dropped, and so is everything outside the outermost frame of the user; a resume function called by
-    the function that it resumes is shown as that function, once.
+    Machinery is dropped, and so is everything outside the outermost frame of the user; where a cell ran, what is
+    outside it is the program that runs the shell. A resume function called by the function that it resumes is shown as
+    that function, once, and so is a cell that was made into one function.
 
     Parameters
     ----------
@@ -333,7 +336,8 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     """
     kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in stack]
     kept = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
-    own = next((index for index, (_, kind) in enumerate(kept) if kind in {"cell", "file"}), 0)
+    kinds_kept = [kind for _, kind in kept]
+    own = next((kinds_kept.index(kind) for kind in ("cell", "file") if kind in kinds_kept), 0)
     collapsed: list[StackEntry] = []
     for entry, _ in kept[own:]:
         if collapsed and _resumes(entry, collapsed[-1]):
@@ -344,6 +348,6 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
 
 
 def _resumes(entry: StackEntry, caller: StackEntry) -> bool:
-    """Whether an entry is a resume function of the function that calls it."""
+    """Whether an entry is a resume function of the function that calls it, or what a cell was made into."""
     same = plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
-    return is_resume(entry.function) and same
+    return same and (is_resume(entry.function) or entry.function == _MODULE)

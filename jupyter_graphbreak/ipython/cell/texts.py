@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import linecache
+import sys
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.ipython.cell.requests import asked_by
-from jupyter_graphbreak.ipython.cell.rewriting import MAGIC, is_magic_line
+from jupyter_graphbreak.ipython.cell.rewriting import is_magic_line
 from jupyter_graphbreak.recording.source_texts import CellText
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
+
+_MAGIC = "compile_explain"  # of a cell or of a line in it
 
 
 class CellTexts:
@@ -36,9 +39,18 @@ class CellTexts:
         """Note the cell that is running now; its text is not in the history where the history is switched off."""
         self._current = (filename, self._running_text(filename), self._number(filename) or self._shell.execution_count)
 
+    def enter_caller(self) -> None:
+        """Note the cell whose code is running now, if any: it has called the magic of a line."""
+        frame = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask who calls
+        while frame.f_back is not None and self._number(frame.f_code.co_filename) is None:
+            frame = frame.f_back
+        if self._number(frame.f_code.co_filename) is not None:
+            self.enter(frame.f_code.co_filename)
+
     def find(self, filename: str) -> CellText | None:
         """Return the cell that a file name stands for, ``None`` for a file."""
-        if self._current is not None and filename == self._current[0]:
+        is_running = self._current is not None and filename == self._current[0]
+        if self._current is not None and is_running:
             _, text, number = self._current
         else:
             found = self._number(filename)
@@ -53,9 +65,9 @@ class CellTexts:
                 # A cell that a magic of this one runs, such as %%capture: its lines count from below that magic.
                 _, text, number = self._current
                 above = text.count("\n", 0, text.rindex(inner))
-                return CellText(f"Cell In[{number}]", text.rstrip("\n"), above, 0)
+                return CellText(f"Cell In[{number}]", text.rstrip("\n"), above, 0, is_running=True)
         offset, indent = _cut_off(text)
-        return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent)
+        return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent, is_running)
 
     def _number(self, filename: str) -> int | None:
         known: dict[str, int] = getattr(self._shell.compile, "_filename_map", {})
@@ -65,11 +77,11 @@ class CellTexts:
         """Return the text of the running cell as the editor has it: the request that the kernel is answering."""
         request = self.request()
         code = (request or {}).get("content", {}).get("code")
-        if isinstance(code, str) and (MAGIC in code or asked_by(request) is not None):
+        if isinstance(code, str) and (_MAGIC in code or asked_by(request) is not None):
             return code
         history = self._shell.history_manager
         raw = history.input_hist_raw if history is not None else []
-        if raw and MAGIC in raw[-1]:
+        if raw and _MAGIC in raw[-1]:
             return str(raw[-1])
         return "".join(linecache.getlines(filename))
 

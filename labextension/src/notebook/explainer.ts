@@ -94,7 +94,7 @@ export class Explainer {
     if (problem === null) {
       return explainingSession(sessionContext, {
         explain: '',
-        skip_definitions: isAll
+        only_torch: isAll
       });
     }
     for (const [cell, count] of waiting) {

@@ -95,7 +95,12 @@ def capture(*, processes: bool = False) -> Iterator[Run]:
 
     run = Run()
     recording: recorder.Recording | None = None
-    with watched_children() if processes else contextlib.nullcontext() as children:
+
+    def tell(sentence: str) -> None:
+        if recording is not None:
+            recording.note("warning", sentence)
+
+    with watched_children(tell) if processes else contextlib.nullcontext() as children:
         try:
             with recorder.record() as recording:
                 recording.describe_device(Device("auto", default_device_name()))

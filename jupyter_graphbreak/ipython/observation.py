@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -122,7 +123,9 @@ class Observation:
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
         if self.options.processes:
-            self._folder = opened.enter("watching the processes that the cell starts", watched_children, None)
+            tell = functools.partial(self.note, "warning")
+            watching = "watching the processes that the cell starts"
+            self._folder = opened.enter(watching, lambda: watched_children(tell), None)
         opened.enter("the backend", lambda: forced_backend(self.options.backend), None)
         opened.enter("the default device", lambda: default_device(self._device), None)
 

@@ -119,7 +119,7 @@ class Observation:
             show = self._output.show_progress
             meter = opened.enter("the progress line", lambda: ProgressMeter(show), None)
         count = meter.count if meter is not None else None
-        self.recording = opened.enter("watching", lambda: recorder.record(cells.find, count), None)
+        self.recording = opened.enter("watching", lambda: recorder.record(cells.find, count, cells.running), None)
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
         if self.options.processes:

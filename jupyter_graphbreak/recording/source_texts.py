@@ -27,16 +27,12 @@ _MOST_LINES = 2000
 
 
 class CellText(msgspec.Struct, frozen=True):
-    """A cell: what the reader calls it, its text as the editor has it, what was cut off its front to run it.
-
-    ``is_running`` is the cell that the report is about; functions of others may have taken part.
-    """
+    """A cell: what the reader calls it, its text as the editor has it, what was cut off its front to run it."""
 
     name: str
     text: str
     line_offset: int = 0
     indent: int = 0
-    is_running: bool = False
 
 
 #: Given the file name of a code object, returns the cell that it comes from; ``None`` for what is not a cell.
@@ -52,12 +48,14 @@ class _Mention(NamedTuple):
     part: Literal["frame", "happened", "passed"]
 
 
-def recorded_sources(records: Iterable[Record], find_cell: FindCell) -> list[SourceRecorded]:
+def recorded_sources(
+    records: Iterable[Record], find_cell: FindCell, running: str | None = None
+) -> list[SourceRecorded]:
     """Return the texts of what records mention: whole cells, and of files the functions that took part.
 
-    The cell that is running comes first.
+    The cell that is running, if its file name is given, comes first, also if only functions of others took part.
     """
-    lines: dict[str, set[int]] = {}
+    lines: dict[str, set[int]] = {running: set()} if running is not None else {}
     functions: dict[str, dict[int, str]] = {}
     roots = tuple(library_roots())
     records = list(records)
@@ -73,12 +71,12 @@ def recorded_sources(records: Iterable[Record], find_cell: FindCell) -> list[Sou
             lines.setdefault(filename, set()).add(line)
             if part == "happened" or (part == "frame" and not filename.startswith(roots)):
                 functions.setdefault(filename, {}).setdefault(line, function)
-    cells = {filename: cell for filename in lines if (cell := find_cell(filename)) is not None}
-    ordered = sorted(lines, key=lambda filename: filename not in cells or not cells[filename].is_running)
+    if not any(lines.values()):
+        return []
     sources = (
-        _cell(filename, cells[filename]) if filename in cells
-        else source_of_file(filename, lines[filename], functions.get(filename, {}))
-        for filename in ordered
+        _cell(filename, cell) if (cell := find_cell(filename)) is not None
+        else source_of_file(filename, mentioned, functions.get(filename, {}))
+        for filename, mentioned in lines.items()
     )  # fmt: skip
     return [source for source in sources if source is not None]
 

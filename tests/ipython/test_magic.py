@@ -83,6 +83,10 @@ def test_a_report_is_headed_with_the_cell_that_ran(shell: Shell) -> None:
     """Whatever cell the function is from, and whatever program runs the shell: here the tests."""
     shell.run(BREAK)
     shell.run("compiled = f")
+    shell.run("whole = torch.compile(torch.nn.Linear(2, 2), backend='eager')")
+    shell.run("%%compile_explain\ny = whole(torch.ones(2))")
+    assert [source.kind for source in shell.report.sources][:1] == ["cell"]
+    assert shell.bundles[0]["text/plain"].startswith(f"compile_explain  Cell In[{shell.ip.execution_count - 1}]: 0 br")
     for cell, line in (
         ("%%compile_explain\nx = compiled(torch.ones(2))", 2),
         ("x = 1\n%compile_explain f(torch.ones(2))", 2),

@@ -35,6 +35,11 @@ class CellTexts:
         request: dict[str, Any] | None = get_parent() if get_parent is not None else None
         return request
 
+    @property
+    def running(self) -> str | None:
+        """The file name of the cell that is running, as far as it was noted."""
+        return self._current[0] if self._current is not None else None
+
     def enter(self, filename: str) -> None:
         """Note the cell that is running now; its text is not in the history where the history is switched off."""
         self._current = (filename, self._running_text(filename), self._number(filename) or self._shell.execution_count)
@@ -44,13 +49,13 @@ class CellTexts:
         frame = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask who calls
         while frame.f_back is not None and self._number(frame.f_code.co_filename) is None:
             frame = frame.f_back
+        self._current = None
         if self._number(frame.f_code.co_filename) is not None:
             self.enter(frame.f_code.co_filename)
 
     def find(self, filename: str) -> CellText | None:
         """Return the cell that a file name stands for, ``None`` for a file."""
-        is_running = self._current is not None and filename == self._current[0]
-        if self._current is not None and is_running:
+        if self._current is not None and filename == self._current[0]:
             _, text, number = self._current
         else:
             found = self._number(filename)
@@ -65,9 +70,9 @@ class CellTexts:
                 # A cell that a magic of this one runs, such as %%capture: its lines count from below that magic.
                 _, text, number = self._current
                 above = text.count("\n", 0, text.rindex(inner))
-                return CellText(f"Cell In[{number}]", text.rstrip("\n"), above, 0, is_running=True)
+                return CellText(f"Cell In[{number}]", text.rstrip("\n"), above, 0)
         offset, indent = _cut_off(text)
-        return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent, is_running)
+        return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent)
 
     def _number(self, filename: str) -> int | None:
         known: dict[str, int] = getattr(self._shell.compile, "_filename_map", {})

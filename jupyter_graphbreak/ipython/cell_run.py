@@ -175,7 +175,8 @@ class CellRuns:
                 because = "the cell uses a compiled function that it imports, and runs as it stands"
                 observation.ignore_compile_options(because)
                 return function
-            if observation.worth_showing is not None and not leads_to_torch(used.values()):
+            of_others = observation.worth_showing is not None or observation.options.processes
+            if of_others and not leads_to_torch(used.values()):
                 return function
             reason = hazard(used)
             _describe(observation, "not compilable" if reason else "compiled", reason)

@@ -14,7 +14,7 @@ import msgspec
 
 from jupyter_graphbreak.analysis.source.expressions import Range, find_expression, whole_test
 from jupyter_graphbreak.analysis.source.functions import end_by_indentation, end_in_tree
-from jupyter_graphbreak.analysis.source.machinery import is_machinery
+from jupyter_graphbreak.analysis.source.machinery import is_machinery, is_runpy
 from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.recording.records import is_resume, plain_function
 from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
@@ -325,8 +325,8 @@ def _characters(text: str, utf8_offset: int) -> int:
 def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]:
     """Turn a recorded stack into the frames worth reading.
 
-    Machinery is dropped, and so is everything outside the outermost frame of the user; where a cell ran, what is
-    outside it is the program that runs the shell. A resume function called by the function that it resumes is shown as
+    Machinery is dropped, and so is everything outside the outermost frame of the user: where a cell ran, what is
+    outside it is the program that runs the shell; where a program was run by another, the other one. A resume function called by the function that it resumes is shown as
     that function, once, and so is a cell that was made into one function.
 
     Parameters
@@ -334,7 +334,9 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     stack : iterable of StackEntry
         Outermost first.
     """
-    kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in stack]
+    entries = list(stack)
+    program = max((index for index, entry in enumerate(entries) if is_runpy(entry.filename)), default=-1) + 1
+    kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in entries[program:]]
     kept = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
     kinds_kept = [kind for _, kind in kept]
     own = next((kinds_kept.index(kind) for kind in ("cell", "file") if kind in kinds_kept), 0)

@@ -163,6 +163,39 @@ def test_what_runs_eagerly_is_what_the_page_on_skipped_functions_says(site: Path
     assert functions == expected
 
 
+def test_each_common_break_is_met_and_mended(site: Path) -> None:
+    """Every section names what PyTorch says of the first function, and no break is left in the second."""
+    ids: set[str] = set()
+    met = set()
+    for cell in executed(site, "common_breaks").cells:
+        if cell.cell_type == "markdown":
+            headings = re.findall(r"^## .*", cell.source, re.MULTILINE)
+            ids = set(re.findall(r"GB\d{4}", " ".join(headings[-1:]))) or ids
+        elif ids:
+            printed = "".join(output.get("text", "") for output in cell.outputs)
+            assert ids & set(re.findall(r"GB\d{4}", printed)), cell.source
+            assert re.search(r"^breaks \d+ -> 0, graphs \d+ -> \d+, same outcome$", printed, re.MULTILINE), cell.source
+            met |= ids
+    assert len(met) >= 20
+
+
+def test_what_the_pages_on_fixes_claim(site: Path) -> None:
+    counts = [
+        (report.summary.breaks, report.summary.graphs, report.summary.skipped)
+        for report in reports(executed(site, "fullgraph"))
+    ]
+    assert counts == [(3, 1, 1), (4, 4, 0), (1, 2, 0), (0, 1, 0)]
+    later_calls = outputs(executed(site, "escape_hatches"))
+    assert any(output.get("data", {}).get("text/plain") == "(3, 3)" for output in later_calls)
+
+
+def test_the_gate_of_the_page_on_ci_fails_on_the_new_break(site: Path) -> None:
+    printed = "".join(output.get("text", "") for output in outputs(executed(site, "ci")))
+    assert "status 1" in printed
+    assert "new    train.py in step   print(x.shape)" in printed
+    assert "1 failed, 2 passed" in printed
+
+
 def test_the_limit_is_reported_and_what_spent_it(site: Path) -> None:
     of_page = reports(executed(site, "recompiles"))
     assert [skipped.kind for report in of_page for skipped in report.skipped] == ["recompile limit", "shared wrapper"]

@@ -326,8 +326,9 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     """Turn a recorded stack into the frames worth reading.
 
     Machinery is dropped, and so is everything outside the outermost frame of the user: where a cell ran, what is
-    outside it is the program that runs the shell; where a program was run by another, the other one. A resume function called by the function that it resumes is shown as
-    that function, once, and so is a cell that was made into one function.
+    outside it is the program that runs the shell; where a program was run by another, the other one. A resume function
+    called by the function that it resumes is shown as that function, once, and so is a cell that was made into one
+    function.
 
     Parameters
     ----------

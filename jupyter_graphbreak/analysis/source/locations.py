@@ -138,8 +138,14 @@ class Sources:
         return text.name if text is not None else PurePath(filename).name or filename
 
     def in_words(self, text: str | None) -> str | None:
-        """Return a text of PyTorch's in which places are named as the reader counts them."""
-        return _PLACE.sub(self._in_words, text) if text is not None else None
+        """Return a text of PyTorch's in which places are named as the reader counts them, and paths are shortened."""
+        if text is None:
+            return None
+        text = _PLACE.sub(self._in_words, text)
+        for root in sorted(self._shortened, key=len, reverse=True):
+            if len(root) > 1:
+                text = text.replace(root, self._shortened[root])
+        return text
 
     def _in_words(self, place: re.Match[str]) -> str:
         filename = place["file"]

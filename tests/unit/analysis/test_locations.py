@@ -197,3 +197,9 @@ def test_what_runs_the_shell_or_the_program_is_no_part_of_it() -> None:
     one_function: list[tuple[str, int, str]] = [(CELL, 1, "<module>"), (CELL, 7, "<module>")]
     for stack, line in ((terminal, 7), (script, 12), (one_function, 7)):
         assert [at.line for at in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])] == [line]
+
+
+def test_a_text_of_torch_names_no_folder_of_the_machine() -> None:
+    sources = Sources([], ["/v/lib/python3.12", "/v/lib/python3.12/site-packages"], folder="/", home="/home/u")
+    text = "`f` in file `/v/lib/python3.12/site-packages/torch/x.py` (/home/u/work/y.py) / `/v/lib/python3.12/z.py`"
+    assert sources.in_words(text) == "`f` in file `torch/x.py` (~/work/y.py) / `z.py`"

@@ -148,8 +148,13 @@ def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
 
     run = Run()
     recording: recorder.Recording | None = None
+
+    def tell(sentence: str) -> None:
+        if recording is not None:
+            recording.note("warning", sentence)
+
     with (
-        watched_children() if processes else contextlib.nullcontext() as children,
+        watched_children(tell) if processes else contextlib.nullcontext() as children,
         _kept_entries() if entries else contextlib.nullcontext() as kept,
     ):
         try:

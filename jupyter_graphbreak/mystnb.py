@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
 from docutils import nodes
 
+from jupyter_graphbreak.report.job import JOB_MIME_TYPE, Job
 from jupyter_graphbreak.report.schema import MIME_TYPE, Report
 from jupyter_graphbreak.views.html.bundle import REST_TYPE
 from jupyter_graphbreak.views.html.render import page_script, render_with_data
+from jupyter_graphbreak.views.jobs.job_html import render_job_html
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +23,14 @@ if TYPE_CHECKING:
 
 
 class ReportRenderer:
-    """Renders the report that a cell's output carries."""
+    """Renders the report, or the job, that a cell's output carries."""
 
-    #: Of the forms that an output has, pages take this one; other kinds of documents have the text.
+    #: Of the forms that an output has, pages take these, a job before the report of the kernel alone; other kinds of
+    #: documents have the text.
     mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = [
-        (builder, MIME_TYPE, 0) for builder in ("html", "dirhtml", "singlehtml")
+        (builder, mime_type, priority)
+        for builder in ("html", "dirhtml", "singlehtml")
+        for mime_type, priority in ((JOB_MIME_TYPE, -1), (MIME_TYPE, 0))
     ]
 
     @staticmethod
@@ -32,8 +38,11 @@ class ReportRenderer:
         """Return the nodes of a report, or None for what is none."""
         if data.mime_type == REST_TYPE:  # the page of a report has it already
             return []
-        if data.mime_type != MIME_TYPE or inline:
+        if data.mime_type not in {MIME_TYPE, JOB_MIME_TYPE} or inline:
             return None
         renderer.add_js_file("graphbreak", None, {"type": "module", "body": page_script()})
-        html = render_with_data(Report.from_dict(data.content))
+        if data.mime_type == JOB_MIME_TYPE:
+            html = render_job_html(msgspec.convert(data.content, Job))
+        else:
+            html = render_with_data(Report.from_dict(data.content))
         return [nodes.container("", nodes.raw("", html, format="html"), classes=["output"])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,6 +35,7 @@ nb_merge_streams = True
 nb_render_markdown_format = "gfm"
 # The kernels run this very Python and download nothing.
 os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ["HF_HUB_OFFLINE"] = "1"
 # They ignore the user's IPython configuration. On every page they would warn about the network that they use, which is
 # this machine's own.
@@ -46,6 +48,7 @@ os.environ["IPYTHONDIR"] = _ipython.name
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 
 myst_heading_anchors = 3
+myst_enable_extensions = ["deflist"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 napoleon_google_docstring = False

@@ -1,4 +1,4 @@
-"""Take README's picture: a cell explained in JupyterLab, with its marks, its report and the panel.
+"""Take the pictures of README and of the page on JupyterLab: a cell explained there, with its marks and the panel.
 
 Needs what the browser tests need. Run it when the look has changed: ``python notebooks/take_picture.py``.
 """
@@ -8,6 +8,10 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -42,7 +46,7 @@ step(torch.ones(2, 3), torch.ones(3, 4))"""
 
 
 def main() -> None:
-    """Run the cell and write the picture."""
+    """Run the cell and write the pictures: the whole window, a mark under the pointer, the cell mended and compared."""
     with tempfile.TemporaryDirectory() as home, jupyterlab(Path(home)) as lab, sync_playwright() as playwright:
         lab.save("training", LOAD, CELL)
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])
@@ -53,10 +57,28 @@ def main() -> None:
         run_all(page)
         page.locator(".gb-live").wait_for(timeout=120_000)
         command(page, "jupyter-graphbreak:show-panel")
-        page.get_by_role("region", name="Graph Breaks").get_by_role("treeitem").first.wait_for()
-        page.wait_for_timeout(1000)  # until nothing moves any more
-        page.screenshot(path=HERE / "_static" / "jupyterlab.png")
+        panel = page.get_by_role("region", name="Graph Breaks")
+        panel.get_by_role("treeitem").first.wait_for()
+        _take(page, "jupyterlab.png")
+        page.locator(".jp-GraphBreakMark-cut").last.hover()
+        page.locator(".jp-GraphBreakMark-hint").wait_for()
+        _take(page, "jupyterlab-mark.png", height=520)
+        page.mouse.move(640, 900)
+        page.evaluate(
+            "text => { jupyterapp.shell.currentWidget.content.widgets[1].model.sharedModel.setSource(text); }",
+            CELL.replace("    log(y)\n", ""),
+        )
+        run_all(page)
+        panel.get_by_role("treeitem", name="gone").or_(panel.get_by_text("gone")).first.wait_for(timeout=120_000)
+        page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
+        command(page, "jupyter-graphbreak:compare")
+        _take(page, "jupyterlab-comparison.png", height=520)
         browser.close()
+
+
+def _take(page: Page, name: str, height: int = 960) -> None:
+    page.wait_for_timeout(1000)  # until nothing moves any more
+    page.screenshot(path=HERE / "_static" / name, clip={"x": 0, "y": 0, "width": 1280, "height": height})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from msgspec.structs import replace
 
 from jupyter_graphbreak.analysis.source.python_text import parse_python
-from jupyter_graphbreak.ipython import calls
+from jupyter_graphbreak.ipython import calls, relevance
 from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
 from jupyter_graphbreak.ipython.cell.requests import asked_by
@@ -114,7 +114,7 @@ class CellRuns:
 
     # What the rewritten cell calls.
 
-    def begin(self, options: Options, plan: Plan, reason: str, filename: str) -> None:
+    def begin(self, options: Options, plan: Plan, reason: str, filename: str, *, only_torch: bool = False) -> None:
         """Begin to observe the running cell.
 
         Parameters
@@ -126,6 +126,8 @@ class CellRuns:
             Why it is not compiled, where it is not.
         filename : str
             Of its code object.
+        only_torch : bool
+            Whether the cell has a report only if it has to do with PyTorch.
         """
         self._inner_cells = 0
         self.end(None)  # an observation that a strange front end never ended
@@ -142,7 +144,8 @@ class CellRuns:
         if options.frontends and not calls.last_called(tree, lambda _: True):
             raise UsageError(f"--frontends: the cell calls no function; {calls.HOW_TO_COMPARE}")
         named = named_in(tree, self._shell.user_ns)
-        observation = Observation(self._shell, self._cells, options, named, self._live, self._id_of_cell())
+        worth = self._worth_showing(tree, plan) if only_torch else None
+        observation = Observation(self._shell, self._cells, options, named, self._live, self._id_of_cell(), worth)
         if options.frontends:
             comparison = calls.FrontendComparison(self._shell, self._cells, options)
             observation.compare = lambda: comparison.of_cell(tree)
@@ -163,7 +166,7 @@ class CellRuns:
         try:
             from jupyter_graphbreak.recording.compilation import run_compiled
             from jupyter_graphbreak.recording.hazards import hazard
-            from jupyter_graphbreak.recording.targets import leads_to_compiled
+            from jupyter_graphbreak.recording.targets import leads_to_compiled, leads_to_torch
 
             code = function.__code__
             function.__code__ = as_module_code(code)
@@ -171,6 +174,9 @@ class CellRuns:
             if leads_to_compiled(used.values()):
                 because = "the cell uses a compiled function that it imports, and runs as it stands"
                 observation.ignore_compile_options(because)
+                return function
+            of_others = observation.worth_showing is not None or observation.options.processes
+            if of_others and not leads_to_torch(used.values()):
                 return function
             reason = hazard(used)
             _describe(observation, "not compilable" if reason else "compiled", reason)
@@ -184,6 +190,20 @@ class CellRuns:
         """Hand out the value of the cell that ran as a function, once."""
         value, self._value = self._value, None
         return value
+
+    def _worth_showing(self, tree: ast.Module, plan: Plan) -> Callable[[Report], bool]:
+        """Return what tells, when the cell has run, whether it had anything to do with PyTorch."""
+
+        def is_about_torch(report: Report) -> bool:
+            from jupyter_graphbreak.recording.targets import leads_to_torch
+
+            if plan == "as it stands":
+                return relevance.holds_anything(report)
+            if plan == "not compilable":  # its operations are in no graph, and the report says why
+                return leads_to_torch(named_in(tree, self._shell.user_ns).values())
+            return relevance.tells_of_tensors(report)
+
+        return is_about_torch
 
     def _id_of_cell(self) -> str | None:
         """Return the id of the notebook cell that runs, where the front end sends one (nbclient, say, does not)."""

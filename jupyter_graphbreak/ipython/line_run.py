@@ -36,6 +36,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     from jupyter_graphbreak.recording.targets import forget, is_compiled
 
     tree, given = _calls(options)
+    cells.enter_caller()
     observation = Observation(shell, cells, options, named_in(tree, shell.user_ns), live)
     failed: BaseException | None = None
     try:

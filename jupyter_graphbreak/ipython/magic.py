@@ -52,13 +52,13 @@ def unload(shell: InteractiveShell) -> None:
 # What a rewritten cell calls; see :mod:`jupyter_graphbreak.ipython.cell.rewriting`.
 
 
-def begin(line: str, plan: Plan, reason: str) -> None:
+def begin(line: str, plan: Plan, reason: str, only_torch: bool) -> None:  # noqa: FBT001 - a cell was rewritten to this
     """Begin to observe the cell that calls this."""
     filename = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - the cell's own name
     face = _face()
     options = read_options(face.parser, line)
     try:
-        face.runs.begin(options, plan, reason, filename)
+        face.runs.begin(options, plan, reason, filename, only_torch=only_torch)
     except UsageError:
         raise
     except Exception as fault:  # noqa: BLE001 - the user's cell runs all the same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Literal
@@ -55,6 +56,8 @@ class Observation:
         Where its output is kept as long as it is alive.
     cell_id : str or None
         The front end's id of the cell that runs, where it sends one.
+    worth_showing : callable or None
+        Whether a report is shown, if that depends on what it holds; nothing is shown before there is something.
 
     Raises
     ------
@@ -70,8 +73,10 @@ class Observation:
         named: dict[str, Any],
         live: LiveOutputs,
         cell_id: str | None = None,
+        worth_showing: Callable[[Report], bool] | None = None,
     ) -> None:
         self.cell_id = cell_id
+        self.worth_showing = worth_showing
         self._live = live
         self.options = options
         #: What compares the front ends when the run has ended.
@@ -106,7 +111,7 @@ class Observation:
         opened = self._opened
         if not self.options.quiet and not self.options.frontends:
             self._live.make_room()
-            self._output = Output(self._shell)
+            self._output = Output(self._shell, waits=self.worth_showing is not None)
             problem = opened.enter("the live view", self._output.opened, None)
             if problem is not None:
                 self._faults.append(Diagnostic("warning", problem))
@@ -119,7 +124,7 @@ class Observation:
             show = self._output.show_progress
             meter = opened.enter("the progress line", lambda: ProgressMeter(show), None)
         count = meter.count if meter is not None else None
-        self.recording = opened.enter("watching", lambda: recorder.record(cells.find, count), None)
+        self.recording = opened.enter("watching", lambda: recorder.record(cells.find, count, cells.running), None)
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
         if self.options.remedies:
@@ -127,7 +132,9 @@ class Observation:
 
             self._kept = opened.enter("keeping copies of what is compiled", kept_entries, None)
         if self.options.processes:
-            self._folder = opened.enter("watching the processes that the cell starts", watched_children, None)
+            tell = functools.partial(self.note, "warning")
+            watching = "watching the processes that the cell starts"
+            self._folder = opened.enter(watching, lambda: watched_children(tell), None)
         opened.enter("the backend", lambda: forced_backend(self.options.backend), None)
         opened.enter("the default device", lambda: default_device(self._device), None)
 
@@ -186,14 +193,22 @@ class Observation:
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report if job is None else job
             if self._output is not None:
-                self._output.close(report, self._faults, job)
-                self._live.add(self._output, self.cell_id)
+                if job is not None or self._is_worth_showing(report):
+                    self._output.close(report, self._faults, job)
+                    self._live.add(self._output, self.cell_id)
             elif self.options.output is None:
                 for fault in self._faults:
                     if fault.level == "error":
                         print(f"compile_explain: {fault.message}", file=sys.stderr)  # noqa: T201
         if self.compare is not None:
             self._show_comparison(report)
+
+    def _is_worth_showing(self, report: Report) -> bool:
+        try:
+            return self.worth_showing is None or self.worth_showing(report)
+        except Exception as fault:  # noqa: BLE001 - then it is shown
+            self.note_fault("asking whether there is anything to show", fault)
+            return True
 
     def _stop(self, error: BaseException | None) -> None:
         try:

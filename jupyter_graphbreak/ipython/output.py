@@ -30,10 +30,13 @@ class Output:
     ----------
     shell : InteractiveShell
         A terminal prints what it is given and cannot take it back, so there the output comes at the end.
+    waits : bool
+        Whether nothing is shown before a graph was captured: it may turn out that there is nothing to show.
     """
 
-    def __init__(self, shell: InteractiveShell) -> None:
+    def __init__(self, shell: InteractiveShell, *, waits: bool = False) -> None:
         self.live = hasattr(shell, "kernel") and not _of_console()
+        self._waits = waits
         self._shell = shell
         self._id = uuid.uuid4().hex
         self._shown = False
@@ -51,7 +54,7 @@ class Output:
         """
         publisher = self._shell.display_pub  # %%capture puts another in its place meanwhile
         problem = None
-        if self.live:
+        if self.live and not self._waits:
             try:
                 self._show_running()
             except Exception as fault:  # noqa: BLE001 - whatever a front end or a broken installation brings
@@ -64,7 +67,7 @@ class Output:
             clear_output(*args, **kwargs)
 
         try:
-            if self._shown:
+            if self.live:
                 vars(publisher)["clear_output"] = cleared
             yield problem
         finally:
@@ -81,6 +84,8 @@ class Output:
 
     def show_progress(self, progress: Progress) -> None:
         """Show how far the run is."""
+        if self._widget is None and self.live and progress.graphs:
+            self._show_running()
         if self._widget is not None:
             self._widget.show_progress(progress)
 
@@ -99,6 +104,10 @@ class Output:
         try:
             from jupyter_graphbreak.views.html.bundle import mime_bundle
 
+            if self._widget is None and self.live:
+                from jupyter_graphbreak.views.html.widget import ReportWidget
+
+                self._widget = ReportWidget()
             if self._widget is not None:
                 self._widget.finish(report)
             bundle = mime_bundle(report, self._widget)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 
 from jupyter_graphbreak.notebookfiles.reading import UnreadableNotebook, read_cells
-from jupyter_graphbreak.report.schema import MIME_TYPE, Report
+from jupyter_graphbreak.report.schema import MIME_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 #: What JupyterLab puts into the metadata of its requests.
-_ASKED = {"graphbreak": {"explain": "", "skip_definitions": True}}
+_ASKED = {"graphbreak": {"explain": "", "only_torch": True}}
 _LOAD = "__import__('jupyter_graphbreak').answer_requests(get_ipython())"
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
@@ -72,7 +72,7 @@ def execute(
             client.set_widgets_metadata()
     except NoSuchKernel as error:
         raise UnreadableNotebook(f"{path}: no kernel {error.name!r} is installed here") from None
-    _without_empty_reports(notebook)
+    _without_widgets(notebook)
     executed: dict[str, Any] = notebook
     return executed, failure
 
@@ -86,21 +86,13 @@ def _load_extension(client: Any) -> None:
         raise UnreadableNotebook(f"the notebook's kernel cannot explain cells: {why}")
 
 
-def _without_empty_reports(notebook: Any) -> None:
-    """Take away the reports of cells that ran no tensor operation, and widgets that no kernel answers any more."""
+def _without_widgets(notebook: Any) -> None:
+    """Take away the widgets of reports, which no kernel answers any more."""
     gone = set()
     for cell in notebook.cells:
-        kept = []
         for output in cell.get("outputs") or ():
-            data = output.get("data", {})
-            if MIME_TYPE in data:
-                gone.add(data.pop(_WIDGET_VIEW, {}).get("model_id"))
-                report = Report.from_dict(data[MIME_TYPE])
-                if not (report.graphs or report.breaks or report.skipped):
-                    continue
-            kept.append(output)
-        if "outputs" in cell:
-            cell.outputs = kept
+            if MIME_TYPE in output.get("data", {}):
+                gone.add(output.data.pop(_WIDGET_VIEW, {}).get("model_id"))
     state = notebook.metadata.get("widgets", {}).get(_WIDGET_STATE, {}).get("state", {})
     for model in gone:
         state.pop(model, None)

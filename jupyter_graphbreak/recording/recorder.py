@@ -46,17 +46,21 @@ class Recording:
         Given the file name of a code object, the cell it comes from; ``None`` for anything that is not a cell.
     on_record : callable or None
         Given each record as it comes, for live progress; called from the thread that compiles.
+    running : str or None
+        The file name of the cell whose run this is.
     """
 
     def __init__(
         self,
         find_cell: FindCell = lambda _: None,
         on_record: Callable[[Record], None] | None = None,
+        running: str | None = None,
     ) -> None:
         self.records: list[Record] = []
         self.capture_s = 0.0
         self._find_cell = find_cell
         self._on_record = on_record
+        self._running = running
         self._lock = threading.Lock()
         self._lost: set[str] = set()
 
@@ -122,7 +126,7 @@ class Recording:
 
     def _finish(self, wall_s: float, begun: int | None) -> None:
         start = time.perf_counter()
-        for source in recorded_sources(self.records, self._find_cell):
+        for source in recorded_sources(self.records, self._find_cell, self._running):
             self._add_outside(source)
         self._add_outside(
             additions.RunSummary(
@@ -150,8 +154,9 @@ class Recording:
 def record(
     find_cell: FindCell = lambda _: None,
     on_record: Callable[[Record], None] | None = None,
+    running: str | None = None,
 ) -> Iterator[Recording]:
-    """Record the compilations of the code in the ``with`` block, on all threads.
+    """Record the compilations of the code in the ``with`` block, on all threads; :class:`Recording` says what is given.
 
     An exception of the block is noted and goes on unchanged. After the block the recording is complete: the sources
     that the records mention and a record of the run as a whole stand at its end.
@@ -162,7 +167,7 @@ def record(
         If there is no torch, or one that is too old.
     """
     require_torch()
-    recording = Recording(find_cell, on_record)
+    recording = Recording(find_cell, on_record, running)
     handler = _TraceHandler(recording)
     earlier = compilations_begun()
     start = time.perf_counter()

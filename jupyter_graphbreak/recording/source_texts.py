@@ -48,9 +48,14 @@ class _Mention(NamedTuple):
     part: Literal["frame", "happened", "passed"]
 
 
-def recorded_sources(records: Iterable[Record], find_cell: FindCell) -> list[SourceRecorded]:
-    """Return the texts of what records mention: whole cells, and of files the functions that took part."""
-    lines: dict[str, set[int]] = {}
+def recorded_sources(
+    records: Iterable[Record], find_cell: FindCell, running: str | None = None
+) -> list[SourceRecorded]:
+    """Return the texts of what records mention: whole cells, and of files the functions that took part.
+
+    The cell that is running, if its file name is given, comes first, also if only functions of others took part.
+    """
+    lines: dict[str, set[int]] = {running: set()} if running is not None else {}
     functions: dict[str, dict[int, str]] = {}
     roots = tuple(library_roots())
     records = list(records)
@@ -66,6 +71,8 @@ def recorded_sources(records: Iterable[Record], find_cell: FindCell) -> list[Sou
             lines.setdefault(filename, set()).add(line)
             if part == "happened" or (part == "frame" and not filename.startswith(roots)):
                 functions.setdefault(filename, {}).setdefault(line, function)
+    if not any(lines.values()):
+        return []
     sources = (
         _cell(filename, cell) if (cell := find_cell(filename)) is not None
         else source_of_file(filename, mentioned, functions.get(filename, {}))

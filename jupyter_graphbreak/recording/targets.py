@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 #: Packages whose functions are nobody's own; the search for functions stops there.
 _FOREIGN = frozenset({"torch", "numpy", "builtins", "functools", "typing", "collections", "IPython", "ipykernel"})
 _DEEPEST = 12
+#: Of a container so many items are looked at.
+_MOST_ITEMS = 100
 
 
 def is_compiled(value: Any) -> bool:
@@ -26,6 +30,39 @@ def is_compiled(value: Any) -> bool:
 def leads_to_compiled(values: Iterable[Any]) -> bool:
     """Whether one of some objects is compiled, is ``torch.compile`` itself, or uses what is."""
     return any(is_compiled(value) or compiled.is_torch_compile(value) for value in _reach(values))
+
+
+def leads_to_torch(values: Iterable[Any]) -> bool:
+    """Whether one of some objects is PyTorch's, or uses what is.
+
+    Of a module that is neither Python's nor PyTorch's it is enough that a part of its package has imported torch.
+    """
+    given = list(values)
+    return any(map(_is_of_torch, given)) or any(
+        map(_is_of_torch, (part for value in _reach(given) for part in (value, *_at_hand(value))))
+    )
+
+
+def _at_hand(value: Any) -> Iterable[Any]:
+    """Return what an object uses itself: the globals and the closure of a function, the attributes of an instance."""
+    if isinstance(value, types.FunctionType):
+        return () if _foreign(value) else _used(value)
+    return getattr(value, "__dict__", {}).values()
+
+
+def _is_of_torch(value: Any) -> bool:
+    if isinstance(value, types.ModuleType):
+        package = value.__name__.partition(".")[0]
+        return package == "torch" or (package not in sys.stdlib_module_names and _has_imported_torch(package))
+    if isinstance(value, list | tuple | set | dict):
+        items = value.values() if isinstance(value, dict) else value
+        return any(_home(type(item)) == "torch" for item in itertools.islice(items, _MOST_ITEMS))
+    return _home(value) == "torch" or any(_home(base) == "torch" for base in type(value).__mro__)
+
+
+def _has_imported_torch(package: str) -> bool:
+    loaded = [(name, module) for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
+    return any("torch" in getattr(module, "__dict__", {}) for _, module in loaded)
 
 
 def forget(*values: Any) -> None:
@@ -191,10 +228,15 @@ def is_own(value: Any) -> bool:
 
 
 def _foreign(value: Any) -> bool:
-    """Whether a function or a class is PyTorch's, numpy's or Python's.
+    """Whether a function or a class is PyTorch's, numpy's or Python's."""
+    return _home(value) in {"", *_FOREIGN}
 
-    Its globals say so: ``functools.wraps`` gives torch's wrappers the ``__module__`` of what they wrap.
+
+def _home(value: Any) -> str:
+    """Return the package of a function or class.
+
+    The globals of a function say so: ``functools.wraps`` gives torch's wrappers the ``__module__`` of what they wrap.
     """
     scope = getattr(value, "__globals__", None)
     home = scope.get("__name__") if isinstance(scope, dict) else getattr(value, "__module__", None)
-    return not isinstance(home, str) or home.partition(".")[0] in _FOREIGN
+    return home.partition(".")[0] if isinstance(home, str) else ""

@@ -79,6 +79,29 @@ def test_report_of_a_cell_that_fails_is_shown_and_the_error_stays(shell: Shell) 
     assert report.summary.breaks == 1
 
 
+def test_a_report_is_headed_with_the_cell_that_ran(shell: Shell) -> None:
+    """Whatever cell the function is from, and whatever program runs the shell: here the tests."""
+    shell.run(BREAK)
+    shell.run("compiled = f")
+    shell.run("whole = torch.compile(torch.nn.Linear(2, 2), backend='eager')")
+    shell.run("%%compile_explain\ny = whole(torch.ones(2))")
+    assert [source.kind for source in shell.report.sources][:1] == ["cell"]
+    assert shell.bundles[0]["text/plain"].startswith(f"compile_explain  Cell In[{shell.ip.execution_count - 1}]: 0 br")
+    for cell, line in (
+        ("%%compile_explain\nx = compiled(torch.ones(2))", 2),
+        ("x = 1\n%compile_explain f(torch.ones(2))", 2),
+        ("%compile_explain f(torch.ones(2))", 1),
+    ):
+        shell.run(cell)
+        number = shell.ip.execution_count - 1
+        text = shell.bundles[0]["text/plain"]
+        assert text.startswith(f"compile_explain  Cell In[{number}]: 1 break")
+        assert "1  Cell In[1] line 5 in f" in text
+        assert f"reached from line {line}\n" in text
+    shell.run("%%compile_explain\nx = torch.ones(2)\nprint('a cell that is one function calls itself from nowhere')")
+    assert "reached from" not in shell.bundles[0]["text/plain"]
+
+
 def test_interrupt_passes_and_is_said(shell: Shell) -> None:
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))\nraise KeyboardInterrupt")
     assert isinstance(result.error_in_exec, KeyboardInterrupt)

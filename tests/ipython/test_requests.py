@@ -18,7 +18,7 @@ from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
 
 ASKED = {"graphbreak": {"explain": ""}}
-ASKED_OF_ALL = {"graphbreak": {"explain": "", "skip_definitions": True}}
+ASKED_OF_ALL = {"graphbreak": {"explain": "", "only_torch": True}}
 STEP = """import torch
 @torch.compile(backend="eager")
 def f(x):
@@ -26,6 +26,7 @@ def f(x):
     torch._dynamo.graph_break()
     return y * 2
 """
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -150,6 +151,51 @@ def test_of_all_cells_those_with_nothing_to_compile_run_as_they_are(kernel: Kern
     kernel.run(cell, ASKED)
     (note,) = kernel.report().diagnostics
     assert "nothing to compile" in note.message
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "import json, random\nprint(json.dumps(random.random()))",
+        "shape = torch.ones(2).shape if False else (2, 3)\nprint(shape)",
+        "try:\n    print('a')\nexcept ValueError:\n    pass",
+        "for i in range(3):\n    print(i)",
+        "1 / 0",
+    ],
+)
+def test_of_all_cells_those_that_run_no_tensor_operation_have_no_report(kernel: Kernel, cell: str) -> None:
+    kernel.run("import torch, time\nx = torch.ones(2)")
+    kernel.run(cell, ASKED_OF_ALL)
+    assert kernel.bundles() == []
+    kernel.run(cell, ASKED)
+    assert kernel.report().torch is not None
+
+
+@pytest.mark.parametrize(
+    ("cell", "breaks", "ops"),
+    [
+        ("y = x + 1", 0, 1),
+        ("x.tolist()", 1, 0),
+        ("for i in range(2):\n    y = x + i\n    time.sleep(0)", 1, 0),
+        ("try:\n    y = x + 1\nexcept ValueError:\n    pass", 0, 0),
+        ("torch.compile(lambda: time.sleep(0), backend='eager')()", 1, 0),
+    ],
+)
+def test_of_all_cells_those_with_tensors_are_explained(kernel: Kernel, cell: str, breaks: int, ops: int) -> None:
+    kernel.run("import torch, time\nx = torch.ones(2)")
+    kernel.run(cell, ASKED_OF_ALL)
+    summary = kernel.report().summary
+    assert (summary.breaks, summary.ops) == (breaks, ops)
+
+
+def test_of_all_cells_a_long_one_shows_that_it_runs(kernel: Kernel) -> None:
+    kernel.run("import torch, time\nx = torch.ones(2)")
+    kernel.run("y = x + 1\ntime.sleep(2)", ASKED_OF_ALL)
+    first, *_, last = [m["msg_type"] for m in kernel.messages if "display" in m["msg_type"]]
+    assert (first, last) == ("display_data", "update_display_data")
+    assert WIDGET_VIEW in kernel.bundles()[0]
+    kernel.run("y = x + 1", ASKED_OF_ALL)
+    assert WIDGET_VIEW in kernel.bundles()[-1]
 
 
 def test_of_all_cells_the_others_are_explained(kernel: Kernel) -> None:

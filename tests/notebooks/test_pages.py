@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = {path.stem: path for path in (ROOT / "notebooks").glob("*.md") if path.stem != "demo"}
 NOTEBOOKS = [name for name, path in sorted(PAGES.items()) if path.read_text(encoding="utf-8").startswith("---\n")]
 
-#: What the text around each report says of it: the breaks by line and code, how often they were met in all, graphs,
-#: functions that run eagerly, recompiles.
+#: What the text around each report says of it: the breaks by line and code (in a library by file and code), how often
+#: they were met in all, graphs, functions that run eagerly, recompiles.
 EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     "quickstart": [(["8 length > 1"], 1, 2, 0, 0), ([], 0, 1, 0, 0)],
     "reading": [(["17 x.sum() > 10", '9 print(end=".")'], 4, 4, 1, 1)],
@@ -63,13 +63,71 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     "recompiles": [
         ([], 0, 2, 0, 1),
         ([], 0, 2, 0, 1),
+        ([], 0, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+        ([], 0, 4, 0, 3),
+        ([], 0, 1, 0, 0),
+        (["optimizer.py torch._dynamo.graph_break()"], 1, 2, 0, 1),
+        (["optimizer.py torch._dynamo.graph_break()"], 1, 1, 0, 0),
         ([], 0, 8, 1, 8),
         ([], 0, 2, 0, 1),
         ([], 0, 8, 1, 8),
         ([], 0, 1, 0, 0),
     ],
+    "fullgraph": [
+        (
+            ["10 torch.isnan(scores).any()", "19 (chosen == number).nonzero()", "__init__.py self.isEnabledFor(INFO)"],
+            4,
+            1,
+            1,
+            0,
+        ),
+        (
+            [
+                "10 torch.isnan(scores).any()",
+                '11 logger.info("load %s", load)',
+                "__init__.py self.isEnabledFor(INFO)",
+                "12 load.max().item()",
+            ],
+            5,
+            4,
+            0,
+            0,
+        ),
+        (["11 load.max().item()"], 1, 2, 0, 0),
+        ([], 0, 1, 0, 0),
+    ],
+    "escape_hatches": [
+        (['10 print("ranking", len(x), "values")', "11 x.tolist()"], 3, 3, 0, 0),
+        (["7 disabled_ranks(x * 2)"], 1, 2, 0, 0),
+        ([], 0, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+        (['10 print("ranking", len(x), "values")', "11 x.tolist()"], 3, 3, 0, 0),
+    ],
+    "where_to_compile": [
+        ([], 0, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+        (["8 optimizer.zero_grad()", "10 loss.backward()", "optimizer.py torch._dynamo.graph_break()"], 4, 2, 0, 0),
+        (["optimizer.py torch._dynamo.graph_break()"], 1, 2, 0, 0),
+        (["7 x.norm() < 50"], 2, 2, 0, 0),
+        ([], 0, 1, 0, 0),
+    ],
+    "in_a_notebook": [
+        ([], 0, 8, 1, 8),
+        ([], 0, 1, 0, 0),
+        ([], 0, 2, 0, 1),
+    ],
+    "logs": [
+        (["7 if x.sum() > 3:"], 1, 2, 0, 0),
+        ([], 0, 0, 0, 0),
+    ],
     "frontends": [(["3 slope > 0"], 1, 2, 0, 0), ([], 0, 1, 0, 0), ([], 0, 1, 0, 0), ([], 0, 1, 0, 0)],
-    "bart": [(["660 dropout_probability < self.layerdrop", "332 {"], 6, 5, 4, 0), ([], 0, 1, 0, 0), ([], 0, 1, 0, 0)],
+    "bart": [
+        (["modeling_bart.py dropout_probability < self.layerdrop", "output_capturing.py {"], 6, 5, 4, 0),
+        ([], 0, 1, 0, 0),
+        ([], 0, 1, 0, 0),
+    ],
     "gpu": [([], 0, 1, 0, 0), ([], 0, 1, 0, 0)],
     "options": [([], 0, 1, 0, 0), (["2 x.min() > 0"], 1, 1, 0, 0)],
     "schema": [],
@@ -108,11 +166,17 @@ def shown(notebook: NotebookNode) -> list[str]:
     return texts
 
 
+def _place(report: Report, place: location.Location) -> str:
+    source = next(source for source in report.sources if source.id == place.source)
+    where = source.name if source.kind == "library" else place.line
+    return f"{where} {(place.code or '').splitlines()[0]}"
+
+
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_reports_say_what_the_page_says(site: Path, name: str) -> None:
     actual = []
     for report in reports(executed(site, name)):
-        places = [f"{b.location.line} {(b.location.code or '').splitlines()[0]}" for b in report.breaks if b.location]
+        places = [_place(report, b.location) for b in report.breaks if b.location]
         summary = report.summary
         actual.append((places, summary.events, summary.graphs, summary.skipped, summary.recompiles))
     assert actual == EXPECTED[name]
@@ -163,11 +227,44 @@ def test_what_runs_eagerly_is_what_the_page_on_skipped_functions_says(site: Path
     assert functions == expected
 
 
+def test_each_common_break_is_met_and_mended(site: Path) -> None:
+    """Every section names what PyTorch says of the first function, and no break is left in the second."""
+    ids: set[str] = set()
+    met = set()
+    for cell in executed(site, "common_breaks").cells:
+        if cell.cell_type == "markdown":
+            headings = re.findall(r"^## .*", cell.source, re.MULTILINE)
+            ids = set(re.findall(r"GB\d{4}", " ".join(headings[-1:]))) or ids
+        elif ids:
+            printed = "".join(output.get("text", "") for output in cell.outputs)
+            assert ids & set(re.findall(r"GB\d{4}", printed)), cell.source
+            assert re.search(r"^breaks \d+ -> 0, graphs \d+ -> \d+, same outcome$", printed, re.MULTILINE), cell.source
+            met |= ids
+    assert len(met) >= 20
+
+
+def test_what_the_pages_on_fixes_claim(site: Path) -> None:
+    counts = [
+        (report.summary.breaks, report.summary.graphs, report.summary.skipped)
+        for report in reports(executed(site, "fullgraph"))
+    ]
+    assert counts == [(3, 1, 1), (4, 4, 0), (1, 2, 0), (0, 1, 0)]
+    later_calls = outputs(executed(site, "escape_hatches"))
+    assert any(output.get("data", {}).get("text/plain") == "(3, 3)" for output in later_calls)
+
+
+def test_the_gate_of_the_page_on_ci_fails_on_the_new_break(site: Path) -> None:
+    printed = "".join(output.get("text", "") for output in outputs(executed(site, "ci")))
+    assert "status 1" in printed
+    assert "new    train.py in step   print(x.shape)" in printed
+    assert "1 failed, 2 passed" in printed
+
+
 def test_the_limit_is_reported_and_what_spent_it(site: Path) -> None:
     of_page = reports(executed(site, "recompiles"))
     assert [skipped.kind for report in of_page for skipped in report.skipped] == ["recompile limit", "shared wrapper"]
-    assert [skipped.function for skipped in of_page[4].skipped] == ["tanhshrink"]  # the ninth
-    assert any(again.limit_hit for again in of_page[2].recompiles)
+    assert [skipped.function for skipped in of_page[10].skipped] == ["tanhshrink"]  # the ninth
+    assert any(again.limit_hit for again in of_page[8].recompiles)
 
 
 def test_every_option_and_every_field_is_on_its_page(site: Path) -> None:

@@ -74,9 +74,29 @@ def test_ranks_of_torchrun(tmp_path: Path) -> None:
     assert job.breaks[0].place.line == 11
 
 
+@pytest.mark.parametrize(
+    ("environment", "why"), [({}, "no TORCH_TRACE"), ({"TORCH_TRACE": "/elsewhere"}, "another TORCH_TRACE"), (None, "")]
+)
+def test_a_process_with_another_environment_is_named(environment: dict[str, str] | None, why: str) -> None:
+    with api.capture(processes=True) as run:
+        subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True, env=environment)
+        subprocess.run(["true"], check=True, env={})
+    notes = [note.message for note in run.report.diagnostics if "A process" in note.message]
+    expected = f"started with {why} in its environment: {sys.executable} -I -S -c pass"
+    assert [note.endswith(expected) for note in notes] == [True] * (environment is not None)
+
+
+def test_an_isolated_python_is_watched(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text("import torch\ntorch.compile(torch._dynamo.graph_break, backend='eager')()\n")
+    with api.capture(processes=True) as run:
+        subprocess.run([sys.executable, "-I", "work.py"], check=True, cwd=tmp_path)
+    assert run.job is not None
+    assert len(run.job.processes) == 2
+
+
 def test_nothing_is_left_after_an_interruption() -> None:
     environment = dict(os.environ)
-    with pytest.raises(KeyboardInterrupt), watched_children() as folder:
+    with pytest.raises(KeyboardInterrupt), watched_children(print) as folder:
         raise KeyboardInterrupt
     assert not folder.exists()
     assert dict(os.environ) == environment
@@ -84,7 +104,7 @@ def test_nothing_is_left_after_an_interruption() -> None:
 
 def test_a_trace_folder_of_the_users_own_stays_in_force(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_TRACE", str(tmp_path))
-    with watched_children():
+    with watched_children(print):
         assert os.environ["TORCH_TRACE"] == str(tmp_path)
     assert os.environ["TORCH_TRACE"] == str(tmp_path)
 

@@ -101,7 +101,7 @@ LAYERS = {
     ),
     "cli": Layer({"commands", ""}),
     "pytest_plugin": Layer({"report", "results", "api"}, frozenset({"pytest", "torch"})),
-    "mystnb": Layer({"report", "views.html"}, frozenset({"docutils", "myst_nb"})),
+    "mystnb": Layer({"report", "views.html", "views.jobs"}, frozenset({"docutils", "myst_nb"})),
     "ipython.cell": Layer({"recording.records", "recording", "recording.source_texts", "analysis.source"}, IPYTHON),
     "ipython": Layer(
         {

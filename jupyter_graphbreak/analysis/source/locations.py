@@ -14,7 +14,7 @@ import msgspec
 
 from jupyter_graphbreak.analysis.source.expressions import Range, find_expression, whole_test
 from jupyter_graphbreak.analysis.source.functions import end_by_indentation, end_in_tree
-from jupyter_graphbreak.analysis.source.machinery import is_machinery
+from jupyter_graphbreak.analysis.source.machinery import is_machinery, is_runpy
 from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.recording.records import is_resume, plain_function
 from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
@@ -31,6 +31,8 @@ _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
 #: What the code of a cell is called that was made one function.
 _WHOLE_CELL = "cell"
+#: What the code at the top of a cell is called; nothing but the cell itself calls any.
+_MODULE = "<module>"
 #: Of a longer expression a place has the beginning; all of it is in the source, once.
 _MOST_CODE = 2000
 #: Lines of a library shown before and after a break, and before and after another place of the report.
@@ -140,8 +142,14 @@ class Sources:
         return text.name if text is not None else PurePath(filename).name or filename
 
     def in_words(self, text: str | None) -> str | None:
-        """Return a text of PyTorch's in which places are named as the reader counts them."""
-        return _PLACE.sub(self._in_words, text) if text is not None else None
+        """Return a text of PyTorch's in which places are named as the reader counts them, and paths are shortened."""
+        if text is None:
+            return None
+        text = _PLACE.sub(self._in_words, text)
+        for root in sorted(self._shortened, key=len, reverse=True):
+            if len(root) > 1:
+                text = text.replace(root, self._shortened[root])
+        return text
 
     def _in_words(self, place: re.Match[str]) -> str:
         filename = place["file"]
@@ -327,17 +335,22 @@ def _characters(text: str, utf8_offset: int) -> int:
 def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]:
     """Turn a recorded stack into the frames worth reading.
 
-    Machinery is dropped, and so is everything outside the outermost frame of the user; a resume function called by
-    the function that it resumes is shown as that function, once.
+    Machinery is dropped, and so is everything outside the outermost frame of the user: where a cell ran, what is
+    outside it is the program that runs the shell; where a program was run by another, the other one. A resume function
+    called by the function that it resumes is shown as that function, once, and so is a cell that was made into one
+    function.
 
     Parameters
     ----------
     stack : iterable of StackEntry
         Outermost first.
     """
-    kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in stack]
+    entries = list(stack)
+    program = max((index for index, entry in enumerate(entries) if is_runpy(entry.filename)), default=-1) + 1
+    kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in entries[program:]]
     kept = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
-    own = next((index for index, (_, kind) in enumerate(kept) if kind in {"cell", "file"}), 0)
+    kinds_kept = [kind for _, kind in kept]
+    own = next((kinds_kept.index(kind) for kind in ("cell", "file") if kind in kinds_kept), 0)
     collapsed: list[StackEntry] = []
     for entry, _ in kept[own:]:
         if collapsed and _resumes(entry, collapsed[-1]):
@@ -348,6 +361,6 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
 
 
 def _resumes(entry: StackEntry, caller: StackEntry) -> bool:
-    """Whether an entry is a resume function of the function that calls it."""
+    """Whether an entry is a resume function of the function that calls it, or what a cell was made into."""
     same = plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
-    return is_resume(entry.function) and same
+    return same and (is_resume(entry.function) or entry.function == _MODULE)

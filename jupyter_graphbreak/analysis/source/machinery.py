@@ -25,3 +25,8 @@ def is_machinery(path: str, function: str) -> bool:
     if any(part in path for part in _PARTS):
         return True
     return any(path.endswith(end) and function == name for end, name in _FUNCTIONS)
+
+
+def is_runpy(path: str) -> bool:
+    """Return whether a file is what runs a program: what is outside it belongs to another one."""
+    return path.endswith(("runpy.py", "<frozen runpy>"))

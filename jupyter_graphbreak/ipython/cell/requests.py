@@ -17,12 +17,12 @@ class Asked(msgspec.Struct, frozen=True):
     ----------
     explain : str
         The options, as they would stand in the magic's line.
-    skip_definitions : bool
-        Run a cell that only imports and defines as it is, with no report: there would be nothing in it.
+    only_torch : bool
+        Run a cell as it is, with no report, if it runs no tensor operation and calls nothing of PyTorch's.
     """
 
     explain: str
-    skip_definitions: bool = False
+    only_torch: bool = False
 
 
 def asked_by(request: Mapping[str, Any] | None) -> Asked | None:

@@ -122,9 +122,10 @@ class BeginObservation(ast.NodeTransformer):
             plan, reason, lead, rest = self._planned(body, at)
         except Exception as error:  # noqa: BLE001 - whatever a cell can hold, it runs
             plan, reason, lead, rest = "not compilable", f"it could not be read ({type(error).__name__})", [], body
-        if plan == "nothing" and asked.skip_definitions:
+        if plan == "nothing" and asked.only_torch:
             return node
-        begin = call_of_ours("begin", [ast.Constant(asked.explain), ast.Constant(plan), ast.Constant(reason)], at)
+        told = (asked.explain, plan, reason, asked.only_torch)
+        begin = call_of_ours("begin", [ast.Constant(value) for value in told], at)
         return ast.Module([*lead, begin, *rest], node.type_ignores)
 
     def _planned(self, body: list[ast.stmt], at: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:

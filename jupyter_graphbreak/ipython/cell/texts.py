@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import linecache
+import sys
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.ipython.cell.requests import asked_by
-from jupyter_graphbreak.ipython.cell.rewriting import MAGIC, is_magic_line
+from jupyter_graphbreak.ipython.cell.rewriting import is_magic_line
 from jupyter_graphbreak.recording.source_texts import CellText
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
+
+_MAGIC = "compile_explain"  # of a cell or of a line in it
 
 
 class CellTexts:
@@ -32,9 +35,23 @@ class CellTexts:
         request: dict[str, Any] | None = get_parent() if get_parent is not None else None
         return request
 
+    @property
+    def running(self) -> str | None:
+        """The file name of the cell that is running, as far as it was noted."""
+        return self._current[0] if self._current is not None else None
+
     def enter(self, filename: str) -> None:
         """Note the cell that is running now; its text is not in the history where the history is switched off."""
         self._current = (filename, self._running_text(filename), self._number(filename) or self._shell.execution_count)
+
+    def enter_caller(self) -> None:
+        """Note the cell whose code is running now, if any: it has called the magic of a line."""
+        frame = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask who calls
+        while frame.f_back is not None and self._number(frame.f_code.co_filename) is None:
+            frame = frame.f_back
+        self._current = None
+        if self._number(frame.f_code.co_filename) is not None:
+            self.enter(frame.f_code.co_filename)
 
     def find(self, filename: str) -> CellText | None:
         """Return the cell that a file name stands for, ``None`` for a file."""
@@ -65,11 +82,11 @@ class CellTexts:
         """Return the text of the running cell as the editor has it: the request that the kernel is answering."""
         request = self.request()
         code = (request or {}).get("content", {}).get("code")
-        if isinstance(code, str) and (MAGIC in code or asked_by(request) is not None):
+        if isinstance(code, str) and (_MAGIC in code or asked_by(request) is not None):
             return code
         history = self._shell.history_manager
         raw = history.input_hist_raw if history is not None else []
-        if raw and MAGIC in raw[-1]:
+        if raw and _MAGIC in raw[-1]:
             return str(raw[-1])
         return "".join(linecache.getlines(filename))
 

@@ -179,13 +179,13 @@ def _recompiles(report: Report) -> list[str]:
 
 def _error(report: Report) -> list[str]:
     error = report.error
+    where = f" at {place(report, error.location)}" if error is not None and error.location is not None else ""
+    if report.status == "interrupted":
+        return [cut(f" -  interrupted{where}: the report holds what happened until then")]
     if error is None:
         return []
     if error.break_ is not None:
         return [f" -  the run ended in {plain(error.type)}, raised by break {break_numbers(report)[error.break_]}"]
-    where = f" at {place(report, error.location)}" if error.location is not None else ""
-    if report.status == "interrupted":
-        return [cut(f" -  interrupted{where}: the report holds what happened until then")]
     first = one_line(error.message)
     return [cut(f" -  the run ended in {error.type}{where}: {first}")]
 

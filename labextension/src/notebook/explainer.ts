@@ -45,7 +45,7 @@ export class Explainer {
     }
     const context = await this._prepare(panel, [activeCell as CodeCell], {
       explain: magicOptions,
-      skip_definitions: false
+      only_torch: false
     });
     if (context !== null && !activeCell.isDisposed) {
       const { dialogs, translator } = this._options;
@@ -67,7 +67,7 @@ export class Explainer {
     );
     const context = await this._prepare(panel, cells as CodeCell[], {
       explain: '',
-      skip_definitions: true
+      only_torch: true
     });
     if (context !== null && !panel.isDisposed) {
       const { dialogs, translator } = this._options;

@@ -4,7 +4,7 @@ import type { ISessionContext } from '@jupyterlab/apputils';
 /** What is asked of the kernel, as the Python package reads it from the metadata of a request. */
 export interface IExplainRequest {
   explain: string;
-  skip_definitions: boolean;
+  only_torch: boolean;
 }
 
 /** The same session, but every request to run a cell carries another request. */

@@ -184,3 +184,22 @@ def test_stack_of_a_kernel_is_cut_down_to_what_is_worth_reading() -> None:
         (each.function, each.line) for each in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
     ]
     assert shown == [("<module>", 7), ("forward", 9), ("f", 4)]
+
+
+def test_what_runs_the_shell_or_the_program_is_no_part_of_it() -> None:
+    terminal: list[tuple[str, int, str]] = [("/home/u/bin/ipython", 8, "<module>"), (CELL, 7, "<module>")]
+    script: list[tuple[str, int, str]] = [
+        ("/home/u/bin/graphbreak", 8, "<module>"),
+        ("/v/site-packages/click/core.py", 1, "main"),
+        ("<frozen runpy>", 291, "run_path"),
+        ("/home/u/train.py", 12, "<module>"),
+    ]
+    one_function: list[tuple[str, int, str]] = [(CELL, 1, "<module>"), (CELL, 7, "<module>")]
+    for stack, line in ((terminal, 7), (script, 12), (one_function, 7)):
+        assert [at.line for at in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])] == [line]
+
+
+def test_a_text_of_torch_names_no_folder_of_the_machine() -> None:
+    sources = Sources([], ["/v/lib/python3.12", "/v/lib/python3.12/site-packages"], folder="/", home="/home/u")
+    text = "`f` in file `/v/lib/python3.12/site-packages/torch/x.py` (/home/u/work/y.py) / `/v/lib/python3.12/z.py`"
+    assert sources.in_words(text) == "`f` in file `torch/x.py` (~/work/y.py) / `z.py`"

@@ -45,7 +45,7 @@ def test_a_magic_below_becomes_the_call_that_ipython_makes_of_it() -> None:
 
 def test_cell_that_compiles_runs_as_it_stands() -> None:
     text = rewritten("x = 1\nx\n", uses_compile=True)
-    assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('-q', 'as it stands', ''\)\nx = 1\nx", text)
+    assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('-q', 'as it stands', '', False\)\nx = 1\nx", text)
 
 
 def test_cell_that_compiles_nothing_becomes_one_function() -> None:
@@ -69,7 +69,7 @@ def test_cell_that_compiles_nothing_becomes_one_function() -> None:
     ],
 )
 def test_plans(body: str, plan: str) -> None:
-    assert f"begin('-q', {plan})" in rewritten(body)
+    assert f"begin('-q', {plan}, False)" in rewritten(body)
 
 
 class _Module:

@@ -248,6 +248,9 @@ def test_the_sentence_for_an_interrupted_run() -> None:
     html = render_html(report)
     assert "<b>Interrupted</b> at" in html
     assert "the report holds what happened until then" in html
+    # An interrupt before the cell began, or while the report was made, has no place.
+    report = replace(no_breaks(), status="interrupted", error=None)
+    assert " -  interrupted: the report holds what happened until then" in render_text(report)
 
 
 def test_an_older_report_has_its_breaks_as_they_happened() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further change is tried.
 PATIENCE_S = 120.0
+_INTERRUPTED = "the search was interrupted"
 
 
 def remedies_of_call(
@@ -56,13 +57,14 @@ def remedies_of_call(
     entry = Entry(name_of(call), None, call, Arguments(*args, **kwargs).bound(call), backend, dynamic)
     rehearsal = Rehearsal(entry)
     search = Search(rehearsal, time.monotonic() + seconds)
+    reasons: list[str] = []
     try:
         for rewrite in also:
             search.judge(_uncompiled(rewrite))
         search.run()
     except KeyboardInterrupt:
-        search.left += [listed.id for listed in rehearsal.original.report.breaks]
-    return with_remedies(rehearsal.original.report, rehearsal.original.files, [search])
+        reasons.append(_INTERRUPTED)
+    return with_remedies(rehearsal.original.report, rehearsal.original.files, [search], reasons)
 
 
 def _uncompiled(fn: Any) -> Any:
@@ -120,5 +122,5 @@ def find_remedies(
                 gone = {ident for change in tried if change.works for ident in change.breaks}
                 mended |= {ours for ours, theirs in known.items() if theirs in gone}
     except KeyboardInterrupt:
-        reasons.append("the search was interrupted")
+        reasons.append(_INTERRUPTED)
     return with_remedies(report, files, searches, reasons)

@@ -10,6 +10,7 @@ from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.remedies.persons import person_sentence, sentence_for_function
 from jupyter_graphbreak.remedies.program.change import code_of, edits_of, patch_of
 from jupyter_graphbreak.report.remedies import WORKING, Edit, Remedy
+from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +44,13 @@ def with_remedies(
         sources += listing.new_sources
     remedies = _with_exclusions(remedies)
     remedies += _persons(report, remedies, searches, reasons)
-    return replace(report, remedies=remedies, sources=[*report.sources, *sources])
+    faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
+    return replace(
+        report,
+        remedies=remedies,
+        sources=[*report.sources, *sources],
+        diagnostics=[*report.diagnostics, *faults],
+    )
 
 
 class _Listing:

@@ -12,6 +12,7 @@ from jupyter_graphbreak.remedies.families.table import proposals_for
 from jupyter_graphbreak.remedies.program.change import Change, applied_to, edits_of
 from jupyter_graphbreak.remedies.program.rewriting_by_hand import as_change
 from jupyter_graphbreak.remedies.proposal import Problem
+from jupyter_graphbreak.remedies.rehearsal import Attempt
 from jupyter_graphbreak.report.remedies import WORKING
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.remedies.original import Watched
     from jupyter_graphbreak.remedies.proposal import Proposal
-    from jupyter_graphbreak.remedies.rehearsal import Attempt, Rehearsal
+    from jupyter_graphbreak.remedies.rehearsal import Rehearsal
     from jupyter_graphbreak.report.remedies import Kind, RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
 
@@ -71,6 +72,8 @@ class Search:
     tried: list[Tried] = field(default_factory=list)
     #: Breaks that were not looked at, because there was no time left.
     left: list[str] = field(default_factory=list)
+    #: What of ours failed, in sentences.
+    faults: list[str] = field(default_factory=list)
 
     def run(self) -> list[Tried]:
         """Try proposals for each break until one works, then all that work together."""
@@ -99,6 +102,17 @@ class Search:
         breaks = attempt.gone if attempt.verdict in WORKING else goals
         self.tried.append(_tried(["own"], [f"{name} instead of it"], "edit", breaks, (), attempt))
 
+    def _attempt(self, change: Change, goals: frozenset[str], watched: tuple[Watched, ...]) -> Attempt:
+        """Rehearse a change; what of ours fails on it does not end the search."""
+        try:
+            return self.rehearsal.attempt(change, goals, watched)
+        except Exception as fault:  # noqa: BLE001 - the other changes are tried all the same
+            self._note_fault("rehearsing a change", fault)
+            return Attempt(change, "not tried", f"it could not be rehearsed ({type(fault).__name__}: {fault})")
+
+    def _note_fault(self, what: str, fault: Exception) -> None:
+        self.faults.append(f"Of compile_explain itself {what} failed ({type(fault).__name__}: {fault}).")
+
     def _late(self) -> bool:
         return time.monotonic() > self.deadline
 
@@ -106,7 +120,7 @@ class Search:
         """Try the proposals for a break; return the best that works."""
         best: Tried | None = None
         report, texts = self.rehearsal.original.report, self.rehearsal.program.texts
-        for proposal in proposals_for(Problem(report, target, texts)):
+        for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
             if self._late():
                 break
             tried = self._followed(target, proposal)
@@ -123,7 +137,7 @@ class Search:
         change = Change().extended(proposal)
         self.tell(f"{_where(target)}: {proposal.title}")
         watched = tuple((Change(), condition) for condition in proposal.conditions)
-        attempt = self.rehearsal.attempt(change, goals, watched)
+        attempt = self._attempt(change, goals, watched)
         steps = [proposal]
         first = attempt, watched
         while attempt.verdict == "another break" and len(steps) < _MOST_STEPS and not self._late():
@@ -148,13 +162,13 @@ class Search:
         old = _kinds(self.rehearsal.original.report)
         new = sorted(report.breaks, key=lambda listed: (listed.gb_type, _code(listed)) in old)
         for target in new[:2]:
-            for proposal in proposals_for(Problem(report, target, texts)):
+            for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
                 if self._late():
                     return None
                 change = attempt.change.extended(proposal)
                 self.tell(f"{_where(target)}: {proposal.title}")
                 now = (*watched, *((attempt.change, condition) for condition in proposal.conditions))
-                tried = self.rehearsal.attempt(change, goals, now)
+                tried = self._attempt(change, goals, now)
                 if tried.verdict in WORKING or _breaks(tried) < _breaks(attempt):
                     return tried, proposal, now
         return None
@@ -172,7 +186,7 @@ class Search:
         if not merged or (len(merged) == 1 and goals <= set(merged[0].breaks)):
             return
         watched = tuple(condition for part in merged for condition in part.watched)
-        attempt = self.rehearsal.attempt(change, goals, watched) if len(merged) > 1 else merged[0].attempt
+        attempt = self._attempt(change, goals, watched) if len(merged) > 1 else merged[0].attempt
         steps: list[Proposal] = []
         while attempt.verdict in WORKING and _breaks(attempt) and len(steps) < _MOST_STEPS_TOGETHER:
             further = self._next_step(attempt, goals, watched)

@@ -37,13 +37,23 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 MOST = 6
 
 
-def proposals_for(problem: Problem) -> list[Proposal]:
-    """Return what may remove a break, the most likely first, no change twice."""
+def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]) -> list[Proposal]:
+    """Return what may remove a break, the most likely first, no change twice.
+
+    Parameters
+    ----------
+    problem : Problem
+    note_fault : callable
+        Told of a family that fails; the others propose all the same.
+    """
     found: list[Proposal] = []
-    for propose in FAMILIES.values():
-        for each in propose(problem):
-            if not any(_same_change(each, known) for known in found):
-                found.append(each)
+    for name, propose in FAMILIES.items():
+        try:
+            for each in propose(problem):
+                if not any(_same_change(each, known) for known in found):
+                    found.append(each)
+        except Exception as fault:  # noqa: BLE001 - a text that it was not written for
+            note_fault(f"the family {name}", fault)
     return found[:MOST]
 
 

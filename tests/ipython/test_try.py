@@ -1,0 +1,143 @@
+"""``--try``: the cell does what it does without, and its report says what was tried, in the cell's own lines."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from jupyter_graphbreak.report.remedies import WORKING, Remedy
+from jupyter_graphbreak.results import Report
+from tests.ipython.conftest import Kernel
+
+TRY = "%%compile_explain --try\n"
+STEP = """import torch
+def step(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    print("in step")
+    return y * 2
+"""
+COMPILED = f"{STEP}step = torch.compile(step, backend='eager')\n"
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def working(report: Report) -> list[Remedy]:
+    return [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+
+
+def mended(report: Report) -> bool:
+    return {b for remedy in working(report) for b in remedy.breaks} == {b.id for b in report.breaks} != set()
+
+
+def edited(cell: str, report: Report, remedy: Remedy) -> str:
+    """Return a cell with the edits of a remedy, made as a front end makes them."""
+    names = {source.id: source.kind for source in report.sources}
+    lines = cell.split("\n")
+    for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
+        assert names[edit.source] == "cell"
+        assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
+        lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
+    return "\n".join(lines)
+
+
+def outputs(kernel: Kernel) -> dict[str, Any]:
+    """Return what a cell showed, its report aside."""
+    values = [m["content"]["data"]["text/plain"] for m in kernel.messages if m["msg_type"] == "execute_result"]
+    errors = [m["content"] for m in kernel.messages if m["msg_type"] == "error"]
+    tracebacks = [re.sub(r"In\[\d+\]|0x\w+", "", COLOURS.sub("", "\n".join(e["traceback"]))) for e in errors]
+    shown = [bundle.get("text/plain") for bundle in kernel.bundles() if len(bundle) == 1]
+    return {"printed": kernel.stdout(), "values": values, "errors": tracebacks, "displayed": shown}
+
+
+CELLS = {
+    "a plain cell": f"{STEP}step(torch.ones(2)).tolist()",
+    "a cell that compiles": f"{COMPILED}step(torch.ones(2)).tolist()",
+    "leading blank lines": f"\n\n{COMPILED}step(torch.ones(2)).tolist()",
+    "indented": "\n".join(f"    {line}" for line in f"{COMPILED}step(torch.ones(2)).tolist()".split("\n")),
+    "a magic inside": f"%precision 3\n{COMPILED}step(torch.ones(2)).tolist()",
+    "what is displayed": f"from IPython.display import display\n{COMPILED}display('once')\nstep(torch.ones(2)).tolist()",
+    "a class": """import torch
+class Net(torch.nn.Module):
+    def forward(self, x):
+        torch._dynamo.graph_break()
+        if x.sum() > 0:
+            x = x + 1
+        return x * 2
+torch.compile(Net(), backend="eager")(torch.ones(2)).tolist()""",
+    "a break at the top": "import torch\nx = torch.ones(3)\nif x.sum() > 0:\n    x = x + 1\nx.tolist()",
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_cell_is_as_without_and_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
+    cell = f"%%compile_explain\n{CELLS[name]}"
+    assert kernel.run(cell)["status"] == "ok"
+    without = outputs(kernel)
+    assert kernel.report().remedies is None
+    tried = cell.replace("%%compile_explain", "%%compile_explain --try", 1)
+    assert kernel.run(tried)["status"] == "ok"
+    report = kernel.report()
+    assert outputs(kernel) == without
+    assert [listed.message for listed in report.diagnostics if listed.level == "error"] == []
+    assert mended(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
+    for remedy in working(report)[:2]:
+        applied = edited(tried, report, remedy)
+        kernel.run(applied.replace("%%compile_explain --try", "%%compile_explain", 1))
+        assert outputs(kernel) == without
+        assert len(kernel.report().breaks) < len(report.breaks), applied
+
+
+def test_a_cell_that_raises_raises_the_same(kernel: Kernel) -> None:
+    cell = f"{COMPILED}step(torch.ones(2))\nraise LookupError('after it')"
+    reply = kernel.run(f"%%compile_explain\n{cell}")
+    without = outputs(kernel)
+    reply = kernel.run(f"{TRY}{cell}")
+    found = outputs(kernel)
+    found["errors"] = [text.replace(" --try", "") for text in found["errors"]]
+    assert reply["ename"] == "LookupError"
+    assert found == without
+    assert mended(kernel.report())
+
+
+def test_below_another_magic(kernel: Kernel) -> None:
+    kernel.run(f"%%capture kept\n%%compile_explain --try -o told\n{COMPILED}step(torch.ones(2))")
+    assert kernel.bundles() == []
+    kernel.run("print(kept.stdout.strip(), [r.verdict for r in told.remedies])")
+    assert kernel.stdout().startswith("in step ['works")
+
+
+def test_quiet_and_stored(kernel: Kernel) -> None:
+    kernel.run(f"%%compile_explain -q --try -o told\n{COMPILED}step(torch.ones(2))")
+    assert kernel.bundles() == []
+    assert kernel.stdout() == "in step\n"
+    kernel.run("told.remedies[0].verdict in {'works', 'works but differs'}")
+    assert outputs(kernel)["values"] == ["True"]
+
+
+def test_on_a_line(kernel: Kernel) -> None:
+    kernel.run(STEP)
+    kernel.run("%compile_explain --try step(torch.ones(2))")
+    report = kernel.report()
+    assert kernel.stdout() == "in step\n"
+    assert outputs(kernel)["values"] == ["tensor([4., 4.])"]
+    assert mended(report)
+
+
+def test_the_notebook_s_names_stay(kernel: Kernel) -> None:
+    kernel.run("import torch\nhistory, model = [], torch.nn.Linear(2, 2)")
+    cell = """def count(x):
+    global total
+    total = len(history)
+    history.append(total)
+    torch._dynamo.graph_break()
+    return model(x)
+y = torch.compile(count, backend='eager')(torch.ones(1, 2))
+names = sorted(globals())"""
+    kernel.run(f"{TRY}{cell}")
+    assert mended(kernel.report())
+    kernel.run(
+        "(history, total, sorted(set(globals()) - set(names) - {'names'} - {n for n in globals() if n[0] == '_'}))"
+    )
+    assert outputs(kernel)["values"] == ["([0], 0, [])"]

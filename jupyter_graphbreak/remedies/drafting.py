@@ -121,6 +121,7 @@ class Draft:
         if column is None or end_column is None or not 1 <= line <= end_line <= len(self._lines):
             return next((node for node in nodes if isinstance(node, ast.stmt) and node.lineno == line), None)
         wanted = (self._starts[line - 1] + column, self._starts[end_line - 1] + end_column)
+        nodes = [node for node in nodes if node.lineno <= end_line and line <= (node.end_lineno or node.lineno)]
         exact = [node for node in nodes if (self.start_of(node), self.end_of(node)) == wanted]
         if exact:
             return exact[-1]

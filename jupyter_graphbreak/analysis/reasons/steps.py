@@ -146,9 +146,8 @@ _IDS = {
 }
 
 _SAY = (
-    "print after the call, from what the function returns; or add print to "
-    f"{_CONFIG}reorderable_logging_functions: it then comes at the end of the graph, without end=, not at all from a "
-    "function that is called inside"
+    f"print after the call, from what the function returns; or add print to {_CONFIG}reorderable_logging_functions: it "
+    "then prints at the end of the graph, but nothing from a function that is called inside"
 )
 #: What a builtin or a function that Dynamo does not look into calls for, by how its name ends.
 _CALLS = {

@@ -86,9 +86,8 @@ def _around(
     splices: Sequence[Splice | None],
     title: str,
 ) -> Iterator[Proposal]:
-    torch, needed = site.torch()
-    wrapper = wrapped(site, function, torch, parameter, body)
-    text = site.draft.drafted([*splices, *wrapper, *needed]) if wrapper is not None else None
+    made = wrapped(site, function, parameter, body, splices)
+    text = site.draft.drafted(made) if made is not None else None
     if text is not None:
         yield Proposal(FAMILY, title, {site.source: text}, compiles_itself=True)
 

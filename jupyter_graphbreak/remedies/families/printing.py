@@ -95,7 +95,6 @@ def _only_says(branch: ast.If) -> bool:
 def _after_the_call(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> Iterator[Proposal]:
     draft = site.draft
     statements = _all_of(problem, site, function, statement)
-    torch, needed = site.torch()
     inner = [
         each for top in statements for each in ast.walk(top) if isinstance(each, ast.Expr | ast.Raise | ast.Assert)
     ]
@@ -107,8 +106,8 @@ def _after_the_call(problem: Problem, site: Site, function: FunctionNode, statem
     for cloned in (False, True):
         parts = [deferral.deferred(draft, function, each, cloned=cloned) for each in statements]
         found = [part for part in parts if part is not None]
-        splices = deferral.done_after(site, function, found, torch) if len(found) == len(parts) else None
-        text = draft.drafted([*splices, *needed]) if splices is not None else None
+        splices = deferral.done_after(site, function, found) if len(found) == len(parts) else None
+        text = draft.drafted(splices) if splices is not None else None
         if text is None:
             return
         tests = [each.test for each in statements if isinstance(each, ast.If | ast.Assert)]

@@ -6,6 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import argument, operand
+from jupyter_graphbreak.remedies.forms.conditions import tensor_condition
+from jupyter_graphbreak.remedies.forms.deferral import is_guarded
 from jupyter_graphbreak.remedies.forms.site import dotted, site_of
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    for rule in (*_BY_GB_ID.get(problem.break_.gb_id or "", ()), _mapped):
+    for rule in (*_BY_GB_ID.get(problem.break_.gb_id or "", ()), _mapped, _progress):
         yield from rule(site)
 
 
@@ -74,6 +76,7 @@ def _requires_grad(site: Site) -> Iterator[Proposal]:
     value = argument(site.draft, statement.value)
     splice = site.draft.replacing_statement(statement, [f"{tensor}.requires_grad_({value})"])
     yield from site.edit(FAMILY, "Set the flag with requires_grad_()", [splice])
+    yield from site.edit(FAMILY, "Leave the flag as it is", [site.draft.deleting(statement)])
 
 
 def _in_place_flag(site: Site) -> Iterator[Proposal]:
@@ -90,13 +93,43 @@ def _in_place_flag(site: Site) -> Iterator[Proposal]:
 def _assertion(site: Site) -> Iterator[Proposal]:
     """Check within the graph, with a message that is known beforehand."""
     statement = site.statement
-    if not isinstance(statement, ast.Assert):
+    torch, needed = site.torch()
+    if isinstance(statement, ast.Raise):
+        statement = next((each for each in site.draft.ancestors(statement) if isinstance(each, ast.If)), statement)
+    if isinstance(statement, ast.Assert):
+        held, said = tensor_condition(site.draft, statement.test, torch), statement.msg
+    elif isinstance(statement, ast.If) and _only_raises(statement):
+        failed = tensor_condition(site.draft, statement.test, torch)
+        held = f"{torch}.logical_not({failed})" if failed is not None else None
+        raised = statement.body[0].exc if isinstance(statement.body[0], ast.Raise) else None
+        said = raised.args[0] if isinstance(raised, ast.Call) and raised.args else None
+    else:
+        return
+    if held is None or is_guarded(site.draft, statement):
+        return
+    is_text = isinstance(said, ast.Constant) and isinstance(said.value, str)
+    message = site.draft.text_of(said) if said is not None and is_text else '"check failed"'
+    splice = site.draft.replacing_statement(statement, [f"{torch}._assert_async({held}, {message})"])
+    tests = [statement.test]
+    yield from site.edit(FAMILY, "Check within the graph: what fails is a RuntimeError", [splice, *needed], tests)
+
+
+def _only_raises(branch: ast.If) -> bool:
+    return len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise) and not branch.orelse
+
+
+def _progress(site: Site) -> Iterator[Proposal]:
+    """Loop without the progress bar where it is compiled."""
+    loop = site.statement
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 1:
+        return
+    if dotted(loop.iter.func).rpartition(".")[2] not in {"tqdm", "track"}:
         return
     torch, needed = site.torch()
-    test = site.draft.text_of(statement.test)
-    message = ast.unparse(statement.msg) if isinstance(statement.msg, ast.Constant) else repr("assertion failed")
-    splice = site.draft.replacing_statement(statement, [f"{torch}._assert({test}, {message})"])
-    yield from site.edit(FAMILY, "Check within the graph with torch._assert", [splice, *needed])
+    items, whole = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
+    new = f"({items} if {torch}.compiler.is_compiling() else {whole})"
+    splice = site.draft.replacing(loop.iter, new)
+    yield from site.edit(FAMILY, "Loop without the progress bar where it is compiled", [splice, *needed])
 
 
 def _mapped(site: Site) -> Iterator[Proposal]:
@@ -117,6 +150,7 @@ _BY_GB_ID: Mapping[str, tuple[Callable[[Site], Iterator[Proposal]], ...]] = {
     "GB0034": (_assertion,),
     "GB0107": (_random_in_place,),
     "GB0125": (_in_place_flag,),
+    "GB0170": (_assertion,),
     "GB0171": (_assertion,),
     "GB0179": (_deep_copy,),
     "GB0206": (_requires_grad,),

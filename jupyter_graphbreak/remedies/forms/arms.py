@@ -86,10 +86,17 @@ class _Reader:
         self._draft = draft
         self._suffix = suffix
         self._torch = torch
+        self._own: set[str] = set()  # names that are used in this side only
         self._now: dict[str, str] = {}  # the text that has the value of a target by now
         self._arm = Arm()
 
     def read(self, block: Sequence[ast.stmt]) -> Arm:
+        if block:
+            inside = {node for each in block for node in ast.walk(each)}
+            everywhere = ast.walk(self._draft.function_of(block[0]) or self._draft.tree)
+            outside = {node.id for node in everywhere if isinstance(node, ast.Name) and node not in inside}
+            arguments = {node.arg for node in ast.walk(self._draft.tree) if isinstance(node, ast.arg)}
+            self._own = {node.id for node in inside if isinstance(node, ast.Name)} - outside - arguments
         for index, statement in enumerate(block):
             later = {ast.unparse(node) for after in block[index + 1 :] for node in ast.walk(after) if _is_read(node)}
             self._read(statement, later, is_last=index == len(block) - 1)
@@ -100,6 +107,10 @@ class _Reader:
             return
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             self._assign(statement.targets[0], statement.value, later)
+        elif isinstance(statement, ast.Assign) and all(isinstance(each, ast.Name) for each in statement.targets):
+            text = self._text(statement.value)
+            for each in statement.targets:
+                self._set(ast.unparse(each), text, later)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._assign(statement.target, statement.value, later)
         elif isinstance(statement, ast.AugAssign) and type(statement.op) in _SIGNS:
@@ -129,7 +140,7 @@ class _Reader:
 
     def _set(self, target: str, text: str, later: set[str]) -> None:
         if target in later:
-            name = target.replace(".", "_") + self._suffix
+            name = target if target in self._own else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
                 raise _UnfitError
             self._arm.lines.append(f"{name} = {in_brackets(text)}")
@@ -141,10 +152,11 @@ class _Reader:
         if self._arm.values or is_host_test(branch.test):
             raise _UnfitError
         condition = tensor_condition(self._draft, branch.test, self._torch)
-        taken = read_arm(self._draft, branch.body, self._suffix, self._torch)
-        other = read_arm(self._draft, branch.orelse, self._suffix, self._torch)
-        if condition is None or taken is None or other is None or taken.lines or other.lines:
+        taken = read_arm(self._draft, branch.body, f"{self._suffix}_if", self._torch)
+        other = read_arm(self._draft, branch.orelse, f"{self._suffix}_else", self._torch)
+        if condition is None or taken is None or other is None:
             raise _UnfitError
+        self._arm.lines += [*taken.lines, *other.lines]
         self._arm.tests += [branch.test, *taken.tests, *other.tests]
         if taken.returns and other.returns and is_last:
             merged = either(condition, taken.result, other.result, self._where)

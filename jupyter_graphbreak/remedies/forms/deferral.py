@@ -74,7 +74,7 @@ def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone
     bound = _bound_in(function)
     arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
     parts = _parts(statement, bound, arguments)
-    if parts is None:
+    if parts is None or (raises(statement) and is_guarded(draft, statement)):
         return None
     leaves = [leaf for part in parts for leaf in _leaves(part, bound)]
     names: list[str] = []
@@ -95,6 +95,21 @@ def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone
         values[name] = f"{text}.clone()" if changed else text
         changes[leaf] = name
     return Deferred(statement, list(values), list(values.values()), _afterwards(draft, statement, changes))
+
+
+def raises(statement: ast.stmt) -> bool:
+    """Return whether a statement may end the call."""
+    return any(isinstance(each, ast.Raise | ast.Assert) for each in ast.walk(statement))
+
+
+def is_guarded(draft: Draft, statement: ast.stmt) -> bool:
+    """Return whether something around a statement may deal with what it raises: it must raise there and then."""
+    for each in draft.ancestors(statement):
+        if isinstance(each, FunctionNode):
+            return False
+        if isinstance(each, ast.Try | ast.TryStar | ast.With):
+            return True
+    return False
 
 
 def _afterwards(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) -> list[str]:
@@ -206,14 +221,19 @@ def _changed_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
     return False
 
 
+def _counts(step: ast.AugAssign) -> bool:
+    """Return whether a statement counts something of an object up, which then is no tensor."""
+    is_integer = isinstance(step.value, ast.Constant) and isinstance(step.value.value, int)
+    return is_integer and isinstance(step.target, ast.Attribute)
+
+
 def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
-    changed = {ast.unparse(node.target) for node in ast.walk(function) if isinstance(node, ast.AugAssign)}
+    steps = [node for node in ast.walk(function) if isinstance(node, ast.AugAssign)]
+    changed = {ast.unparse(node.target) for node in steps if not _counts(node)}
     return ast.unparse(leaf) in changed
 
 
-def done_after(
-    site: Site, function: FunctionNode, statements: Sequence[Deferred], torch: str
-) -> list[Splice | None] | None:
+def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred]) -> list[Splice | None] | None:
     """Return what does statements after the call of the compiled function, in the order in which it came to them."""
     draft = site.draft
     later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
@@ -231,8 +251,7 @@ def done_after(
             f"return {result}",
         ]
 
-    wrapper = wrapped(site, function, torch, later, body)
-    return [*splices, *wrapper] if wrapper is not None else None
+    return wrapped(site, function, later, body, splices)
 
 
 def _all_done(draft: Draft, function: FunctionNode, statements: Sequence[Deferred], later: str) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.remedies.drafting import FunctionNode, Splice, fresh_name
-from jupyter_graphbreak.remedies.forms.site import dotted, step_of
+from jupyter_graphbreak.remedies.forms.site import dotted, names_read, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
     """Return the function around a break, if it is what was compiled and calls can be put around it."""
     function = site.function
-    if function is None or isinstance(function, ast.AsyncFunctionDef):
+    in_library = any(each.id == site.source and each.kind == "library" for each in problem.report.sources)
+    if function is None or isinstance(function, ast.AsyncFunctionDef) or in_library:
         return None
     if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in ast.walk(function)):
         return None
     first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
     for frame in problem.report.frames:
         at = frame.location
-        if frame.role != "entry" or at is None or at.source != site.source:
+        # PyTorch calls a module's forward, so that it is no entry, but no compiled function calls it.
+        is_outermost = frame.role == "entry" or (frame.role == "call" and frame.caller is None)
+        if not is_outermost or at is None or at.source != site.source:
             continue
         if frame.function.rpartition(".")[2] == function.name and first <= at.line <= function.lineno:
             return function
@@ -34,11 +37,16 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
 
 
 def wrapped(
-    site: Site, function: FunctionNode, torch: str, parameter: str | None, body: Callable[[str], list[str]]
+    site: Site,
+    function: FunctionNode,
+    parameter: str | None,
+    body: Callable[[str], list[str]],
+    splices: Sequence[Splice | None],
 ) -> list[Splice | None] | None:
     """Return what puts an outer function around a compiled one, which goes on as ``_<name>_compiled``.
 
-    What compiled the function compiles the inner one instead.
+    What compiled the function compiles the inner one instead. The inner function stands at the top of the source, also
+    that of a method.
 
     Parameters
     ----------
@@ -46,41 +54,125 @@ def wrapped(
         The break.
     function : ast.FunctionDef
         The compiled function.
-    torch : str
-        The name of the torch package.
     parameter : str or None
         What the inner function takes besides, as its first argument.
     body : callable
         What the outer function does, given the call of the inner one.
+    splices : sequence of Splice or None
+        What changes in the inner function.
     """
     draft = site.draft
+    torch, needed = site.torch()
+    inner = fresh_name(draft, f"_{function.name}_compiled")
+    call = f"{inner}({', '.join([*([parameter] if parameter else []), *_passed_on(function.args)])})"
+    parts = _Parts(inner, parameter, body(call), torch)
+    if function in draft.tree.body:
+        made = _around_function(draft, function, parts, splices)
+    else:
+        made = _around_method(draft, function, parts, splices)
+    return [*made, *needed] if made is not None else None
+
+
+class _Parts(NamedTuple):
+    """The name of the inner function, what it takes besides, the lines of the outer one, and torch's name."""
+
+    inner: str
+    parameter: str | None
+    lines: list[str]
+    torch: str
+
+
+def _around_function(
+    draft: Draft, function: FunctionNode, parts: _Parts, splices: Sequence[Splice | None]
+) -> list[Splice | None] | None:
     begin = draft.start_of(function)
     opened = draft.text.find("(", begin)
     head = draft.text[begin:opened]
-    if function not in draft.tree.body or "\n" in head or "[" in head:
+    if "\n" in head or "[" in head:
         return None
-    inner = fresh_name(draft, f"_{function.name}_compiled")
-    sites = _compile_sites(draft, function, torch)
-    splices: list[Splice | None] = [draft.replacing(call, function.name) for call in sites]
-    if not any(_is_compile(each, torch) for each in function.decorator_list):
-        first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
-        at = draft.line_start(first)
-        splices.append(Splice(at, at, f"@{torch}.compile{_options(draft, sites)}\n"))
-    more = ", " if parameter and ast.unparse(function.args) else ""
-    splices.append(Splice(begin, opened + 1, f"def {inner}({parameter or ''}{more}"))
-    passed = ", ".join([*([parameter] if parameter else []), *_passed_on(function.args)])
+    sites = _compile_sites(draft, function.name, parts.torch)
+    made = [*splices, *(draft.replacing(call, function.name) for call in sites)]
+    if not any(_is_compile(each, parts.torch) for each in function.decorator_list):
+        at = draft.line_start(min([function.lineno, *(each.lineno for each in function.decorator_list)]))
+        made.append(Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites)}\n"))
+    made.append(Splice(begin, opened + 1, f"def {parts.inner}({_also(parts.parameter, function)}"))
     unit = step_of(draft, function)
-    lines = [f"{unit}{line}" for line in body(f"{inner}({passed})")]
-    outer = "\n".join([f"def {function.name}{draft.text[opened : _signature_end(draft, function)]}", *lines])
+    signature = f"def {function.name}{draft.text[opened : _signature_end(draft, function)]}"
+    outer = "\n".join([signature, *(f"{unit}{line}" for line in parts.lines)])
     end = draft.line_end(function.end_lineno or function.lineno)
-    return [*splices, Splice(end, end, f"\n\n\n{outer}")]
+    return [*made, Splice(end, end, f"\n\n\n{outer}")]
+
+
+def _also(parameter: str | None, function: FunctionNode) -> str:
+    return f"{parameter}{', ' if ast.unparse(function.args) else ''}" if parameter else ""
+
+
+def _around_method(
+    draft: Draft, method: FunctionNode, parts: _Parts, splices: Sequence[Splice | None]
+) -> list[Splice | None] | None:
+    """Move a method's body into a function at the top; the method calls it."""
+    owner = next(draft.ancestors(method))
+    first = method.body[1 if ast.get_docstring(method) is not None and len(method.body) > 1 else 0]
+    indent, unit = draft.indent_of(method), draft.indent_of(first)
+    if not isinstance(owner, ast.ClassDef) or owner not in draft.tree.body or method.decorator_list or not indent:
+        return None
+    if unit is None or first.lineno == method.lineno or _is_bound_to_its_class(method):
+        return None
+    start, end = draft.line_start(first.lineno), draft.line_end(method.end_lineno or method.lineno)
+    if any(splice is None or not start <= splice.start <= splice.end <= end for splice in splices):
+        return None
+    text = draft.text[start:end]
+    for splice in sorted((each for each in splices if each is not None), reverse=True):
+        text = text[: splice.start - start] + splice.new + text[splice.end - start :]
+    lines = text.split("\n")
+    if any(line.strip() and not line.startswith(indent) for line in lines):
+        return None
+    opened = draft.text.index("(", draft.start_of(method)) + 1
+    sites = _module_sites(draft, owner.name, parts.torch)
+    head = f"{_also(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
+    decorator = f"@{parts.torch}.compile{_options(draft, sites)}"
+    moved = (line.removeprefix(indent) for line in lines)
+    inner = "\n".join([decorator, f"def {parts.inner}({head}", *moved])
+    after = draft.line_end(owner.end_lineno or owner.lineno)
+    outer = "\n".join(f"{unit}{line}" for line in parts.lines)
+    made: list[Splice | None] = [draft.replacing(call, draft.text_of(call.args[0])) for call in sites]
+    if after == end:
+        return [*made, Splice(start, end, f"{outer}\n\n\n{inner}")]
+    return [*made, Splice(start, end, outer), Splice(after, after, f"\n\n\n{inner}")]
+
+
+def _is_bound_to_its_class(method: FunctionNode) -> bool:
+    """Return whether a method's body means something else outside of its class, or cannot be moved to the left."""
+    for node in ast.walk(method):
+        if isinstance(node, ast.Name) and node.id in {"super", "__class__"}:
+            return True
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        if name.startswith("__") and not name.endswith("__"):
+            return True
+        is_text = isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+        )
+        is_docstring = method.body and isinstance(method.body[0], ast.Expr) and node is method.body[0].value
+        if isinstance(node, ast.expr) and is_text and not is_docstring and node.end_lineno != node.lineno:
+            return True
+    return False
+
+
+def _module_sites(draft: Draft, name: str, torch: str) -> list[ast.Call]:
+    """Return where objects of a class are compiled."""
+    assigned = [
+        node for node in ast.walk(draft.tree) if isinstance(node, ast.Assign) and name in names_read(node.value)
+    ]
+    names = {name, *(target.id for node in assigned for target in node.targets if isinstance(target, ast.Name))}
+    calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call) and _is_compile(node, torch)]
+    return [call for call in calls if call.args and names & names_read(call.args[0])]
 
 
 def _is_compile(decorator: ast.expr, torch: str) -> bool:
     return dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) == f"{torch}.compile"
 
 
-def _compile_sites(draft: Draft, function: FunctionNode, torch: str) -> list[ast.Call]:
+def _compile_sites(draft: Draft, name: str, torch: str) -> list[ast.Call]:
     return [
         node
         for node in ast.walk(draft.tree)
@@ -88,7 +180,7 @@ def _compile_sites(draft: Draft, function: FunctionNode, torch: str) -> list[ast
         and dotted(node.func) == f"{torch}.compile"
         and node.args
         and isinstance(node.args[0], ast.Name)
-        and node.args[0].id == function.name
+        and node.args[0].id == name
     ]
 
 

@@ -87,7 +87,7 @@ def _break(report: Report, number: int, listed: Break) -> list[str]:
     lines.append(cut(INDENT + _occurrences(report, listed)))
     lines += [cut(INDENT + words) for words in _ends(report, listed)]
     for advice in guidance(report, listed)[:1]:
-        lines += wrapped("do: ", advice.text)[:2]
+        lines += wrapped("do: ", advice.text)
     return lines
 
 

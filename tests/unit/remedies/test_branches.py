@@ -44,6 +44,11 @@ def function(*lines: str) -> str:
              "mask = torch.where(condition, mask_if, mask)", "return x - mask"],
         ),
         (
+            ["if x.isinf().any() == 1:", "    top = x.max()", "    x = x.clamp(-top, top)", "return x"],
+            "x.isinf().any() == 1",
+            ["top = x.max()", "x = torch.where(x.isinf().any() == 1, x.clamp(-top, top), x)", "return x"],
+        ),
+        (
             ["if torch.equal(x, mask): y = x", "else: y = mask", "return y"], "torch.equal(x, mask)",
             ["y = torch.where((x == mask).all(), x, mask)", "return y"],
         ),
@@ -80,6 +85,20 @@ def test_a_chain_of_branches() -> None:
     assert second == function("m = x.mean()", "if m > 1:", "    y = x", "else:", where, "return y")
     (whole, *_) = texts("branch", problem(function(*before), ["m > 0", "m > 1"]))
     assert whole == first.texts["s1"]
+
+
+def test_branches_in_a_side_and_what_builds_on_what() -> None:
+    before = [
+        "if x.sum() > 0:", "    if x.max() > 5:", "        x = x + 1", "        y = x * 2", "    else:",
+        "        y = x", "else:", "    x = y = -x", "return x, y",
+    ]  # fmt: skip
+    after = [
+        "condition = x.sum() > 0", "x_if_if = x + 1", "y_if = torch.where(x.max() > 5, x_if_if * 2, x)", "y_else = -x",
+        "x = torch.where(condition, torch.where(x.max() > 5, x_if_if, x), -x)",
+        "y = torch.where(condition, y_if, y_else)", "return x, y",
+    ]  # fmt: skip
+    (first, *_) = texts("branch", problem(function(*before), "x.sum() > 0"))
+    assert first == function(*after)
 
 
 def test_a_shortcut_goes() -> None:

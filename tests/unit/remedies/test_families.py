@@ -94,13 +94,20 @@ def test_values_one_by_one_come_with_their_setting() -> None:
         ("x.requires_grad = False", "GB0206", "x = x.detach()"),
         ("x.requires_grad = flag", "GB0206", "x.requires_grad_(flag)"),
         ("y = x.detach().requires_grad_()", "GB8985", "y = x.detach()"),
-        ("assert x.any(), f'{x}'", "GB0171", "torch._assert(x.any(), 'assertion failed')"),
+        ("assert x.any(), f'{x}'", "GB0171", 'torch._assert_async(x.any(), "check failed")'),
         ("y = list(map(torch.sin, xs + ys))", "GB0213", "y = [torch.sin(each) for each in (xs + ys)]"),
     ],
 )
 def test_rewrites(statement: str, gb_id: str, after: str) -> None:
     text = f"import torch\n{statement}  # so\n"
     assert texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
+
+
+def test_a_progress_bar_is_left_out_where_it_is_compiled() -> None:
+    text = "import torch\nfor i in tqdm(range(3), leave=True):\n    x = x + i\n"
+    (only,) = texts("rewrite", problem(text, "tqdm(range(3), leave=True)", "GB0008"))
+    loop = "for i in (range(3) if torch.compiler.is_compiling() else tqdm(range(3), leave=True)):"
+    assert only == f"import torch\n{loop}\n    x = x + i\n"
 
 
 def test_what_needs_nothing_of_the_function_is_done_before_it() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as changed
 
+from jupyter_graphbreak.report.location import Source
 from tests.break_problems import problem, proposed, texts
 
 PRINTING = '''\
@@ -85,6 +88,61 @@ def test_checks_and_notes_follow_the_call(check: str, code: str, handed_out: str
     assert bool(first.conditions) == ("seen.append" not in check)
 
 
+METHOD = '''\
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x, *, n=1):
+        """Doc.
+
+        More.
+        """
+        y = x + n
+
+        print(y.sum())  # why
+        return y
+
+    def other(self): ...
+
+net = Net()
+fast = torch.compile(net, dynamic=True)
+'''
+METHOD_AFTER = '''\
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x, *, n=1):
+        """Doc.
+
+        More.
+        """
+        later = []
+        result = _forward_compiled(later, self, x, n=n)
+        for (value,) in later:
+            print(value)
+        return result
+
+    def other(self): ...
+
+
+@torch.compile(dynamic=True)
+def _forward_compiled(later, self, x, *, n=1):
+    y = x + n
+
+    later.append((y.sum(),))  # why
+    return y
+
+net = Net()
+fast = net
+'''
+
+
+def test_a_method_calls_a_function_at_the_top() -> None:
+    given = problem(METHOD, "print(y.sum())", "GB0059", entry="def forward(")
+    assert texts("output", given)[0] == METHOD_AFTER
+    library = Source("s1", "modeling.py", "library", "models/modeling.py")
+    given = replace(given, report=changed(given.report, sources=[library]))
+    assert not any(each.compiles_itself for each in proposed("output", given))
+
+
 def test_a_tensor_that_changes_in_place_is_handed_out_as_a_copy() -> None:
     text = "import torch\ndef f(x):\n    y = x + 1\n    print(y)\n    y.add_(1)\n    return y\n"
     (first, *_) = texts("output", problem(text, "print(y)", "GB0059", entry="def f("))
@@ -121,6 +179,16 @@ def test_settings_move_or_leave_out_what_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    "around", ["try:\n        {}\n    except ValueError: x = -x", "with suppress(ValueError):\n        {}"]
+)
+@pytest.mark.parametrize("check", ["if x.any(): raise ValueError", "assert x.any()"])
+def test_a_check_whose_error_is_dealt_with_raises_there_and_then(around: str, check: str) -> None:
+    text = f"import torch\ndef f(x):\n    {around.format(check)}\n    return x\n"
+    given = problem(text, "x.any()", entry="def f(")
+    assert [proposed(family, given) for family in ("output", "rewrite", "branch")] == [[], [], []]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "def f(x):\n    seen = []\n    seen.append(x.item())\n    return seen\n",
@@ -128,7 +196,9 @@ def test_settings_move_or_leave_out_what_is_said() -> None:
         "def f(x):\n    def g():\n        print(x.item())\n    g()\n    return x\n",
         "async def f(x):\n    print(x.item())\n",
         "def f(x):\n    n = x.item()\n    return n\n",
-        "class M:\n    def f(self, x):\n        print(x.item())\n",
+        "class M:\n    def f(self, x):\n        print(x.item())\n        return super().f(x)\n",
+        "class M:\n    def f(self, x):\n        print(x.item())\n        return g(x, '''a\n  b''')\n",
+        "class M:\n    @staticmethod\n    def f(x):\n        print(x.item())\n",
         "g = lambda x: print(x.item())\n",
     ],
 )

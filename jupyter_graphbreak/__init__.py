@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         read_trace,
         try_remedies,
     )
+    from jupyter_graphbreak.remedies.program.library_patch import apply_patch
     from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, Report
     from jupyter_graphbreak.trial.inputs import Arguments
 
@@ -27,6 +28,7 @@ __all__ = [
     "Job",
     "Report",
     "answer_requests",
+    "apply_patch",
     "capture",
     "compare_frontends",
     "explain",
@@ -44,6 +46,7 @@ _HOMES = {
     "Frontends": "results",
     "Job": "results",
     "Report": "results",
+    "apply_patch": "remedies.program.library_patch",
     "capture": "api",
     "compare_frontends": "api",
     "explain": "api",

@@ -35,6 +35,7 @@ from jupyter_graphbreak.report.schema import (
     WhatIf,
 )
 from jupyter_graphbreak.results import Report
+from tests.sample_remedies import with_checks, with_cost, with_hostile_text, with_remedies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -296,12 +297,27 @@ def failed() -> Report:
 HOSTILE = "</script></style><img src=x onerror=\"window.hacked='yes'\"><script>window.hacked='yes'</script>{{7*7}}"
 
 
+def remedies() -> Report:
+    """The cell with two breaks and what was tried to remove them."""
+    return with_remedies(two_breaks())
+
+
+def cost() -> Report:
+    """The same, measured."""
+    return with_cost(two_breaks())
+
+
+def checks() -> Report:
+    """The cell with two breaks, its result compared with the eager one."""
+    return with_checks(two_breaks())
+
+
 def hostile() -> Report:
     """A report with markup and script in every text that comes from the code under study."""
     name = HOSTILE
     text = f"x = \"{name}\"\ny = x  # {name}\n'''{name}"
     place = Location("s1", 1, 1, 0, len(text.split("\n", maxsplit=1)[0]), name, name)
-    return _summary(
+    return with_hostile_text(_summary(
         Report(
             status="error",
             device=Device(name, name, name, name),
@@ -332,7 +348,7 @@ def hostile() -> Report:
             diagnostics=[Diagnostic("warning", name)],
             what_if=WhatIf(["b1"], "b1"),
         )
-    )  # fmt: skip
+    ), name)  # fmt: skip
 
 
 def big(breaks: int = 1000, ops: int = 10_000) -> Report:
@@ -388,6 +404,9 @@ SAVED: dict[str, Callable[[], Report]] = {
     "no_breaks": no_breaks,
     "failed": failed,
     "hostile": hostile,
+    "remedies": remedies,
+    "cost": cost,
+    "checks": checks,
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import backend_of, compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
-from jupyter_graphbreak.remedies.application import compile_file
+from jupyter_graphbreak.remedies.program.application import compile_file
 from jupyter_graphbreak.remedies.rehearsal import Rehearsal
 from jupyter_graphbreak.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.remedies.search import Search
@@ -94,7 +94,7 @@ def find_remedies(
     seconds : float
         When to stop.
     compile_text, find_cell : callable
-        As for :class:`~jupyter_graphbreak.remedies.application.Program`.
+        As for :class:`~jupyter_graphbreak.remedies.program.application.Program`.
     tell : callable
         Told what is tried.
     left_out : sequence of str

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak.remedies.application import applied
-from jupyter_graphbreak.remedies.change import Change
+from jupyter_graphbreak.remedies.program.application import applied
+from jupyter_graphbreak.remedies.program.change import Change
 from jupyter_graphbreak.trial.inputs import Input, describe
 from jupyter_graphbreak.trial.outcome import run, untouched
 from jupyter_graphbreak.trial.reference import Reference, Trial
@@ -17,7 +17,7 @@ from jupyter_graphbreak.trial.subject import Subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jupyter_graphbreak.remedies.application import Program
+    from jupyter_graphbreak.remedies.program.application import Program
     from jupyter_graphbreak.remedies.proposal import Condition
     from jupyter_graphbreak.trial.entry import Entry
     from jupyter_graphbreak.trial.inputs import Arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import os
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,9 @@ from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
-from jupyter_graphbreak.remedies.application import CannotApplyError, Program, applied, compile_file
-from jupyter_graphbreak.remedies.change import Change
 from jupyter_graphbreak.remedies.original import Original
+from jupyter_graphbreak.remedies.program.application import CannotApplyError, Program, applied, compile_file
+from jupyter_graphbreak.remedies.program.change import Change
 from jupyter_graphbreak.report.remedies import Evidence
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.trial.difference import differences
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
     from jupyter_graphbreak.trial.difference import Difference
     from jupyter_graphbreak.trial.entry import Entry
+    from jupyter_graphbreak.trial.inputs import Arguments
     from jupyter_graphbreak.trial.outcome import Result
     from jupyter_graphbreak.trial.reference import Trial
 
@@ -236,18 +238,26 @@ class Rehearsal:
         find_cell = self.program.find_changed_cell(change.texts)
         with (
             untouched(), comparable_random_numbers(), applied(self.program, change.texts) as made,
-            settings_applied(change.settings),
+            settings_applied(change.settings), _kept_environment(),
         ):  # fmt: skip
-            subject = Subject(self.entry.call, self.entry.arguments)
+            subject = self._switched(change)
             scope = getattr(subject.call, "__globals__", None)
             with made.defined(*([scope] if scope is not None else [])):
-                for code in change.codes:
-                    exec(code, {"model": _outermost_module(subject.call, self.entry)})  # noqa: S102 - a switch
                 call = subject.call
                 if change.compiles_itself and scope is not None:
                     call = scope[call.__name__]
                 with separate_cache(own_codes(call)):
                     return self._run_all(call, subject, change, trials, find_cell)
+
+    def _switched(self, change: Change) -> Subject:
+        """Return the program with its switches set: that is the state from which each of its runs starts."""
+        subject = Subject(self.entry.call, self.entry.arguments)
+        if not change.codes:
+            return subject
+        model = _outermost_module(subject.call, subject.arguments or self.entry.arguments)
+        for code in change.codes:
+            exec(code, {"model": model})  # noqa: S102 - a switch
+        return Subject(subject.call, subject.arguments)
 
     def _run_all(
         self, call: Any, subject: Subject, change: Change, trials: list[Trial], find_cell: FindCell
@@ -318,7 +328,19 @@ def _name_of(backend: Any) -> str:
     return str(name or type(backend).__name__)
 
 
-def _outermost_module(call: Any, entry: Entry) -> Any:
+@contextlib.contextmanager
+def _kept_environment() -> Iterator[None]:
+    """Take back what a switch sets in the environment."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
+
+
+def _outermost_module(call: Any, arguments: Arguments) -> Any:
     if isinstance(call, torch.nn.Module):
         return call
     owner = getattr(call, "__self__", None)
@@ -327,7 +349,8 @@ def _outermost_module(call: Any, entry: Entry) -> Any:
     cells = [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
     names = getattr(getattr(call, "__code__", None), "co_names", ())
     used = [call.__globals__[name] for name in names if name in getattr(call, "__globals__", {})]
-    modules = (value for value in (*entry.arguments.args, *cells, *used) if isinstance(value, torch.nn.Module))
+    given = (*arguments.args, *arguments.kwargs.values())
+    modules = (value for value in (*given, *cells, *used) if isinstance(value, torch.nn.Module))
     return next(modules, None)
 
 

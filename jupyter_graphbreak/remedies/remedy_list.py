@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from jupyter_graphbreak.analysis.matching import same_breaks
-from jupyter_graphbreak.remedies.change import code_of, edits_of, patch_of
 from jupyter_graphbreak.remedies.persons import person_sentence, sentence_for_function
+from jupyter_graphbreak.remedies.program.change import Change, code_of, edits_of, patch_of
+from jupyter_graphbreak.remedies.program.library_patch import code_that_applies
 from jupyter_graphbreak.report.remedies import WORKING, Edit, Remedy
 
 if TYPE_CHECKING:
@@ -85,13 +86,21 @@ class _Listing:
             verdict=attempt.verdict,
             edits=edits,
             settings=dict(attempt.change.settings),
-            code=code_of(attempt.change),
+            code=self._code(attempt.change),
             patch=patch_of(texts, attempt.change, self._paths),
             reason=attempt.reason,
             differences=attempt.differences,
             evidence=attempt.evidence,
             seconds=attempt.seconds,
         )
+
+    def _code(self, change: Change) -> str | None:
+        """Return what a cell can run for what is not to be edited: settings, switches, functions of files."""
+        cells = {source.id for source in self._original.report.sources if source.kind == "cell"}
+        in_files = Change({source: text for source, text in change.texts.items() if source not in cells})
+        patch = patch_of(self._search.rehearsal.program.texts, in_files, self._paths)
+        codes = [code_of(change), code_that_applies(patch) if patch is not None else None]
+        return "\n".join(code for code in codes if code is not None) or None
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.remedies.change import Change, applied_to, edits_of
 from jupyter_graphbreak.remedies.families.table import proposals_for
+from jupyter_graphbreak.remedies.program.change import Change, applied_to, edits_of
+from jupyter_graphbreak.remedies.program.rewriting_by_hand import as_change
 from jupyter_graphbreak.remedies.proposal import Problem
-from jupyter_graphbreak.remedies.rewriting_by_hand import as_change
 from jupyter_graphbreak.report.remedies import WORKING
 
 if TYPE_CHECKING:

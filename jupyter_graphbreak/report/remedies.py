@@ -77,7 +77,7 @@ class Remedy(msgspec.Struct, frozen=True):
     settings : dict
         Dotted names in full and their values; a function in them is its dotted name.
     code : str or None
-        What sets the settings, or what a switch runs before compiling.
+        What sets the settings, what a switch runs before compiling, or what patches functions of files in a kernel.
     patch : str or None
         The edits as a unified diff.
     excludes : list of str

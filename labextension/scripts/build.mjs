@@ -2,7 +2,7 @@
 import { build } from 'esbuild';
 
 await build({
-  entryPoints: ['src/view/widget.ts', 'src/view/page.ts'],
+  entryPoints: ['src/embed/widget.ts', 'src/embed/page.ts'],
   outdir: '../jupyter_graphbreak/views/html/static',
   bundle: true,
   format: 'esm',

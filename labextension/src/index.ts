@@ -31,11 +31,12 @@ import {
 } from './editor/editorcommands';
 import type { IMarkOptions } from './editor/interaction';
 import { Sources } from './editor/sources';
+import { Applying } from './notebook/applying';
 import {
   addExplainCommands,
   ExplainCommandIDs
 } from './notebook/explaincommands';
-import { Explainer } from './notebook/explainer';
+import { Explainer, TRY_REMEDIES } from './notebook/explainer';
 import { INotebookReports, NotebookReports } from './notebook/notebookreports';
 import { RANK, rendererFactory } from './notebook/renderer';
 import { ReportLinks } from './notebook/reportlinks';
@@ -125,13 +126,15 @@ const panel: JupyterFrontEndPlugin<void> = {
 
 const explain: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-graphbreak:explain',
-  description: 'Runs cells under compile_explain with their source as it is.',
+  description:
+    'Runs cells under compile_explain with their source as it is, and applies remedies.',
   autoStart: true,
-  requires: [INotebookTracker],
+  requires: [INotebookTracker, INotebookReports],
   optional: [ITranslator, ISessionContextDialogs, ICommandPalette],
   activate: (
     app: JupyterFrontEnd,
     notebooks: INotebookTracker,
+    reports: NotebookReports,
     translator: ITranslator | null,
     dialogs: ISessionContextDialogs | null,
     palette: ICommandPalette | null
@@ -144,6 +147,11 @@ const explain: JupyterFrontEndPlugin<void> = {
       warn
     });
     addExplainCommands(app.commands, notebooks, explainer, trans);
+    new Applying({
+      reports,
+      trans,
+      explainAndTry: panel => explainer.explainCell(panel, TRY_REMEDIES)
+    });
     for (const command of Object.values(ExplainCommandIDs)) {
       palette?.addItem({ command, category: trans.__('Graph Breaks') });
     }

@@ -9,7 +9,8 @@ import ts from 'typescript';
 /** The rooms and what each is for; a room may import itself and the rooms above it in this list. */
 const ROOMS: ReadonlyMap<string, string> = new Map([
   ['report', 'Reads reports and answers questions about one report alone.'],
-  ['view', 'Makes the markup of a report react, in a widget and on a page.'],
+  ['view', 'Makes the markup of a report react.'],
+  ['embed', 'Puts reports with their behaviour into a widget and onto a page.'],
   ['notebook', 'Reads reports from outputs, shows them, and explains cells.'],
   ['editor', 'Shows in editors what reports say about their lines.'],
   ['panel', 'Lists all reports of a notebook and leads to their places.'],
@@ -20,7 +21,7 @@ const ROOMS: ReadonlyMap<string, string> = new Map([
 const MOST_MODULES = 12;
 
 /** Packages of which a room may import types only, because a page has none of them. */
-const WITHOUT_PACKAGES = ['report', 'view'];
+const WITHOUT_PACKAGES = ['report', 'view', 'embed'];
 
 /** Modules by their path within the sources, without the ending, and their text. */
 type Modules = ReadonlyMap<string, string>;

@@ -122,6 +122,13 @@ def test_a_cell_with_the_magic_runs_as_it_is(kernel: Kernel) -> None:
     assert kernel.stdout() == "1\n"
 
 
+def test_options_that_are_asked_for_come_on_top_of_those_of_the_magic(kernel: Kernel) -> None:
+    kernel.run(f"%%compile_explain -q\n{STEP}f(torch.ones(2))", {"graphbreak": {"explain": "-o kept --mode default"}})
+    assert kernel.bundles() == []
+    kernel.run("print(kept.summary.breaks)")
+    assert kernel.stdout() == "1\n"
+
+
 def test_a_cell_that_has_another_magic(kernel: Kernel) -> None:
     kernel.run(f"%%capture shown\n{STEP}print(f(torch.ones(2)).tolist())", ASKED)
     report = kernel.report()

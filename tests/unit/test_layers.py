@@ -64,12 +64,13 @@ LAYERS = {
     "remedies.proposal": Layer({"report"}),
     "remedies.drafting": Layer({"analysis.source"}),
     "remedies.forms": Layer({"report", "remedies.proposal", "remedies.drafting"}),
+    "remedies.program": Layer({"report", "recording.source_texts", "analysis.source", "remedies.proposal"}),
     "remedies.families": Layer({"report", "remedies.proposal", "remedies.drafting", "remedies.forms"}),
     "remedies.persons": Layer({"report"}),
     "remedies": Layer(
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.source", "trial",
-            "remedies.proposal",
+            "remedies.proposal", "remedies.program",
             "remedies.drafting", "remedies.families", "remedies.persons",
         },
         TORCH,
@@ -88,7 +89,7 @@ LAYERS = {
     "api": Layer(
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports", "trace",
-            "trial", "frontends", "remedies", "notebookfiles", "results",
+            "trial", "frontends", "remedies", "remedies.program", "notebookfiles", "results",
         },
         TORCH,
     ),
@@ -109,7 +110,7 @@ LAYERS = {
         },
         IPYTHON,
     ),
-    "": Layer({"trial", "results", "api", "ipython"}, IPYTHON),
+    "": Layer({"trial", "remedies.program", "results", "api", "ipython"}, IPYTHON),
 }  # fmt: skip
 HEAVY = {"IPython", "anywidget", "docutils", "ipywidgets", "myst_nb", "pytest", "torch"}
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.job import Job
 from jupyter_graphbreak.report.location import Location, Source
+from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import (
     Advice,
     Break,
@@ -35,6 +37,7 @@ from jupyter_graphbreak.report.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from jupyter_graphbreak.report.cost import Check
     from jupyter_graphbreak.report.job import JobBreak
     from jupyter_graphbreak.report.schema import Diagnostic
 
@@ -50,6 +53,8 @@ _TORCH_ERRORS = {
     "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "RecompileLimitExceeded",
     "TorchRuntimeError", "Unsupported", "UncapturedHigherOrderOpError", "UserError",
 }  # fmt: skip
+
+_BACKENDS = {"aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager", "inductor"}
 
 
 def redact(report: Report) -> Report:
@@ -101,6 +106,9 @@ class _Redaction:
             recompiles=[self._recompile(recompile) for recompile in report.recompiles],
             what_if=report.what_if,
             diagnostics=self.notes(report.diagnostics),
+            remedies=[self._remedy(each) for each in report.remedies] if report.remedies is not None else None,
+            cost=self._cost(report.cost),
+            check=[self._check(each) for each in report.check] if report.check is not None else None,
         )
 
     def job_break(self, listed: JobBreak) -> JobBreak:
@@ -215,9 +223,57 @@ class _Redaction:
         kind = error.type if error.type in _ERRORS | _TORCH_ERRORS else "Exception"
         return RunError(kind, "", self._at(error.location), error.break_)
 
+    def _remedy(self, remedy: Remedy) -> Remedy:
+        family = remedy.family if self._says_nothing(remedy.family) else "other"
+        evidence = remedy.evidence
+        if evidence is not None:
+            compared = [what for what in evidence.compared if self._says_nothing(what)]
+            evidence = replace(evidence, backend=_backend(evidence.backend), compared=compared)
+        return Remedy(
+            id=remedy.id,
+            breaks=remedy.breaks,
+            family=family,
+            title=remedy.title if self._says_nothing(remedy.title) else f"a remedy of the family {family}",
+            kind=remedy.kind,
+            verdict=remedy.verdict,
+            frames=remedy.frames,
+            settings={
+                name: value
+                for name, value in remedy.settings.items()
+                if _OURS.fullmatch(name) and isinstance(value, bool | int)
+            },
+            excludes=remedy.excludes,
+            evidence=evidence,
+            person=remedy.person if remedy.person and self._says_nothing(remedy.person) else None,
+            seconds=remedy.seconds,
+        )
+
+    def _cost(self, cost: Cost | None) -> Cost | None:
+        if cost is None:
+            return None
+        entries = [replace(entry, function=self._name(entry.function)) for entry in cost.entries]
+        return Cost(cost.device, _backend(cost.backend), entries)
+
+    def _check(self, check: Check) -> Check:
+        first = check.first
+        if first is not None:
+            op = first.op if first.op and _OURS.fullmatch(first.op) else None
+            first = replace(first, location=self._at(first.location), op=op)
+        return replace(
+            check,
+            function=self._name(check.function),
+            backend=_backend(check.backend),
+            differences=[],
+            first=first,
+        )
+
     def _says_nothing(self, text: str) -> bool:
         """Whether a sentence holds no word of the reader's code, and no place where PyTorch puts one."""
         return _PLAIN.fullmatch(text) is not None and not self._words & set(_WORD.findall(text))
+
+
+def _backend(name: str) -> str:
+    return name if name in _BACKENDS else "a backend"
 
 
 def _guard(text: str) -> str:

@@ -107,7 +107,9 @@ class BeginObservation(ast.NodeTransformer):
         asked = self._take_asked()
         options = marked(node)
         if options is not None:
-            return self._rewritten(node, node.body[0], node.body[1:], Asked(options))
+            # What the front end asks for comes on top: the magic's own options are read last and win.
+            both = f"{asked.explain} {options}".strip() if asked is not None else options
+            return self._rewritten(node, node.body[0], node.body[1:], Asked(both))
         if asked is not None:
             start = node.body[0] if node.body else ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
             return self._rewritten(node, start, node.body, asked)

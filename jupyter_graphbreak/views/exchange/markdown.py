@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.text.report_text import render_text, summary_line
 from jupyter_graphbreak.views.words.aftermath import aftermath
+from jupyter_graphbreak.views.words.experiments.remedy_words import breaks_of, change_lines, code_of, outcome
 from jupyter_graphbreak.views.words.plain_text import one_line, plain
 from jupyter_graphbreak.views.words.where import place
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 _SPECIAL = re.compile(r"[!-/:-@\[-`{-~]")
 #: A comment on GitHub holds 65,536 characters.
-_MOST_BREAKS, _MOST_TEXT = 50, 8_000
+_MOST_BREAKS, _MOST_REMEDIES, _MOST_TEXT = 50, 5, 8_000
 
 
 def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: Sequence[AbstractSet[str]] = ()) -> str:
@@ -53,11 +55,25 @@ def _report(report: Report, title: str, new: AbstractSet[str]) -> str:
         if len(report.breaks) > _MOST_BREAKS:
             rows.append(f"| | and {len(report.breaks) - _MOST_BREAKS} more | | | |")
         parts.append("\n".join(rows))
+    parts += _remedies(report)
     text = render_text(report)
     if len(text) > _MOST_TEXT:
         text = text[:_MOST_TEXT].rpartition("\n")[0] + "\n..."
     parts.append(f"<details><summary>the whole report</summary>\n\n{_fenced(text)}\n\n</details>")
     return "\n\n".join(parts)
+
+
+def _remedies(report: Report) -> list[str]:
+    """Return the remedies that work, each with its change folded away."""
+    parts = []
+    for remedy in [each for each in report.remedies or [] if each.verdict in WORKING][:_MOST_REMEDIES]:
+        head = f"{breaks_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
+        differs = "".join(f"\n- {_escaped(each)}" for each in remedy.differences)
+        lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
+        text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MOST_TEXT]
+        block = _fenced(text, "diff" if lines else "python")
+        parts.append(f"<details><summary>{_escaped(head)}</summary>\n{differs}\n\n{block}\n\n</details>")
+    return parts
 
 
 def _row(report: Report, number: int, found: Break, new: AbstractSet[str]) -> str:
@@ -76,7 +92,7 @@ def _escaped(text: str) -> str:
     return _SPECIAL.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", one_line(text))
 
 
-def _fenced(text: str) -> str:
+def _fenced(text: str, language: str = "text") -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"

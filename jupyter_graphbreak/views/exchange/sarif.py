@@ -8,7 +8,9 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words.aftermath import aftermath
+from jupyter_graphbreak.views.words.experiments.remedy_words import outcome
 from jupyter_graphbreak.views.words.plain_text import one_line, plain
 from jupyter_graphbreak.views.words.where import place
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from jupyter_graphbreak.report.location import Location, Source
+    from jupyter_graphbreak.report.remedies import Edit, Remedy
     from jupyter_graphbreak.report.schema import Break, Report
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -88,11 +91,42 @@ def _result(report: Report, found: Break, notebook: str | None) -> dict[str, Any
         "message": {"text": text},
         "partialFingerprints": {"graphbreak/v1": hashlib.sha256(fingerprint.encode()).hexdigest()[:32]},
     }
+    fixes = [_fix(remedy, sources) for remedy in report.remedies or [] if _is_fix(remedy, found, sources)]
+    if fixes:
+        result["fixes"] = fixes
     if own is not None:
         result["locations"] = [_location(own, sources, notebook)]
     if found.location is not None and own is not found.location:
         result["relatedLocations"] = [{"id": 1, **_location(found.location, sources, notebook)}]
     return result
+
+
+def _is_fix(remedy: Remedy, found: Break, sources: dict[str, Source]) -> bool:
+    """Whether a remedy of a break works and changes files only: lines of cells are not those of their notebook."""
+    places = [sources.get(edit.source) for edit in remedy.edits]
+    in_files = bool(places) and all(place is not None and place.kind != "cell" and place.path for place in places)
+    return remedy.verdict in WORKING and found.id in remedy.breaks and in_files
+
+
+def _fix(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:
+    changes: dict[str, list[dict[str, Any]]] = {}
+    for edit in remedy.edits:
+        changes.setdefault(sources[edit.source].path or "", []).append(_replacement(edit))
+    return {
+        "description": {"text": f"{one_line(remedy.title)}: {one_line(outcome(remedy))}"},
+        "artifactChanges": [
+            {"artifactLocation": _artifact(path), "replacements": replacements}
+            for path, replacements in changes.items()
+        ],
+    }
+
+
+def _replacement(edit: Edit) -> dict[str, Any]:
+    region = {"startLine": edit.first_line, "startColumn": 1, "endLine": edit.last_line + 1, "endColumn": 1}
+    if edit.new and edit.last_line >= edit.first_line:  # the last line break stays, since a file may have none there
+        region |= {"endLine": edit.last_line, "endColumn": len(edit.old.rpartition("\n")[2]) + 1}
+        return {"deletedRegion": region, "insertedContent": {"text": edit.new}}
+    return {"deletedRegion": region, "insertedContent": {"text": f"{edit.new}\n" if edit.new else ""}}
 
 
 def _own_place(found: Break, sources: dict[str, Source]) -> Location | None:

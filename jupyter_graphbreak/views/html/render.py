@@ -20,6 +20,7 @@ from jupyter_graphbreak.views.html.further import further_items
 from jupyter_graphbreak.views.html.view import View
 from jupyter_graphbreak.views.text.report_text import render_text
 from jupyter_graphbreak.views.words import changes as words
+from jupyter_graphbreak.views.words.experiments import cost_words, remedy_words
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.diff import Changes
@@ -112,4 +113,8 @@ def page_script() -> str:
 
 def _macros(view: View) -> Any:
     # The macros of a template are attributes of its module, of which there is no type.
-    return environment().get_template("report.html.j2").make_module({"v": view, "words": words})
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .make_module({"v": view, "words": words, "remedy_words": remedy_words, "cost_words": cost_words})
+    )

@@ -18,6 +18,7 @@ from jupyter_graphbreak.views.html.references import References
 from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class, scope_label
 from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
+from jupyter_graphbreak.views.words.experiments import remedy_words
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission
@@ -27,6 +28,7 @@ from jupyter_graphbreak.views.words.where import brief_code, function_of
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import (
         Advice,
         Break,
@@ -228,6 +230,30 @@ class View:
         """Return what to do, the best first; PyTorch's hints where there is nothing else."""
         return guidance(self.report, listed)
 
+    def best_remedy(self, listed: Break) -> Remedy | None:
+        """Return the first thing to do where that was tried and works."""
+        tried = remedy_words.tried_for(self.report, listed)
+        working = tried.working if tried is not None else []
+        return next((remedy for remedy in working if listed.id in remedy.breaks), None)
+
+    def other_ways(self, listed: Break) -> list[Advice]:
+        """Return the advice that is not the first thing to do."""
+        advice = self.advice_of(listed)
+        return advice if self.best_remedy(listed) is not None else advice[1:]
+
+    @cached_property
+    def _places_of_remedies(self) -> dict[str, int]:
+        return {remedy.id: index for index, remedy in enumerate(self.report.remedies or [])}
+
+    def place_of(self, remedy: Remedy) -> int:
+        """Return the place of a remedy in the report's list, by which the front end knows it."""
+        return self._places_of_remedies[remedy.id]
+
+    @property
+    def untried(self) -> bool:
+        """Whether there is something to remedy and nobody asked for it."""
+        return self.report.remedies is None and bool(self.report.breaks)
+
     @staticmethod
     def stacks_of(listed: Break) -> list[StackNode]:
         """Return the stacks that lead to a break, as a tree from the outermost frames in."""
@@ -235,7 +261,7 @@ class View:
 
     def more_about(self, listed: Break) -> str:
         """Return what the folded part of a break holds, in words."""
-        others = len(self.advice_of(listed)) - 1
+        others = len(self.other_ways(listed))
         lines = len({(place.source, place.line) for stack in _stacks(listed) for place in stack})
         parts = [
             f"{others} other way{'s' if others > 1 else ''}" if others > 0 else "",

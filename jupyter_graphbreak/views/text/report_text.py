@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from jupyter_graphbreak.views.text.changes_text import render_changes
+from jupyter_graphbreak.views.text.remedies_text import all_that_work, remedies_of_break, remedies_of_frame
 from jupyter_graphbreak.views.text.terminal import INDENT, WIDTH, cut, wrapped
 from jupyter_graphbreak.views.words.aftermath import aftermath
+from jupyter_graphbreak.views.words.experiments.cost_words import checked, coverage_of, time_of, verdicts_of_cost
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, listing, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission
@@ -34,7 +36,7 @@ def render_text(report: Report) -> str:
     source lines with the letters of their graphs. Text from the code under study cannot steer the terminal: control
     characters are shown as escapes.
     """
-    lines = [summary_line(report)]
+    lines = [summary_line(report), *_measured(report)]
     if report.changes is not None:
         lines += render_changes(report.changes)
     for number, listed in enumerate(ordered_breaks(report)[:_MOST], start=1):
@@ -42,6 +44,7 @@ def render_text(report: Report) -> str:
     if len(report.breaks) > _MOST:
         lines.append(f"{INDENT}and {len(report.breaks) - _MOST} more breaks")
     lines += _alone(report)
+    lines += all_that_work(report)
     lines += _recompiles(report)
     lines += _error(report)
     lines += [line for note in report.diagnostics for line in wrapped(f"{note.level}: ", note.message, indent="")]
@@ -72,6 +75,13 @@ def summary_line(report: Report) -> str:
     return plain(head + " | ".join(parts))
 
 
+def _measured(report: Report) -> list[str]:
+    """Return whether compiling pays, how much of the run was compiled, and whether its result is right."""
+    said = [*verdicts_of_cost(report), *coverage_of(report)]
+    said += [checked(report, check) for check in report.check or []]
+    return [line for sentence in said[:_MOST] for line in wrapped("", sentence, indent="")]
+
+
 def _break(report: Report, number: int, listed: Break) -> list[str]:
     code = one_line(brief_code(listed.location.code)) if listed.location is not None else ""
     head = f"{number:>2}  {place(report, listed.location)}"
@@ -85,10 +95,10 @@ def _break(report: Report, number: int, listed: Break) -> list[str]:
     if path:
         lines.append(cut(f"{INDENT}reached from {path}"))
     lines.append(cut(INDENT + _occurrences(report, listed)))
-    lines += [cut(INDENT + words) for words in _ends(report, listed)]
+    lines += [cut(INDENT + words) for words in [*_ends(report, listed), time_of(report, listed)] if words]
     for advice in guidance(report, listed)[:1]:
         lines += wrapped("do: ", advice.text)
-    return lines
+    return [*lines, *remedies_of_break(report, number, listed)]
 
 
 def _ends(report: Report, listed: Break) -> list[str]:
@@ -149,6 +159,7 @@ def _alone(report: Report) -> list[str]:
     for skipped in others[:_MOST]:
         lines += wrapped(" -  ", f"{place(report, skipped.location)} runs eagerly: {skipped.reason}", "")
         lines += wrapped("do: ", skipped.way_out) if skipped.way_out else []
+        lines += remedies_of_frame(report, skipped)
     return [*lines, f"{INDENT}and {len(others) - _MOST} more"] if len(others) > _MOST else lines
 
 

@@ -3,11 +3,12 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 
-import type { Explainer } from './explainer';
+import { type Explainer, TRY_REMEDIES } from './explainer';
 import { graphBreakIcon } from './icon';
 
 export namespace ExplainCommandIDs {
   export const explainCell = 'jupyter-graphbreak:explain-cell';
+  export const explainAndTry = 'jupyter-graphbreak:explain-and-try';
   export const explainAll = 'jupyter-graphbreak:explain-all';
 }
 
@@ -29,6 +30,9 @@ export function addExplainCommands(
     }
   };
 
+  const isCode = (): boolean =>
+    notebooks.currentWidget?.content.activeCell?.model.type === 'code';
+
   commands.addCommand(ExplainCommandIDs.explainCell, {
     label: trans.__('Explain Graph Breaks of Cell'),
     caption: trans.__(
@@ -36,13 +40,23 @@ export function addExplainCommands(
     ),
     icon: graphBreakIcon,
     describedBy: { args: NO_ARGS },
-    isEnabled: () =>
-      notebooks.currentWidget?.content.activeCell?.model.type === 'code',
+    isEnabled: isCode,
     execute: () => run(panel => explainer.explainCell(panel))
   });
-  notebooks.activeCellChanged.connect(() =>
-    commands.notifyCommandChanged(ExplainCommandIDs.explainCell)
-  );
+
+  commands.addCommand(ExplainCommandIDs.explainAndTry, {
+    label: trans.__('Explain Graph Breaks and Try Remedies'),
+    caption: trans.__(
+      'Run the active cell, explain what torch.compile does with it, and try changes that remove its graph breaks'
+    ),
+    describedBy: { args: NO_ARGS },
+    isEnabled: isCode,
+    execute: () => run(panel => explainer.explainCell(panel, TRY_REMEDIES))
+  });
+  notebooks.activeCellChanged.connect(() => {
+    commands.notifyCommandChanged(ExplainCommandIDs.explainCell);
+    commands.notifyCommandChanged(ExplainCommandIDs.explainAndTry);
+  });
 
   commands.addCommand(ExplainCommandIDs.explainAll, {
     label: trans.__('Explain Graph Breaks of All Cells'),

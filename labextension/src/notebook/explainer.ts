@@ -12,7 +12,7 @@ import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import type { ITranslator, TranslationBundle } from '@jupyterlab/translation';
 
 import { KernelExtension } from './kernelextension';
-import { explainingSession } from './sessionproxy';
+import { explainingSession, type IExplainRequest } from './sessionproxy';
 
 export interface IExplainOptions {
   /** Lets the reader choose a kernel where there is none. */
@@ -23,19 +23,30 @@ export interface IExplainOptions {
   warn(message: string): void;
 }
 
+/** What the magic is told beyond a plain run, as it would stand in its line. */
+export const TRY_REMEDIES = '--try';
+
 export class Explainer {
   constructor(options: IExplainOptions) {
     this._options = options;
     this._extension = new KernelExtension(options.trans);
   }
 
-  /** Explain the active cell of a notebook. */
-  async explainCell(panel: NotebookPanel): Promise<void> {
+  /**
+   * Explain the active cell of a notebook.
+   *
+   * @param panel - The notebook.
+   * @param magicOptions - Options of the magic, as in its line.
+   */
+  async explainCell(panel: NotebookPanel, magicOptions = ''): Promise<void> {
     const { activeCell } = panel.content;
     if (activeCell === null || !isCodeCellModel(activeCell.model)) {
       return;
     }
-    const context = await this._prepare(panel, [activeCell as CodeCell], false);
+    const context = await this._prepare(panel, [activeCell as CodeCell], {
+      explain: magicOptions,
+      skip_definitions: false
+    });
     if (context !== null && !activeCell.isDisposed) {
       const { dialogs, translator } = this._options;
       await NotebookActions.runCells(
@@ -54,7 +65,10 @@ export class Explainer {
       ({ model }) =>
         isCodeCellModel(model) && model.sharedModel.getSource().trim() !== ''
     );
-    const context = await this._prepare(panel, cells as CodeCell[], true);
+    const context = await this._prepare(panel, cells as CodeCell[], {
+      explain: '',
+      skip_definitions: true
+    });
     if (context !== null && !panel.isDisposed) {
       const { dialogs, translator } = this._options;
       await NotebookActions.runAll(
@@ -70,7 +84,7 @@ export class Explainer {
   private async _prepare(
     panel: NotebookPanel,
     cells: readonly CodeCell[],
-    isAll: boolean
+    request: IExplainRequest
   ): Promise<ISessionContext | null> {
     const { sessionContext } = panel;
     const { dialogs, trans, warn } = this._options;
@@ -92,10 +106,7 @@ export class Explainer {
     cells.forEach(cell => cell.setPrompt('*'));
     const problem = await this._extension.load(kernel);
     if (problem === null) {
-      return explainingSession(sessionContext, {
-        explain: '',
-        skip_definitions: isAll
-      });
+      return explainingSession(sessionContext, request);
     }
     for (const [cell, count] of waiting) {
       if (!cell.isDisposed) {

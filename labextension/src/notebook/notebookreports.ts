@@ -121,6 +121,23 @@ export class NotebookReports {
     );
   }
 
+  /** The run in the current notebook whose report an element shows. */
+  runAround(element: HTMLElement): IRun | undefined {
+    const cell = this.notebook?.content.widgets.find(({ node }) =>
+      node.contains(element)
+    );
+    const child = element.closest('.jp-OutputArea-child');
+    const output = Array.from(child?.parentElement?.children ?? []).indexOf(
+      child!
+    );
+    return this.runs.find(
+      run =>
+        run.cellId === cell?.model.id &&
+        run.output === output &&
+        run.report !== null
+    );
+  }
+
   /** All runs whose reports are in some notebook, current or not. */
   runsIn(notebook: INotebookModel): IRun[] {
     return this._reader.runsIn(notebook);

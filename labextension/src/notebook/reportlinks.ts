@@ -3,7 +3,7 @@ import { orderedBreaks } from '../report/order';
 import type { Report } from '../report/types';
 import { hear, type IReportHandle, type ISelected } from '../view/link';
 import type { NotebookReports } from './notebookreports';
-import type { IRun, ISelection } from './runs';
+import type { ISelection } from './runs';
 
 /** What the ids of the markup begin with, by the kind of the part. */
 const LETTERS = { break: 'b', graph: 'g', skipped: 'k', scope: 'c' } as const;
@@ -57,7 +57,7 @@ export class ReportLinks {
     { reference, isPointer }: ISelected,
     root: HTMLElement
   ): void {
-    const run = this._runOf(root);
+    const run = this._reports.runAround(root);
     if (run === undefined) {
       return;
     }
@@ -72,7 +72,7 @@ export class ReportLinks {
 
   private _onSelectionChanged(_: unknown, selection: ISelection | null): void {
     for (const handle of this._live()) {
-      const run = this._runOf(handle.root);
+      const run = this._reports.runAround(handle.root);
       const isHere =
         run !== undefined &&
         run.cellId === selection?.cellId &&
@@ -80,23 +80,6 @@ export class ReportLinks {
       const reference = isHere ? referenceTo(run.report!, selection!) : '';
       handle.highlight(reference, !this._isPointer);
     }
-  }
-
-  /** The run whose report an element shows. */
-  private _runOf(root: HTMLElement): IRun | undefined {
-    const cell = this._reports.notebook?.content.widgets.find(({ node }) =>
-      node.contains(root)
-    );
-    const child = root.closest('.jp-OutputArea-child');
-    const output = Array.from(child?.parentElement?.children ?? []).indexOf(
-      child!
-    );
-    return this._reports.runs.find(
-      run =>
-        run.cellId === cell?.model.id &&
-        run.output === output &&
-        run.report !== null
-    );
   }
 
   private readonly _reports: NotebookReports;

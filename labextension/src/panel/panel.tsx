@@ -121,6 +121,7 @@ export class GraphBreakPanel extends ReactWidget {
       onShowMore: () => model.showMore(),
       onExplain: () =>
         void this._commands.execute(ExplainCommandIDs.explainCell),
+      onTry: () => void this._commands.execute(ExplainCommandIDs.explainAndTry),
       onActive: row => model.setActive(row),
       onMove: row => {
         model.setActive(row);

@@ -23,6 +23,8 @@ export interface IPanelActions extends ITreeActions {
   onToggleKind(kind: PartKind): void;
   onShowMore(): void;
   onExplain(): void;
+  /** Explain the active cell, and try what removes its breaks. */
+  onTry(): void;
 }
 
 interface IPanelProps {
@@ -101,6 +103,9 @@ function NoReports({ state, actions, trans }: IPanelProps): JSX.Element {
             onClick={() => actions.onExplain()}
           >
             {trans.__('Explain the active cell')}
+          </button>{' '}
+          <button className="jp-mod-styled" onClick={() => actions.onTry()}>
+            {trans.__('and try remedies')}
           </button>
         </>
       ) : null}

@@ -28,9 +28,23 @@ export interface IReportData {
   json(): Promise<string>;
 }
 
+/** What the application does about remedies where the reader asks for it. */
+export interface IRemedyActions {
+  /**
+   * Apply remedies, by their places in the report.
+   *
+   * @returns What was done, in words; it is rejected with the reason where nothing was.
+   */
+  apply(remedies: readonly number[]): Promise<string>;
+  /** Run the cell again and try remedies. */
+  tryRemedies(): Promise<void>;
+}
+
 /** A report is there. */
 export interface IReady {
   readonly handle: IReportHandle;
+  /** Set by whoever can change the notebook around the report. */
+  actions: IRemedyActions | null;
   /** Set by whoever has the data at hand, so that no kernel is asked for them. */
   data: IReportData | null;
 }

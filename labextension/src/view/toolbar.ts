@@ -65,6 +65,11 @@ export class Toolbar {
     }
   }
 
+  /** Offer something more, before everything else. */
+  offer(label: string, act: () => Promise<void>): void {
+    this._status.after(makeButton(label, '', act));
+  }
+
   /** Offer to put the sources beside the conclusions, where these stand alone. */
   offerColumn(isOffered: boolean): void {
     this._source.hidden = !isOffered;
@@ -124,7 +129,8 @@ function makeKeyTable(): HTMLElement {
   return table;
 }
 
-function makeButton(
+/** Make a button, with the picture of the key that does the same. */
+export function makeButton(
   label: string,
   key: string,
   act: () => Promise<void> | void
@@ -136,7 +142,8 @@ function makeButton(
   return button;
 }
 
-async function writeClipboard(text: string): Promise<void> {
+/** Put a text on the clipboard. */
+export async function writeClipboard(text: string): Promise<void> {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
     return;

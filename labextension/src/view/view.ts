@@ -1,14 +1,11 @@
 /** What the static markup of a report does when clicked and when keys are pressed in it. */
-import {
-  announcementOf,
-  makeElement,
-  reasonOf,
-  referencesIn
-} from './elements';
+import { announcementOf, reasonOf, referencesIn } from './elements';
 import { type IReady, type IReportData, tell, whenConnected } from './link';
 import { Panes } from './panes';
+import { RemedyButtons } from './remedybuttons';
 import { Roving, suppress } from './roving';
 import { type ISelectOptions, Selection } from './selection';
+import { addMeasureButtons, addStripButton } from './strip';
 import { Toolbar } from './toolbar';
 
 /**
@@ -47,8 +44,14 @@ class View {
       setColumn: isColumn => this._setColumn(isColumn)
     });
     root.querySelector('.gb-foot')!.append(this._toolbar.element);
+    this._remedies = new RemedyButtons(root, {
+      json: () => this._data.json(),
+      announce: message => this._toolbar.announce(message)
+    });
     this._strip = addStripButton(root);
-    const groups = '.gb-head, .gb-strip, .gb-sources, .gb-panel, .gb-tools';
+    addMeasureButtons(root);
+    const groups =
+      '.gb-head, .gb-strip, .gb-times, .gb-sources, .gb-panel, .gb-tools';
     this._groups = Array.from(
       root.querySelectorAll<HTMLElement>(groups),
       group => new Roving(group)
@@ -90,6 +93,7 @@ class View {
     this._refresh();
     const ready: IReady = {
       data: null,
+      actions: null,
       handle: {
         root: this._root,
         setColumn: isColumn => {
@@ -102,6 +106,10 @@ class View {
     };
     tell(this._root, 'graphbreak-ready', ready);
     this._data = ready.data ?? this._data;
+    if (ready.actions !== null) {
+      this._remedies.actions = ready.actions;
+      this._remedies.offerIn(this._toolbar);
+    }
   }
 
   /** Highlight what is selected elsewhere. */
@@ -122,6 +130,7 @@ class View {
   private _refresh(): void {
     clearTimeout(this._refreshTimer);
     this._refreshTimer = setTimeout(() => {
+      this._remedies.refresh();
       this._groups.forEach(group => group.refresh());
       this._strip();
     }, REFRESH_MS);
@@ -383,6 +392,7 @@ class View {
   private readonly _selection: Selection;
   private readonly _disposed = new AbortController();
   private readonly _toolbar: Toolbar;
+  private readonly _remedies: RemedyButtons;
   private readonly _groups: readonly Roving[];
   /** Notice whether the strip has more than one row. */
   private readonly _strip: () => void;
@@ -404,30 +414,6 @@ function keepFromNotebook(event: KeyboardEvent): void {
       event.preventDefault();
     }
   }
-}
-
-/** Fold the strip of a run to one row, with a button for the rest. */
-function addStripButton(root: HTMLElement): () => void {
-  const strip = root.querySelector<HTMLElement>('.gb-strip');
-  if (strip === null) {
-    return () => undefined;
-  }
-  const button = makeElement('button', 'gb-strip-more');
-  button.type = 'button';
-  const box = makeElement('div', 'gb-strip-box');
-  strip.replaceWith(box);
-  box.append(strip, button);
-  const show = (): void => {
-    const isOpen = strip.classList.contains('gb-open');
-    button.textContent = isOpen ? 'less' : 'more';
-    button.setAttribute('aria-expanded', String(isOpen));
-    button.hidden = !isOpen && strip.scrollWidth <= strip.clientWidth + 2;
-  };
-  button.addEventListener('click', () => {
-    strip.classList.toggle('gb-open');
-    show();
-  });
-  return show;
 }
 
 /** Whether a report has a page of its own, and the keys pressed in it are meant for the report. */

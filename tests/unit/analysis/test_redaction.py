@@ -91,3 +91,24 @@ def test_one_name_is_replaced_alike_in_all_processes() -> None:
     first, _, again = (process.report for process in job.processes)
     assert [frame.function for frame in first.frames] == [frame.function for frame in again.frames]
     assert [source.name for source in first.sources] == [source.name for source in again.sources]
+
+
+@pytest.mark.parametrize("name", ["remedies", "cost", "checks"])
+def test_remedies_cost_and_checks_keep_figures_and_verdicts_only(name: str) -> None:
+    report = Report.from_json((HERE / "reports" / f"{name}.json").read_bytes())
+    redacted = report.redacted()
+    text = redacted.to_json().decode()
+    for word in ("log_stats", "helpers", "divide", "gradient of", "NameError", "norm", "differs by"):
+        assert word not in text, word
+    assert [(each.id, each.verdict) for each in redacted.remedies or []] == [
+        (each.id, each.verdict) for each in report.remedies or []
+    ]
+    assert not any(each.edits or each.patch or each.code or each.reason for each in redacted.remedies or [])
+    if name == "remedies":
+        assert [each.title for each in redacted.remedies or []][:3] == [
+            "a remedy of the family branch", "a remedy of the family branch", "Capture scalar outputs",
+        ]  # fmt: skip
+    if report.cost is not None and redacted.cost is not None:
+        assert [each.compiled for each in redacted.cost.entries] == [each.compiled for each in report.cost.entries]
+    if report.check is not None:
+        assert [each.equal for each in redacted.check or []] == [each.equal for each in report.check]

@@ -108,7 +108,9 @@ def test_text_and_markup_have_one_order_and_the_same_numbers() -> None:
         ["3", "output_capturing.py:332", "in"],
     ]
     rows = re.findall(
-        r'<li class="gb-item" id="\w+-(b\d)".*?<span class="gb-place">(.*?)</span>', render_html(model()), re.DOTALL
+        r'<li class="gb-item gb-break" id="\w+-(b\d).*?<span class="gb-place">(.*?)</span>',
+        render_html(model()),
+        re.DOTALL,
     )
     assert [number for number, _ in rows] == ["b1", "b2", "b3"]
     assert ["print" in rows[0][1], "BartDecoder.forward" in rows[1][1], "…" in rows[2][1]] == [True] * 3

@@ -7,12 +7,12 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.remedies.change import Change
+from jupyter_graphbreak.remedies.program.change import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jupyter_graphbreak.remedies.application import Program
+    from jupyter_graphbreak.remedies.program.application import Program
 
 #: The first line of a function, its decorators aside.
 _DEFINES = re.compile(r"\s*(?:async\s+)?def\s")

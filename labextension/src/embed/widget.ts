@@ -1,10 +1,10 @@
 /** The anywidget module: a line of progress while the run goes on, then the report. */
 import type { RenderProps } from '@anywidget/types';
 
-import type { IReportData } from './link';
-import type { Rest } from './list';
+import type { IReportData } from '../view/link';
+import type { Rest } from '../view/list';
 import { type IProgress, ProgressLine } from './progress';
-import { addBehaviour } from './view';
+import { addBehaviour } from '../view/view';
 
 interface IModel {
   _html: string;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { activityOf, countsOf, ProgressLine } from '../../src/view/progress';
+import { activityOf, countsOf, ProgressLine } from '../../src/embed/progress';
 
 const PROGRESS = {
   phase: 'compiling',

@@ -67,13 +67,28 @@ def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
     edits = []
     for source, text in change.texts.items():
         old, new = original[source].split("\n"), text.split("\n")
-        matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-        for kind, first, last, new_first, new_last in matcher.get_opcodes():
-            if kind != "equal":
-                edits.append(
-                    Edit(source, first + 1, last, "\n".join(old[first:last]), "\n".join(new[new_first:new_last]))
-                )
+        for first, last, new_first, new_last in _hunks(old, new):
+            edits.append(Edit(source, first + 1, last, "\n".join(old[first:last]), "\n".join(new[new_first:new_last])))
     return edits
+
+
+def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
+    """Return the ranges of lines that differ, none of which becomes one empty line: that would read as a deletion."""
+    hunks: list[tuple[int, int, int, int]] = []
+    for kind, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        hunk = first, last, new_first, new_last
+        if new[new_first:new_last] == [""]:  # an equal line more, after it or before it
+            if last < len(old):
+                hunk = first, last + 1, new_first, new_last + 1
+            elif first:
+                hunk = first - 1, last, new_first - 1, new_last
+        if hunks and hunk[0] < hunks[-1][1]:
+            before = hunks.pop()
+            hunk = before[0], hunk[1], before[2], hunk[3]
+        hunks.append(hunk)
+    return hunks
 
 
 def applied_to(text: str, edits: list[Edit]) -> str:
@@ -89,8 +104,7 @@ def applied_to(text: str, edits: list[Edit]) -> str:
         there = slice(edit.first_line - 1, edit.last_line)
         if "\n".join(lines[there]) != edit.old:
             raise ValueError(f"lines {edit.first_line} to {edit.last_line} read otherwise now")
-        inserts = edit.new or edit.last_line < edit.first_line
-        lines[there] = edit.new.split("\n") if inserts else []
+        lines[there] = edit.new.split("\n") if edit.new else []
     return "\n".join(lines)
 
 

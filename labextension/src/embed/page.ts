@@ -1,6 +1,6 @@
 /** The script of a page with reports in it; beside every report stands all the data that it needs. */
 import { unpack } from '../report/packed';
-import { addBehaviour } from './view';
+import { addBehaviour } from '../view/view';
 
 interface IData {
   text: string;

@@ -111,7 +111,7 @@ def applied(program: Program, texts: Mapping[str, str]) -> Iterator[Applied]:
     swapped: list[tuple[types.FunctionType, CodeType]] = []
     definitions: list[Definition] = []
     with contextlib.ExitStack() as stack:
-        by_file: dict[str, dict[tuple[str, int], CodeType]] = {}
+        by_file: dict[str, _Counterparts] = {}
         for source, text in texts.items():
             filename = program.files[source]
             new = program.compile_text(text, filename)
@@ -121,7 +121,7 @@ def applied(program: Program, texts: Mapping[str, str]) -> Iterator[Applied]:
         try:
             for function in _functions_in(by_file):
                 old = function.__code__
-                made = by_file[old.co_filename].get((old.co_qualname, old.co_firstlineno))
+                made = _counterpart(by_file[old.co_filename], old)
                 if made is None:
                     continue
                 if made.co_freevars != old.co_freevars:
@@ -140,16 +140,27 @@ def _functions_in(files: Mapping[str, Any]) -> list[types.FunctionType]:
     ]
 
 
-def _counterparts(old: list[CodeType], new: list[CodeType]) -> dict[tuple[str, int], CodeType]:
-    """Return for each code object of the old text, by its name and first line, the one of the new text."""
+#: Code objects of the old text, each with the one of the new text, by name and first line.
+_Counterparts = dict[tuple[str, int], list[tuple["CodeType", "CodeType"]]]
+
+
+def _counterparts(old: list[CodeType], new: list[CodeType]) -> _Counterparts:
     by_name: dict[str, list[CodeType]] = defaultdict(list)
     for code in _all_codes(new):
         by_name[code.co_qualname].append(code)
-    made: dict[tuple[str, int], CodeType] = {}
+    made: _Counterparts = defaultdict(list)
     for code in _all_codes(old):
         if by_name[code.co_qualname]:
-            made[code.co_qualname, code.co_firstlineno] = by_name[code.co_qualname].pop(0)
+            made[code.co_qualname, code.co_firstlineno].append((code, by_name[code.co_qualname].pop(0)))
     return made
+
+
+def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
+    found = known.get((code.co_qualname, code.co_firstlineno), [])
+    if len(found) > 1:  # lambdas on one line; and a cell may be compiled in two ways
+        places = list(code.co_positions())
+        found = [(old, new) for old, new in found if list(old.co_positions()) == places] or found
+    return found[-1][1] if found else None
 
 
 def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:

@@ -1,0 +1,200 @@
+"""What compiling costs and yields, where the time goes, and whether the result is right, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from jupyter_graphbreak.views.words.lines import break_numbers
+from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.where import place, without_function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jupyter_graphbreak.report.cost import Check, CostPart, Coverage, EntryCost, Spread
+    from jupyter_graphbreak.report.schema import Break, Report
+
+_STEPS = {
+    "eager": "brought in by capturing it (the backend eager has it too)",
+    "aot_eager": "brought in by AOTAutograd (the backend aot_eager has it too)",
+    "backend": "brought in by the backend",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of the time of a call: one graph, what runs outside of graphs at one break, or the guards.
+
+    Parameters
+    ----------
+    name : str
+        "A", "outside at break 1", "guards".
+    graph : str or None
+        The id of the graph.
+    number : int or None
+        The number of the break.
+    us : float
+        The median, in microseconds.
+    share : float
+        Of all pieces of the entry.
+    ops : int
+        Operations of the graph.
+    """
+
+    kind: Literal["graph", "outside", "guards"]
+    name: str
+    graph: str | None
+    number: int | None
+    us: float
+    share: float
+    ops: int
+
+
+def time_text(us: float) -> str:
+    """Return a time in the unit that suits it: "12 µs", "3.71 ms", "1.20 s"."""
+    if us < 1000:  # noqa: PLR2004
+        return f"{us:.0f} µs" if us >= 10 else f"{us:.1f} µs"  # noqa: PLR2004
+    return f"{us / 1000:.2f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"  # noqa: PLR2004
+
+
+def verdicts_of_cost(report: Report) -> list[str]:
+    """Return for each entry whether compiling pays, and what mending breaks would make of it.
+
+    "compiled: 0.88 times eager's speed (4.21 ms, eager 3.71 ms); without break 1: 1.22 times (3.03 ms)". Where the
+    spreads overlap there is no ratio, nor where it still compiled while it was measured.
+    """
+    cost = report.cost
+    if cost is None:
+        return []
+    several = len(cost.entries) > 1
+    return [(f"{entry.function}: " if several else "") + _verdict(report, entry) for entry in cost.entries]
+
+
+def _verdict(report: Report, entry: EntryCost) -> str:
+    if not entry.settled:
+        return "has not settled: it was compiled again while it was measured, so no time of it counts"
+    times = f"({time_text(entry.compiled.median_us)}, eager {time_text(entry.eager.median_us)})"
+    if _overlap(entry.eager, entry.compiled):
+        parts = [f"compiled: as fast as eager, no difference is measurable {times}"]
+    else:
+        ratio = f"{_ratio(entry.eager, entry.compiled)} times eager's speed"
+        parts = [f"compiled: {ratio} {times}"]
+    for remedied in entry.remedied:
+        name = _without(report, remedied.remedies)
+        if _overlap(remedied.time, entry.compiled):
+            parts.append(f"{name}: no effect is measurable")
+        else:
+            ratio = f"{_ratio(entry.eager, remedied.time)} times"
+            even = ", no difference from eager is measurable" if _overlap(entry.eager, remedied.time) else ""
+            parts.append(f"{name}: {ratio} ({time_text(remedied.time.median_us)}){even}")
+    return "; ".join(parts)
+
+
+def _without(report: Report, ids: Iterable[str]) -> str:
+    """Return which breaks some remedies remove: "without break 1"."""
+    wanted = set(ids)
+    numbers = break_numbers(report)
+    applied = [remedy for remedy in report.remedies or [] if remedy.id in wanted]
+    known = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
+    if not known:
+        return "with a remedy"
+    names = " and ".join(filter(None, [", ".join(map(str, known[:-1])), str(known[-1])]))
+    return f"without break{'s' if len(known) > 1 else ''} {names}"
+
+
+def _ratio(eager: Spread, other: Spread) -> str:
+    return f"{eager.median_us / other.median_us:.2f}" if other.median_us > 0 else "?"
+
+
+def _overlap(one: Spread, other: Spread) -> bool:
+    return one.low_us <= other.high_us and other.low_us <= one.high_us
+
+
+def coverage_of(report: Report) -> list[str]:
+    """Return for each entry how much of it ran compiled, and after how many calls compiling has paid."""
+    cost = report.cost
+    if cost is None:
+        return []
+    several = len(cost.entries) > 1
+    said = []
+    for entry in cost.entries:
+        parts = [_coverage(entry.coverage)] if entry.coverage is not None else []
+        if entry.break_even_calls is not None:
+            parts.append(f"compiling has paid after {counted(entry.break_even_calls, 'call')}")
+        if parts:
+            said.append((f"{entry.function}: " if several else "") + "; ".join(parts))
+    return said
+
+
+def _coverage(coverage: Coverage) -> str:
+    all_ops = coverage.compiled_ops + coverage.eager_ops
+    if coverage.compiled_ops == 0:
+        return f"nothing ran compiled: {counted(all_ops, 'operation')} ran eagerly"
+    words = f"{coverage.compiled_ops} of {counted(all_ops, 'operation')} ran compiled"
+    return words if coverage.time_share is None else f"{words}, {_percent(coverage.time_share)} of the time"
+
+
+def time_of(report: Report, listed: Break) -> str:
+    """Return what a break costs in time: what mending it was measured to save, else the time outside of graphs at it.
+
+    Several entries may meet it; the one in which it costs most counts.
+    """
+    entries = [entry for entry in (report.cost.entries if report.cost is not None else []) if entry.settled]
+    saved = [text for entry in entries if (text := _saved(report, entry, listed))]
+    if saved:
+        return saved[0]
+    outside = [part.time.median_us for entry in entries for part in entry.parts if _is_outside(part, listed)]
+    return f"{time_text(max(outside))} of each call run outside of graphs at it" if outside else ""
+
+
+def _saved(report: Report, entry: EntryCost, listed: Break) -> str:
+    """Return what the remedies of this one break were measured to save in one entry."""
+    alone = {remedy.id for remedy in report.remedies or [] if remedy.breaks == [listed.id]}
+    measured = [each for each in entry.remedied if each.remedies and set(each.remedies) <= alone]
+    if not measured:
+        return ""
+    best = min(measured, key=lambda each: each.time.median_us)
+    if _overlap(best.time, entry.compiled):
+        return "mending it saves no time that is measurable"
+    saved = entry.compiled.median_us - best.time.median_us
+    word = "saves" if saved > 0 else "costs"
+    return f"mending it {word} {time_text(abs(saved))} of {time_text(entry.compiled.median_us)} a call"
+
+
+def _is_outside(part: CostPart, listed: Break) -> bool:
+    return part.kind == "outside" and part.break_ == listed.id
+
+
+def pieces(report: Report, entry: EntryCost) -> list[Piece]:
+    """Return where the time of an entry goes, in the order in which it ran."""
+    total = sum(part.time.median_us for part in entry.parts) or 1.0
+    ops = {graph.id: len(graph.ops) for graph in report.graphs}
+    numbers = break_numbers(report)
+    made = []
+    for part in entry.parts:
+        number = numbers.get(part.break_ or "") if part.kind == "outside" else None
+        graph = part.graph if part.kind == "graph" else None
+        name = graph or (f"outside at break {number}" if number is not None else part.kind)
+        us = part.time.median_us
+        made.append(Piece(part.kind, name, graph, number, us, us / total, ops.get(graph or "", 0)))
+    return made
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
+
+
+def checked(report: Report, check: Check) -> str:
+    """Return whether a result is right: "wrong: step from graph B, line 14 (mul), brought in by the backend"."""
+    if check.equal:
+        return f"right: {check.function} compiled with {check.backend} gives what it gives eagerly"
+    first = check.first
+    words = f"wrong: {check.function} compiled with {check.backend}"
+    if first is not None:
+        words += f", from graph {first.graph}"
+        words += f", {place(report, without_function(first.location))}" if first.location is not None else ""
+        words += f" ({first.op.rpartition('.')[2]})" if first.op else ""
+    if check.step is not None:
+        words += f", {_STEPS[check.step]}"
+    return f"{words}: {'; '.join(check.differences)}" if check.differences else words

@@ -1,0 +1,93 @@
+/** What applying the edits of remedies makes of a text. */
+import type { Edit, Remedy, Report } from './types';
+
+/** The part of a text that another takes the place of; positions count characters. */
+export interface IChange {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+/** A line of a text is another one than an edit was made for, or two edits are about one line. */
+export class LineMismatch extends Error {
+  /** @param line - The number of the line. */
+  constructor(readonly line: number) {
+    super(`line ${line}`);
+  }
+}
+
+/**
+ * Work out what edits change in a text, the last change first, so that each can be made without moving the others.
+ *
+ * @param text - The text as it is now.
+ * @param edits - Edits of one source.
+ * @param original - The text that the edits were made for: an edit that only inserts is known by the line that follows.
+ * @throws LineMismatch where the text is not what the edits were made for.
+ */
+export function changesFor(
+  text: string,
+  edits: readonly Edit[],
+  original: string
+): IChange[] {
+  const lines = text.split('\n');
+  const starts: number[] = [];
+  let position = 0;
+  for (const line of lines) {
+    starts.push(position);
+    position += line.length + 1;
+  }
+  // Of two insertions before one line the later is made first, and so stands below the other.
+  const ordered = [...edits]
+    .reverse()
+    .sort(
+      (one, other) =>
+        other.first_line - one.first_line || other.last_line - one.last_line
+    );
+  let below = Infinity;
+  return ordered.map(edit => {
+    const { first_line: first, last_line: last } = edit;
+    const isInsertion = last < first;
+    const isThere = isInsertion
+      ? first <= lines.length + 1 &&
+        lines[first - 1] === original.split('\n')[first - 1]
+      : lines.slice(first - 1, last).join('\n') === edit.old &&
+        last <= lines.length;
+    if (!isThere || first < 1 || last >= below) {
+      throw new LineMismatch(first);
+    }
+    below = first;
+    if (isInsertion) {
+      return first > lines.length
+        ? { start: text.length, end: text.length, text: `\n${edit.new}` }
+        : { start: starts[first - 1]!, end: starts[first - 1]!, text: `${edit.new}\n` }; // prettier-ignore
+    }
+    const start = starts[first - 1]!;
+    const end = starts[last - 1]! + lines[last - 1]!.length;
+    if (edit.new !== '') {
+      return { start, end, text: edit.new };
+    }
+    // With a line goes one line break: that after it, or before it at the end of the text.
+    return last < lines.length
+      ? { start, end: end + 1, text: '' }
+      : { start: Math.max(0, start - 1), end, text: '' };
+  });
+}
+
+/** The edits of some remedies, by the id of their source. */
+export function editsBySource(
+  remedies: readonly Remedy[]
+): Map<string, Edit[]> {
+  const bySource = new Map<string, Edit[]>();
+  for (const edit of remedies.flatMap(({ edits }) => edits)) {
+    bySource.set(edit.source, [...(bySource.get(edit.source) ?? []), edit]);
+  }
+  return bySource;
+}
+
+/** Whether nothing in a notebook can apply a remedy: it changes files, and there is only a patch. */
+export function isPatchOnly(report: Report, { edits, code }: Remedy): boolean {
+  const cells = report.sources.filter(({ kind }) => kind === 'cell');
+  const isOfCells = ({ source }: Edit): boolean =>
+    cells.some(({ id }) => id === source);
+  return code === null && (edits.length === 0 || !edits.every(isOfCells));
+}

@@ -1,0 +1,142 @@
+/** The card of a break as Markdown, for an issue or a chat: what the card says, and the lines around the break. */
+import { ownLineOf } from './elements';
+
+/** Lines of the source before and after the line of the break. */
+const AROUND = 5;
+
+/** What means something in Markdown, or calls somebody; words with it are shown as code. */
+const SPECIAL = /(\S*[`*_<>[\]@#|~\\$!{}^&]\S*?)([,.;:]*)(?=\s|$)/g;
+
+/**
+ * Write the card of a break as Markdown.
+ *
+ * @param card - The `details` of the card.
+ * @param root - The element of the report, in which the source is.
+ */
+export function cardAsMarkdown(card: HTMLElement, root: HTMLElement): string {
+  const summary = card.querySelector(':scope > summary')!;
+  const parts = Array.from(summary.children).filter(
+    part => part.tagName !== 'BR'
+  );
+  const [title, ...rest] = parts.map(part => inline(part));
+  return [
+    `**Graph break:** ${(title ?? '').replace(/^✂\d+\s*/, '')}`,
+    ...sourceAround(card, root),
+    ...rest,
+    ...blocks(card)
+  ].join('\n\n');
+}
+
+/** The lines around the break, with a mark at its own. */
+function sourceAround(card: HTMLElement, root: HTMLElement): string[] {
+  const item = card.closest<HTMLElement>('.gb-item')!;
+  const prefix = root.dataset.prefix ?? '';
+  const own = root.querySelector(`[id="${prefix}${ownLineOf(item) ?? ''}"]`);
+  const lines = Array.from(
+    own?.closest('.gb-code')?.querySelectorAll<HTMLElement>('.gb-line[id]') ??
+      []
+  );
+  const index = lines.findIndex(line => line === own);
+  if (index < 0) {
+    return [];
+  }
+  const text = lines
+    .slice(Math.max(0, index - AROUND), index + AROUND + 1)
+    .map(line => {
+      const number = (line.querySelector('i')?.textContent ?? '').trim();
+      const code = codeOf(line);
+      return `${line === own ? '>' : ' '} ${number.padStart(4)}  ${code}`;
+    });
+  return [fenced(text.join('\n'), '')];
+}
+
+/** The source text of a line, without what the report adds to it. */
+function codeOf(line: HTMLElement): string {
+  const code = line.querySelector('code')?.cloneNode(true) as Element;
+  code.querySelectorAll('.gb-via').forEach(note => note.remove());
+  return (code.textContent ?? '').replace(/\n$/, '');
+}
+
+function blocks(element: Element): string[] {
+  return Array.from(element.children).flatMap(child => {
+    if (
+      child.matches('.gb-actions, .gb-excerpt, .gb-item > details > summary')
+    ) {
+      return [];
+    }
+    switch (child.tagName) {
+      case 'SUMMARY':
+      case 'H5':
+        return [`**${child.textContent?.trim() ?? ''}**`];
+      case 'P':
+        return [inline(child)];
+      case 'PRE':
+        return [fenced(child.textContent ?? '', languageOf(child))];
+      case 'UL':
+        return [items(child, '')];
+      case 'DL':
+        return [pairs(child)];
+      default:
+        return blocks(child);
+    }
+  });
+}
+
+function languageOf(element: Element): string {
+  return element.matches('.gb-diff') ? 'diff' : '';
+}
+
+function items(list: Element, indent: string): string {
+  return Array.from(list.children)
+    .map(item => {
+      const inner = item.querySelector(':scope > ul');
+      return inner === null
+        ? `${indent}- ${inline(item)}`
+        : items(inner, `${indent}  `);
+    })
+    .join('\n');
+}
+
+function pairs(list: Element): string {
+  return Array.from(list.querySelectorAll(':scope > dt'), term => {
+    const description = term.nextElementSibling;
+    return `- ${term.textContent ?? ''}: ${description === null ? '' : inline(description)}`;
+  }).join('\n');
+}
+
+function inline(element: Element): string {
+  return Array.from(element.childNodes, node => {
+    if (node.nodeType === Node.TEXT_NODE) {
+      return (node.textContent ?? '').replace(SPECIAL, (_, word: string, end: string) => span(word) + end); // prettier-ignore
+    }
+    const child = node as Element;
+    switch (child.tagName) {
+      case 'CODE':
+        return span(child.textContent ?? '');
+      case 'BR':
+        return ' ';
+      default:
+        return inline(child);
+    }
+  })
+    .join('')
+    .replace(/\s+/g, ' ')
+    .trim();
+}
+
+/** Text as code within a line, however many backticks are in it. */
+function span(text: string): string {
+  const fence = '`'.repeat(longestRun(text) + 1);
+  const space = /^`|`$/.test(text) ? ' ' : '';
+  return text === '' ? '' : `${fence}${space}${text}${space}${fence}`;
+}
+
+/** Text as a block of code, however many backticks are in it. */
+function fenced(text: string, language: string): string {
+  const fence = '`'.repeat(Math.max(3, longestRun(text) + 1));
+  return `${fence}${language}\n${text.replace(/\n$/, '')}\n${fence}`;
+}
+
+function longestRun(text: string): number {
+  return Math.max(0, ...(text.match(/`+/g) ?? []).map(({ length }) => length));
+}

@@ -1,0 +1,139 @@
+/** Buttons in the cards of a report: to apply a remedy, to copy it, to copy the whole card. */
+import { makeElement, reasonOf } from './elements';
+import type { IRemedyActions } from './link';
+import { cardAsMarkdown } from './markdown';
+import { makeButton, type Toolbar, writeClipboard } from './toolbar';
+
+/** The part of a report in JSON that the buttons need. */
+interface IRemedies {
+  remedies: { patch: string | null; code: string | null }[] | null;
+}
+
+export interface IRemedyButtonOptions {
+  /** The report as JSON. */
+  json(): Promise<string>;
+  /** Tell the reader something. */
+  announce(message: string): void;
+}
+
+export class RemedyButtons {
+  /**
+   * @param root - The element of the report.
+   * @param options - Where the report's data come from, and how to tell what was done.
+   */
+  constructor(root: HTMLElement, options: IRemedyButtonOptions) {
+    this._root = root;
+    this._options = options;
+  }
+
+  /** Whoever can change the notebook; without it remedies can only be copied. */
+  set actions(actions: IRemedyActions) {
+    this._actions = actions;
+    this._root
+      .querySelectorAll('.gb-actions')
+      .forEach(buttons => buttons.remove());
+    this.refresh();
+  }
+
+  /** Offer in a toolbar what is about the report as a whole. */
+  offerIn(toolbar: Toolbar): void {
+    const actions = this._actions!;
+    const together = this._root.querySelector<HTMLElement>('.gb-together');
+    const chosen = (together?.dataset.remedies ?? '').match(/\d+/g) ?? [];
+    if (chosen.length > 0) {
+      toolbar.offer('Apply all that work', () =>
+        this._apply(chosen.map(Number))
+      );
+    }
+    if (this._root.dataset.untried !== undefined) {
+      toolbar.offer('Try remedies', () =>
+        this._do(async () => {
+          await actions.tryRemedies();
+          return '';
+        })
+      );
+    }
+  }
+
+  /** Give buttons to the remedies and the cards that have none yet. */
+  refresh(): void {
+    for (const remedy of this._root.querySelectorAll<HTMLElement>(
+      '.gb-remedy[data-remedy]:not(:has(> .gb-actions))'
+    )) {
+      this._addTo(remedy);
+    }
+    for (const card of this._root.querySelectorAll<HTMLElement>(
+      '.gb-break > details:not(:has(> .gb-actions))'
+    )) {
+      const name = card.querySelector('.gb-cut')?.textContent ?? '';
+      const button = makeButton('Copy as Markdown', '', () =>
+        this._do(async () => {
+          await writeClipboard(cardAsMarkdown(card, this._root));
+          return 'Copied as Markdown';
+        })
+      );
+      button.setAttribute('aria-label', `Copy as Markdown: break ${name}`);
+      card.append(row(button));
+    }
+  }
+
+  private _addTo(remedy: HTMLElement): void {
+    const { apply, copy } = remedy.dataset;
+    const place = Number(remedy.dataset.remedy);
+    const title = remedy.querySelector('strong')?.textContent ?? '';
+    const buttons: HTMLButtonElement[] = [];
+    if (this._actions !== null && (apply === 'edit' || apply === 'cell')) {
+      const label = apply === 'edit' ? 'Apply' : 'Insert as cell';
+      buttons.push(named(label, title, () => this._apply([place])));
+    }
+    if (copy === 'patch' || copy === 'code') {
+      buttons.push(named(`Copy ${copy}`, title, () => this._copy(place, copy)));
+    }
+    if (buttons.length > 0) {
+      remedy.append(row(...buttons));
+    }
+  }
+
+  private _apply(remedies: readonly number[]): Promise<void> {
+    return this._do(() => this._actions!.apply(remedies));
+  }
+
+  private _copy(place: number, what: 'patch' | 'code'): Promise<void> {
+    return this._do(async () => {
+      const { remedies } = JSON.parse(await this._options.json()) as IRemedies;
+      const text = remedies?.[place]?.[what] ?? '';
+      await writeClipboard(text.endsWith('\n') ? text : `${text}\n`);
+      return what === 'patch' ? 'Patch copied' : 'Code copied';
+    });
+  }
+
+  /** Do something and say what came of it. */
+  private async _do(act: () => Promise<string>): Promise<void> {
+    try {
+      this._options.announce(await act());
+    } catch (error) {
+      this._options.announce(reasonOf(error));
+    }
+  }
+
+  private readonly _root: HTMLElement;
+  private readonly _options: IRemedyButtonOptions;
+  private _actions: IRemedyActions | null = null;
+}
+
+/** A button whose name says for what it is; several are called the same. */
+function named(
+  label: string,
+  title: string,
+  act: () => Promise<void>
+): HTMLButtonElement {
+  const button = makeButton(label, '', act);
+  button.setAttribute('aria-label', `${label}: ${title}`);
+  return button;
+}
+
+function row(...buttons: HTMLElement[]): HTMLElement {
+  const element = makeElement('div', 'gb-actions');
+  element.append(...buttons);
+  return element;
+}

@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import {
+  changesFor,
+  editsBySource,
+  isPatchOnly,
+  LineMismatch
+} from '../../src/report/edits';
+import { conform } from '../../src/report/conform';
+import type { Edit } from '../../src/report/types';
+import { saved } from '../saved';
+
+const TEXT = 'one\ntwo\nthree\nfour';
+
+function edit(first: number, last: number, old: string, text: string): Edit {
+  return { source: 's1', first_line: first, last_line: last, old, new: text };
+}
+
+/** The text after all edits. */
+function applied(text: string, edits: Edit[], original = text): string {
+  return changesFor(text, edits, original).reduce(
+    (current, change) =>
+      current.slice(0, change.start) + change.text + current.slice(change.end),
+    text
+  );
+}
+
+test('lines are replaced, deleted and inserted', () => {
+  for (const [edits, expected] of [
+    [[edit(2, 3, 'two\nthree', '2')], 'one\n2\nfour'],
+    [[edit(1, 1, 'one', '')], 'two\nthree\nfour'],
+    [[edit(4, 4, 'four', '')], 'one\ntwo\nthree'],
+    [[edit(1, 4, TEXT, '')], ''],
+    [[edit(1, 0, '', 'zero')], `zero\n${TEXT}`],
+    [[edit(5, 4, '', 'five')], `${TEXT}\nfive`],
+    [
+      [edit(2, 2, 'two', '2'), edit(1, 0, '', 'import a\nimport b')],
+      'import a\nimport b\none\n2\nthree\nfour'
+    ],
+    [
+      [edit(3, 2, '', 'x'), edit(3, 2, '', 'y'), edit(2, 2, 'two', '2')],
+      'one\n2\nx\ny\nthree\nfour'
+    ],
+    [[edit(4, 4, 'four', ''), edit(3, 3, 'three', '3')], 'one\ntwo\n3']
+  ] as [Edit[], string][]) {
+    // prettier-ignore
+    assert.equal(applied(TEXT, edits), expected);
+  }
+});
+
+test('a text that is another one by now is left alone', () => {
+  for (const [text, edits, line] of [
+    ['one\n2\nthree', [edit(2, 2, 'two', 'x')], 2],
+    ['one', [edit(2, 2, 'two', 'x')], 2],
+    ['zero\none\ntwo', [edit(2, 1, '', 'x')], 2],
+    [TEXT, [edit(2, 3, 'two\nthree', 'x'), edit(3, 4, 'three\nfour', 'y')], 2],
+    [TEXT, [edit(9, 8, '', 'x')], 9],
+    [TEXT, [edit(0, 0, '', 'x')], 0]
+  ] as [string, Edit[], number][]) {
+    assert.throws(
+      () => changesFor(text, edits, TEXT),
+      (error: unknown) => error instanceof LineMismatch && error.line === line
+    );
+  }
+});
+
+test('an insertion needs the line that follows only', () => {
+  const longer = `${TEXT}\nfive`;
+  assert.equal(applied(longer, [edit(2, 1, '', 'x')], TEXT), 'one\nx\ntwo\nthree\nfour\nfive'); // prettier-ignore
+});
+
+test('what changes files and has no code is a patch only', async () => {
+  const report = conform(await saved('remedies'));
+  const remedies = report.remedies ?? [];
+  const patches = remedies.filter(remedy => isPatchOnly(report, remedy));
+  // One has no change at all, the one of a person neither.
+  assert.deepEqual(patches.map(({ id }) => id), ['m8', 'm9', 'm11']); // prettier-ignore
+  assert.deepEqual([...editsBySource(remedies).keys()], ['s1', 's2']);
+});

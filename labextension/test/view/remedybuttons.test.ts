@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { RemedyButtons } from '../../src/view/remedybuttons';
+import { Toolbar } from '../../src/view/toolbar';
+
+const MARKUP = `<p class="gb-together" data-remedies="1 0 "></p>
+  <li class="gb-item gb-break"><details><summary><strong><span class="gb-cut">✂1</span></strong></summary>
+    <div class="gb-remedy" data-remedy="0" data-apply="edit" data-copy=""><strong>First</strong></div>
+    <div class="gb-remedy" data-remedy="1" data-apply="cell" data-copy="code"><strong>Second</strong></div>
+    <div class="gb-remedy" data-remedy="2" data-apply="" data-copy="patch"><strong>Third</strong></div>
+    <div class="gb-remedy"><strong>Shown elsewhere</strong></div>
+  </details></li>`;
+
+function setUp(): {
+  root: HTMLElement;
+  buttons: RemedyButtons;
+  told: string[];
+} {
+  const root = document.createElement('div');
+  root.innerHTML = MARKUP;
+  const told: string[] = [];
+  const buttons = new RemedyButtons(root, {
+    json: () => Promise.resolve('{"remedies": null}'),
+    announce: message => told.push(message)
+  });
+  buttons.refresh();
+  return { root, buttons, told };
+}
+
+function names(root: HTMLElement): string[] {
+  return Array.from(
+    root.querySelectorAll('button'),
+    button => button.getAttribute('aria-label') ?? button.textContent ?? ''
+  );
+}
+
+const COPIES = [
+  'Copy code: Second',
+  'Copy patch: Third',
+  'Copy as Markdown: break ✂1'
+];
+
+test('where nothing can be changed there are copies only, once', () => {
+  const { root, buttons } = setUp();
+  assert.deepEqual(names(root), COPIES);
+  buttons.refresh();
+  assert.deepEqual(names(root), COPIES);
+});
+
+test('whoever can change the notebook is told which remedies', async () => {
+  const { root, buttons, told } = setUp();
+  const applied: (readonly number[])[] = [];
+  let tried = 0;
+  buttons.actions = {
+    apply: remedies => {
+      applied.push(remedies);
+      return remedies[0] === 0
+        ? Promise.resolve('Applied')
+        : Promise.reject(new Error('Not applied: it changed'));
+    },
+    tryRemedies: () => Promise.resolve(void (tried += 1))
+  };
+  assert.deepEqual(names(root), [
+    'Apply: First',
+    'Insert as cell: Second',
+    ...COPIES
+  ]);
+  const toolbar = new Toolbar({
+    nextBreak: () => Promise.resolve(),
+    load: () => Promise.resolve(''),
+    follow: () => undefined,
+    setColumn: () => undefined
+  });
+  root.dataset.untried = '1';
+  buttons.offerIn(toolbar);
+  for (const button of [
+    ...root.querySelectorAll('button'),
+    ...toolbar.element.querySelectorAll('button')
+  ]) {
+    if (/Apply|Insert|Try/.test(button.textContent ?? '')) {
+      button.click();
+    }
+  }
+  await new Promise(resolve => setTimeout(resolve));
+  assert.deepEqual(applied, [[0], [1], [1, 0]]);
+  assert.equal(tried, 1);
+  assert.deepEqual(told.filter(message => message !== ''), ['Applied', 'Not applied: it changed', 'Not applied: it changed']); // prettier-ignore
+});

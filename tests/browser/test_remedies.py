@@ -1,0 +1,199 @@
+"""Remedies: applied to a notebook and taken back, copied, offered where nobody has asked for them; on pages."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+from playwright.sync_api import expect
+
+from tests.browser.pages import opened_in_lab, theme, trust, wait_for_kernel
+from tests.sample_reports import cost, remedies, two_breaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Locator, Page
+
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
+
+    Open = Callable[..., Opened]
+
+TEXT = two_breaks().sources[0].segments[0].text
+WHERE = "        y = torch.where(score > 3, y / score, y)"
+
+
+def sources(page: Page) -> list[str]:
+    read = "jupyterapp.shell.currentWidget.content.widgets.map(cell => cell.model.sharedModel.getSource())"
+    cells: list[str] = page.evaluate(read)
+    return cells
+
+
+def clipboard(page: Page) -> str:
+    text: str = page.evaluate("navigator.clipboard.readText()")
+    return text
+
+
+def opened_report(open_page: Open, lab: Lab, name: str, report: Any) -> tuple[Opened, Locator]:
+    lab.save(name, report)
+    opened = opened_in_lab(open_page, lab, name)
+    trust(opened.page)
+    shown = opened.page.locator(".graphbreak.gb-live")
+    expect(shown).to_have_count(1)
+    return opened, shown
+
+
+def open_card(report: Locator, number: int) -> Locator:
+    card = report.locator(f".gb-break[id$='-b{number}']")
+    if not card.locator("> details").evaluate("each => each.open"):
+        card.locator("summary").first.click()
+    return card
+
+
+def test_applied_and_taken_back(open_page: Open, lab: Lab) -> None:
+    opened, report = opened_report(open_page, lab, "applied", remedies())
+    page = opened.page
+    card = open_card(report, 1)
+    button = card.get_by_role("button", name="Apply: Take both sides with torch.where")
+    button.scroll_into_view_if_needed()
+    opened.shoot("remedies-lab-light")
+    assert opened.serious() == []
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(report.get_by_role("status")).to_contain_text("Applied")
+    lines = TEXT.split("\n")
+    assert sources(page) == ["\n".join([*lines[:13], WHERE, *lines[15:]])]
+    # The cursor is where the change is, so the next key takes it back.
+    page.keyboard.press("Control+z")
+    assert sources(page) == [TEXT]
+    page.keyboard.press("Control+Shift+z")
+    assert WHERE in sources(page)[0]
+
+
+def test_several_edits_are_one_step(open_page: Open, lab: Lab) -> None:
+    opened, report = opened_report(open_page, lab, "several", remedies())
+    page = opened.page
+    open_card(report, 2).get_by_role("button", name="Apply: Print after the call").click()
+    expect(report.get_by_role("status")).to_contain_text("Applied")
+    changed = sources(page)[0]
+    assert "stats = x.mean(), x.std()" in changed
+    assert "    # printed by the caller\n        print(name" in changed
+    page.keyboard.press("Control+z")
+    assert sources(page) == [TEXT]
+
+
+def test_another_text_is_left_alone(open_page: Open, lab: Lab) -> None:
+    opened, report = opened_report(open_page, lab, "changed", remedies())
+    page = opened.page
+    changed = TEXT.replace("score > 3", "score > 4")
+    page.evaluate(
+        "text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", changed
+    )
+    open_card(report, 1).get_by_role("button", name="Apply: Take both sides with torch.where").click()
+    expect(report.get_by_role("status")).to_contain_text("Not applied: line 14 of Cell In[7] is another one")
+    assert sources(page) == [changed]
+
+
+def test_code_goes_into_a_cell_above(open_page: Open, lab: Lab) -> None:
+    opened, report = opened_report(open_page, lab, "code", remedies())
+    page = opened.page
+    open_card(report, 1).get_by_role("button", name="Insert as cell: Switch statistics off").click()
+    expect(report.get_by_role("status")).to_contain_text("Applied")
+    assert sources(page) == ["model.config.log_stats = False", TEXT]
+    assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 0
+
+
+def test_all_that_work(open_page: Open, lab: Lab) -> None:
+    """Those that exclude what is chosen before them, and what is for breaks that are gone then, are left out."""
+    opened, report = opened_report(open_page, lab, "all", remedies())
+    page = opened.page
+    report.get_by_role("button", name="Apply all that work").click()
+    expect(report.get_by_role("status")).to_contain_text("Applied")
+    assert sources(page) == [
+        "model.config.log_stats = False", TEXT.replace("def log_stats(x):", "def log_stats(x: Tensor):"),
+    ]  # fmt: skip
+
+
+def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> None:
+    opened, report = opened_report(open_page, lab, "copied", remedies())
+    page = opened.page
+    card = open_card(report, 1)
+    assert card.get_by_role("button", name="Apply: Keep the mean a tensor").count() == 0
+    card.get_by_role("button", name="Copy patch: Keep the mean a tensor").click()
+    expect(report.get_by_role("status")).to_have_text("Patch copied")
+    assert clipboard(page).startswith("--- a/helpers.py\n+++ b/helpers.py\n@@ -1,2 +1,2 @@\n def centred(x):\n-")
+    card.get_by_role("button", name="Copy as Markdown").click()
+    expect(report.get_by_role("status")).to_have_text("Copied as Markdown")
+    text = clipboard(page)
+    assert text.startswith("**Graph break:** Data-dependent branching GB0170")
+    for wanted in (
+        "\n>   14          if score > 3:\n",
+        "allowed by `error_on_graph_break(False)`, line 13",
+        "```diff\nlines 14 to 15\n-        if score > 3:\n",
+        "Branch with `torch.cond` ✗ another result",
+        "the gradient of `w` is 12, not 18",
+    ):
+        assert wanted in text, wanted
+
+
+def test_remedies_are_offered_where_nobody_asked(open_page: Open, lab: Lab) -> None:
+    opened, report = opened_report(open_page, lab, "offered", two_breaks())
+    page = opened.page
+    wait_for_kernel(page)
+    page.evaluate(
+        """() => {
+            const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
+            window.asked = [];
+            const send = kernel.requestExecute;
+            kernel.requestExecute = function (content, dispose, metadata) {
+                window.asked.push(metadata?.graphbreak);
+                return send.call(this, { ...content, code: 'pass' }, dispose, {});
+            };
+        }"""
+    )
+    report.get_by_role("button", name="Try remedies").click()
+    page.wait_for_function("window.asked.some(asked => asked?.explain === '--try')")
+
+
+def test_a_page_has_copies_only(open_report: Open) -> None:
+    opened = open_report(cost())
+    page = opened.page
+    card = page.locator(".gb-break").first
+    expect(card.get_by_role("button", name=re.compile("^Apply|^Insert"))).to_have_count(0)
+    expect(page.get_by_role("button", name="Apply all that work")).to_have_count(0)
+    card.get_by_role("button", name="Copy code: Switch statistics off").click()
+    expect(page.get_by_role("status")).to_have_text("Code copied")
+    assert clipboard(page) == "model.config.log_stats = False\n"
+    bars = page.locator(".gb-bars li")
+    boxes = [bars.nth(index).bounding_box() for index in range(4)]
+    guards, first, outside, second = (box["width"] if box else 0.0 for box in boxes)
+    assert outside > first > second > guards
+    assert first / second == pytest.approx(1200 / 500, rel=0.1)
+    page.get_by_role("button", name="by operations").click()
+    expect(bars.filter(visible=True)).to_have_count(4)
+    box, other = bars.nth(1).bounding_box(), bars.nth(3).bounding_box()
+    assert box is not None
+    assert other is not None
+    assert box["width"] / other["width"] == pytest.approx(4, rel=0.1)
+    opened.shoot("remedies-page-light")
+    assert opened.serious() == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_reads_well(open_report: Open, scheme: str) -> None:
+    opened = open_report(cost(), scheme=scheme)
+    opened.shoot(f"remedies-page-{scheme}")
+    assert opened.serious() == []
+    assert opened.errors == []
+
+
+def test_the_colours_are_those_of_the_theme(open_page: Open, lab: Lab) -> None:
+    opened, report = opened_report(open_page, lab, "dark", replace(cost(), check=None))
+    theme(opened.page, "JupyterLab Dark")
+    open_card(report, 2)
+    report.scroll_into_view_if_needed()
+    opened.shoot("remedies-lab-dark")
+    assert opened.serious() == []

@@ -1,0 +1,125 @@
+"""What is said about cost and checks: nothing that was not measured, and no ratio where there is none."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from jupyter_graphbreak.report.cost import Check, Cost, Coverage, EntryCost, Spread
+from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.text.report_text import render_text
+from jupyter_graphbreak.views.words.experiments.cost_words import (
+    checked,
+    coverage_of,
+    pieces,
+    time_of,
+    time_text,
+    verdicts_of_cost,
+)
+from tests.sample_reports import checks, cost, two_breaks
+
+
+def entry_of(report: Report) -> EntryCost:
+    assert report.cost is not None
+    return report.cost.entries[0]
+
+
+def with_entry(report: Report, **fields: object) -> Report:
+    assert report.cost is not None
+    return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **fields)]))
+
+
+def test_whether_it_pays() -> None:
+    assert verdicts_of_cost(cost()) == [
+        "compiled: 0.88 times eager's speed (4.21 ms, eager 3.71 ms); without break 1: 1.22 times (3.03 ms); "
+        "without break 2: no effect is measurable; without breaks 1 and 2: 1.43 times (2.60 ms)"
+    ]
+    assert verdicts_of_cost(two_breaks()) == []
+
+
+def test_where_spreads_overlap_there_is_no_ratio() -> None:
+    report = with_entry(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
+    assert verdicts_of_cost(report) == [
+        "compiled: as fast as eager, no difference is measurable (3.71 ms, eager 3.71 ms)"
+    ]
+
+
+def test_what_still_compiles_has_no_figures() -> None:
+    report = with_entry(cost(), settled=False)
+    (said,) = verdicts_of_cost(report)
+    assert said.startswith("has not settled")
+    assert not re.search(r"\d", said)
+    assert time_of(report, report.breaks[0]) == ""
+    assert 'class="gb-bars"' not in render_html(report)
+
+
+def test_several_entries_are_named() -> None:
+    report = cost()
+    other = replace(entry_of(report), function="norm", remedied=[], coverage=Coverage(0, 3, 0.0), break_even_calls=7)
+    both = replace(report, cost=Cost("cpu", "eager", [entry_of(report), other]))
+    assert [said.partition(":")[0] for said in verdicts_of_cost(both)] == ["step", "norm"]
+    assert coverage_of(both) == [
+        "step: 9 of 11 operations ran compiled, 61% of the time",
+        "norm: nothing ran compiled: 3 operations ran eagerly; compiling has paid after 7 calls",
+    ]
+
+
+def test_what_a_break_costs_is_what_mending_it_saved_before_what_runs_outside() -> None:
+    report = cost()
+    first, second = report.breaks
+    assert time_of(report, first) == "mending it saves 1.18 ms of 4.21 ms a call"
+    assert time_of(report, second) == "mending it saves no time that is measurable"
+    without = with_entry(report, remedied=[])
+    assert time_of(without, first) == "1.34 ms of each call run outside of graphs at it"
+    assert time_of(two_breaks(), first) == ""
+
+
+def test_pieces_are_in_order_and_their_shares_add_up() -> None:
+    report = cost()
+    found = pieces(report, entry_of(report))
+    assert [piece.name for piece in found] == [
+        "guards", "A", "outside at break 1", "B", "C", "outside at break 2", "D",
+    ]  # fmt: skip
+    assert sum(piece.share for piece in found) == pytest.approx(1)
+    assert [piece.ops for piece in found] == [0, 4, 0, 1, 2, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("us", "text"), [(4.25, "4.2 µs"), (56, "56 µs"), (999, "999 µs"), (3705, "3.71 ms"), (2.5e6, "2.50 s")]
+)
+def test_times_have_the_unit_that_suits_them(us: float, text: str) -> None:
+    assert time_text(us) == text
+
+
+def test_whether_it_is_right() -> None:
+    report = checks()
+    right, wrong = report.check or []
+    assert checked(report, right) == "right: norm compiled with inductor gives what it gives eagerly"
+    assert checked(report, wrong) == (
+        "wrong: step compiled with inductor, from graph B, line 15 (truediv), brought in by the backend: "
+        "the value differs by 0.25"
+    )
+    assert checked(report, Check("f", "eager", False)) == "wrong: f compiled with eager"
+
+
+def test_text_and_markup_say_it_at_the_top() -> None:
+    text = render_text(cost()).split("\n")
+    assert text[1].startswith("compiled: 0.88 times eager's speed")
+    assert text[3] == "9 of 11 operations ran compiled, 61% of the time"
+    assert "    mending it saves 1.18 ms of 4.21 ms a call" in text
+    html = re.sub(r"<[^>]+>", "", render_html(cost()).partition("</style>")[2])
+    order = ["2 breaks", "compiled: 0.88 times", "9 of 11 operations", "4.21 ms a call", "mending it saves 1.18 ms"]
+    assert [html.index(words) for words in order] == sorted(html.index(words) for words in order)
+    assert "wrong: step compiled with inductor" in render_html(checks())
+    assert "wrong: step" in render_text(checks())
+
+
+def test_bars_are_as_wide_as_their_time() -> None:
+    html = render_html(cost())
+    shares = [float(share) for share in re.findall(r'style="flex-grow:([\d.]+)"', html)]
+    assert len(shares) == len(entry_of(cost()).parts)
+    assert sum(shares) == pytest.approx(1, abs=0.001)
+    assert 'style="flex-grow' not in render_html(two_breaks())

@@ -1,0 +1,60 @@
+"""Remedies in the formats that other programs show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+from msgspec.structs import replace
+
+from jupyter_graphbreak.report.remedies import Edit
+from jupyter_graphbreak.views.exchange.markdown import render_markdown
+from jupyter_graphbreak.views.exchange.sarif import render_sarif
+from tests.sample_reports import hostile, remedies
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "cli" / "sarif-reduced.schema.json").read_text())
+
+
+def test_markdown_folds_the_changes_that_work() -> None:
+    text = render_markdown([remedies()])
+    assert "<details><summary>break 1: Take both sides with &#96;torch.where&#96;: works: values, gradients" in text
+    assert "\n```diff\nlines 14 to 15\n-        if score > 3:\n" in text
+    assert "\n```python\nmodel.config.log_stats = False\n```" in text
+    assert "- &#96;mean&#96; and &#96;std&#96; are printed when the call ends" in text
+    assert "<img" not in render_markdown([hostile()]).replace("```", "").split("</summary>")[0]
+
+
+def test_sarif_has_fixes_for_files_only() -> None:
+    sarif = json.loads(render_sarif([remedies(), hostile()], "0"))
+    jsonschema.validate(sarif, SCHEMA)
+    found = sarif["runs"][0]["results"]
+    assert ["fixes" in result for result in found[:2]] == [True, False]
+    (fix,) = found[0]["fixes"]
+    assert fix["description"]["text"].startswith("Keep the mean a tensor: works: values equal on 1 input")
+    (change,) = fix["artifactChanges"]
+    assert change["artifactLocation"]["uri"] == "file:///work/helpers.py"
+    old = "    return x - x.mean().item()"
+    assert change["replacements"] == [
+        {
+            "deletedRegion": {"startLine": 2, "startColumn": 1, "endLine": 2, "endColumn": len(old) + 1},
+            "insertedContent": {"text": "    return x - x.mean()"},
+        }
+    ]
+
+
+def test_sarif_inserts_and_deletes_whole_lines() -> None:
+    report = remedies()
+    edits = [Edit("s2", 1, 0, "", "import torch"), Edit("s2", 2, 2, "    return x", "")]
+    changed = [replace(each, edits=edits) if each.id == "m11" else each for each in report.remedies or []]
+    found = json.loads(render_sarif([replace(report, remedies=changed)], "0"))["runs"][0]["results"]
+    assert found[0]["fixes"][0]["artifactChanges"][0]["replacements"] == [
+        {
+            "deletedRegion": {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1},
+            "insertedContent": {"text": "import torch\n"},
+        },
+        {
+            "deletedRegion": {"startLine": 2, "startColumn": 1, "endLine": 3, "endColumn": 1},
+            "insertedContent": {"text": ""},
+        },
+    ]

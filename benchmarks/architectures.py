@@ -53,11 +53,10 @@ def recorded(file: Path) -> dict[str, dict[str, Any]]:
 def survey(chosen: argparse.Namespace) -> None:
     """Compile each architecture in a process of its own."""
     warnings.filterwarnings("ignore")
+    import tiny_models
     import torch
     import torch._dynamo  # loaded once, before the processes part
     import transformers  # noqa: F401
-
-    import tiny_models
 
     torch.set_num_threads(1)
     chosen.file.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +104,7 @@ def in_a_process(model_type: str, chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _send(pipe: Any, model_type: str, remedies: bool, training: bool, timeout: float) -> None:  # noqa: FBT001
-    with open(os.devnull, "w") as nowhere:
+    with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
     try:
@@ -118,10 +117,10 @@ def _send(pipe: Any, model_type: str, remedies: bool, training: bool, timeout: f
 
 def look_at(model_type: str, *, remedies: bool, training: bool, seconds: float) -> dict[str, Any]:
     """Compile one architecture, and try remedies where it breaks."""
+    import tiny_models
     import torch
 
     import jupyter_graphbreak
-    import tiny_models
 
     model, inputs = tiny_models.tiny(model_type, training=training)
     with torch.no_grad():
@@ -199,7 +198,9 @@ def _check_apart(model_type: str, remedy: Any, paths: dict[str, str], *, trainin
             "training": training,
             "code": remedy.code,
             "settings": remedy.settings,
-            "edits": [[paths[each.source], each.first_line, each.last_line, each.old, each.new] for each in remedy.edits],
+            "edits": [
+                [paths[each.source], each.first_line, each.last_line, each.old, each.new] for each in remedy.edits
+            ],
             "breaks": remedy.evidence.breaks_after,
         }
         results = {}
@@ -240,10 +241,11 @@ def check(file: Path) -> None:
     warnings.filterwarnings("ignore")
     if asked["changed"]:
         _edit_on_import(asked["edits"])
+    import tiny_models
     import torch
+    from torch.utils import _pytree as pytree
 
     import jupyter_graphbreak
-    import tiny_models
 
     torch.set_num_threads(1)
     model, inputs = tiny_models.tiny(asked["type"], training=asked["training"])
@@ -254,7 +256,7 @@ def check(file: Path) -> None:
     torch.manual_seed(2)
     with jupyter_graphbreak.capture() as run:
         output = called(**inputs)
-    values = [leaf for leaf in torch.utils._pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+    values = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
     total = sum(leaf.float().sum() for leaf in values if leaf.requires_grad)
     if isinstance(total, torch.Tensor):
         total.backward()

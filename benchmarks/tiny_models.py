@@ -23,6 +23,7 @@ _HEADS = (
 )
 #: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name counts.
 _SMALL: tuple[tuple[str, Any], ...] = (
+    (r"codebook_size", 64),
     (r"vocab_size|bbox_vocab_size|codebook_size|speech_vocab_size|text_vocab_size", 99),
     (r"(encoder_|decoder_|linear_|qk_)?(head_dim|attention_head_dim|d_kv)|linear_(key|value)_head_dim", 16),
     (r"qk_nope_head_dim|qk_rope_head_dim|v_head_dim|rotary_dim", 16),
@@ -68,7 +69,10 @@ _RESNET: dict[str, Any] = {
         "out_features": ["stage4"],
     },
 }
-_RESNETS = {**_RESNET, "backbone_config": {**_RESNET["backbone_config"], "out_features": ["stage2", "stage3", "stage4"]}}
+_RESNETS = {
+    **_RESNET,
+    "backbone_config": {**_RESNET["backbone_config"], "out_features": ["stage2", "stage3", "stage4"]},
+}
 _OWN: dict[str, dict[str, Any]] = {
     "conditional_detr": _RESNET,
     "deformable_detr": {**_RESNETS, "num_feature_levels": 3},
@@ -112,7 +116,7 @@ def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, d
         if not torch.isfinite(parameter).all():
             torch.nn.init.normal_(parameter, std=0.02)
     torch.manual_seed(1)
-    return model, inputs_of(model, model_type)
+    return model, inputs_of(model)
 
 
 def _mapping(head: str) -> dict[str, Any]:
@@ -172,7 +176,7 @@ def _small_value(name: str, value: Any) -> Any:
     return None
 
 
-def inputs_of(model: Any, model_type: str) -> dict[str, Any]:
+def inputs_of(model: Any) -> dict[str, Any]:
     """Return small inputs for a model, by the names of its ``forward``."""
     config = model.config
     names = inspect.signature(model.forward).parameters

@@ -78,6 +78,9 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
                 _resume_compiling(part)
             else:
                 _reset(part)
+    for code in _living(seen):  # what the given code leads to by ways that only a run shows
+        if not _entries(code):
+            _reset(code)
     with (
         _higher_limits(most), _kept_counters(), _fresh_profile(), _no_reset(), _kept_hooks(), _own_wrappers(),
         kept_override(),

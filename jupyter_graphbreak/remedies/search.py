@@ -13,7 +13,7 @@ from jupyter_graphbreak.remedies.program.change import Change, applied_to, edits
 from jupyter_graphbreak.remedies.program.rewriting_by_hand import as_change
 from jupyter_graphbreak.remedies.proposal import Problem
 from jupyter_graphbreak.remedies.rehearsal import Attempt
-from jupyter_graphbreak.report.remedies import WORKING
+from jupyter_graphbreak.report.remedies import WORKING, RemedyVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,13 +21,19 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.remedies.original import Watched
     from jupyter_graphbreak.remedies.proposal import Proposal
     from jupyter_graphbreak.remedies.rehearsal import Rehearsal
-    from jupyter_graphbreak.report.remedies import Kind, RemedyVerdict
+    from jupyter_graphbreak.report.remedies import Kind
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: How many changes one remedy may take, each for the break that the one before it uncovered.
 _MOST_STEPS = 3
 #: The same where all that work are put together.
 _MOST_STEPS_TOGETHER = 12
+#: The share of the time for single breaks: the rest is for what works together.
+_SHARE_OF_SINGLE = 0.6
+#: From how many breaks on with settings or switches these are tried all at once.
+_FEWEST_AT_ONCE = 2
+#: The verdicts after which a further step makes sense: the results are right.
+_UNHARMED: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
 _RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
 
 #: Told what is tried, for a line of progress.
@@ -74,11 +80,18 @@ class Search:
     left: list[str] = field(default_factory=list)
     #: What of ours failed, in sentences.
     faults: list[str] = field(default_factory=list)
+    #: What worked for many breaks at once, not to be tried again for one.
+    _included: list[Proposal] = field(default_factory=list)
+    #: What did not help when all that work were put together, by the break's kind and place, and the step.
+    _in_vain: set[tuple[str, str, str]] = field(default_factory=set)
+    _end: float = float("inf")
 
     def run(self) -> list[Tried]:
-        """Try proposals for each break until one works, then all that work together."""
+        """Try settings for all breaks at once, proposals for each until one works, then all that work together."""
         report = self.rehearsal.original.report
-        best: dict[str, Tried] = {}
+        self._end = time.monotonic() + _SHARE_OF_SINGLE * (self.deadline - time.monotonic())
+        at_once = self._at_once()
+        best = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
         for ident in report.order or [listed.id for listed in report.breaks]:
             if ident in best or (self.wanted is not None and ident not in self.wanted):
                 continue
@@ -88,6 +101,7 @@ class Search:
             found = self._for_break(next(listed for listed in report.breaks if listed.id == ident))
             if found is not None:
                 best.update({gone: found for gone in found.breaks if gone not in best})
+        self._end = self.deadline
         self._together([tried for tried in self.tried if any(tried is found for found in best.values())])
         return self.tried
 
@@ -114,16 +128,39 @@ class Search:
         self.faults.append(f"Of compile_explain itself {what} failed ({type(fault).__name__}: {fault}).")
 
     def _late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return time.monotonic() > min(self._end, self.deadline)
+
+    def _at_once(self) -> Tried | None:
+        """Try the settings and switches for all breaks together: in models one alone only uncovers the next break."""
+        report, texts = self.rehearsal.original.report, self.rehearsal.program.texts
+        goals: list[str] = []
+        steps: list[Proposal] = []
+        for listed in report.breaks:
+            if self.wanted is None or listed.id in self.wanted:
+                proposals = proposals_for(Problem(report, listed, texts), self._note_fault)
+                harmless = [proposal for proposal in proposals if proposal.kind != "edit"]
+                goals += [listed.id] if harmless else []
+                steps += [proposal for proposal in harmless if proposal not in steps]
+        if len(goals) < _FEWEST_AT_ONCE:
+            return None
+        for chosen in dict.fromkeys([tuple(steps), tuple(step for step in steps if step.kind == "setting")]):
+            if chosen and not self._late():
+                self.tried.append(self._followed(frozenset(goals), list(chosen), "all settings"))
+                if self.tried[-1].works:
+                    self._included = list(chosen)
+                    return self.tried[-1]
+        return None
 
     def _for_break(self, target: Break) -> Tried | None:
         """Try the proposals for a break; return the best that works."""
         best: Tried | None = None
         report, texts = self.rehearsal.original.report, self.rehearsal.program.texts
         for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
+            if proposal in self._included:  # the break stayed when it was tried with others
+                continue
             if self._late():
                 break
-            tried = self._followed(target, proposal)
+            tried = self._followed(frozenset({target.id}), [proposal], _where(target))
             self.tried.append(tried)
             if tried.works and (best is None or _RANK[tried.attempt.verdict] < _RANK[best.attempt.verdict]):
                 best = tried
@@ -131,46 +168,57 @@ class Search:
                 break
         return best
 
-    def _followed(self, target: Break, proposal: Proposal) -> Tried:
-        """Try a proposal; where another break comes instead, try to mend that as well."""
-        goals = frozenset({target.id})
-        change = Change().extended(proposal)
-        self.tell(f"{_where(target)}: {proposal.title}")
-        watched = tuple((Change(), condition) for condition in proposal.conditions)
+    def _followed(self, goals: frozenset[str], steps: list[Proposal], where: str) -> Tried:
+        """Try proposals; where another break comes instead, try to mend that as well."""
+        change = Change()
+        for proposal in steps:
+            change = change.extended(proposal)
+        self.tell(f"{where}: {'; '.join(step.title for step in steps)}")
+        watched = tuple((Change(), condition) for proposal in steps for condition in proposal.conditions)
         attempt = self._attempt(change, goals, watched)
-        steps = [proposal]
-        first = attempt, watched
-        while attempt.verdict == "another break" and len(steps) < _MOST_STEPS and not self._late():
-            further = self._next_step(attempt, goals, watched)
+        first = attempt, watched, steps
+        most = len(steps) + _MOST_STEPS - 1
+        while attempt.verdict == "another break" and len(steps) < most and not self._late():
+            further = self._next_step(attempt, goals, watched, most=2)
             if further is None:
-                (attempt, watched), steps = first, steps[:1]
+                attempt, watched, steps = first
                 break
             attempt, step, watched = further
-            steps.append(step)
+            steps = [*steps, step]
         breaks = attempt.gone if attempt.verdict in WORKING else goals
         families, titles = [step.family for step in steps], [step.title for step in steps]
         return _tried(families, titles, _kind([step.kind for step in steps]), breaks, watched, attempt)
 
     def _next_step(
-        self, attempt: Attempt, goals: frozenset[str], watched: tuple[Watched, ...]
+        self, attempt: Attempt, goals: frozenset[str], watched: tuple[Watched, ...], most: int | None = None
     ) -> tuple[Attempt, Proposal, tuple[Watched, ...]] | None:
-        """Mend one break more of a changed program; return the best attempt, if one gets further."""
+        """Mend one break more of a changed program; return the first attempt that gets further.
+
+        Parameters
+        ----------
+        most : int, optional
+            How many of the program's breaks to look at.
+        """
         report = attempt.report
         if report is None:
             return None
         texts = {**self.rehearsal.program.texts, **attempt.change.texts}
         old = _kinds(self.rehearsal.original.report)
         new = sorted(report.breaks, key=lambda listed: (listed.gb_type, _code(listed)) in old)
-        for target in new[:2]:
+        for target in new[:most]:
             for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
+                change = attempt.change.extended(proposal)
+                key = target.gb_type, _code(target), proposal.title
+                if change == attempt.change or (most is None and key in self._in_vain):
+                    continue
                 if self._late():
                     return None
-                change = attempt.change.extended(proposal)
                 self.tell(f"{_where(target)}: {proposal.title}")
                 now = (*watched, *((attempt.change, condition) for condition in proposal.conditions))
                 tried = self._attempt(change, goals, now)
-                if tried.verdict in WORKING or _breaks(tried) < _breaks(attempt):
+                if _further(tried, attempt, target):
                     return tried, proposal, now
+                self._in_vain.add(key)
         return None
 
     def _together(self, parts: list[Tried]) -> None:
@@ -187,19 +235,30 @@ class Search:
             return
         watched = tuple(condition for part in merged for condition in part.watched)
         attempt = self._attempt(change, goals, watched) if len(merged) > 1 else merged[0].attempt
+        if attempt.verdict not in WORKING:  # they do not go together: the one that reaches furthest goes on alone
+            merged = [max(merged, key=lambda part: len(part.breaks))]
+            attempt, watched = merged[0].attempt, merged[0].watched
         steps: list[Proposal] = []
         while attempt.verdict in WORKING and _breaks(attempt) and len(steps) < _MOST_STEPS_TOGETHER:
             further = self._next_step(attempt, goals, watched)
-            if further is None or further[0].verdict not in WORKING:
+            if further is None:
                 break
             attempt, step, watched = further
             steps.append(step)
-        if attempt.verdict not in WORKING or (len(merged) == 1 and not steps):
+        if len(merged) == 1 and not steps:
             return
         families = [*(family for part in merged for family in part.families), *(step.family for step in steps)]
         titles = [*(title for part in merged for title in part.titles), *(step.title for step in steps)]
         kind = _kind([*(part.kind for part in merged), *(step.kind for step in steps)])
         self.tried.append(_tried(families, titles, kind, attempt.gone, watched, attempt))
+
+
+def _further(tried: Attempt, before: Attempt, target: Break) -> bool:
+    """Whether an attempt to mend a break of a changed program gets further than that program."""
+    if tried.report is None or tried.verdict not in (WORKING if before.verdict in WORKING else _UNHARMED):
+        return False
+    gone = (target.gb_type, _code(target)) not in _kinds(tried.report)
+    return _breaks(tried) < _breaks(before) or (gone and _breaks(tried) == _breaks(before))
 
 
 def _tried(

@@ -1,0 +1,316 @@
+"""Compile tiny random models of the architectures of transformers, and try remedies for the breaks.
+
+``python benchmarks/architectures.py [TYPE ...] [--try] [--training]`` writes one line of JSON for each architecture to
+``build/architectures.jsonl`` and goes on where it stopped; ``--table`` prints what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+_FILE = Path("build/architectures.jsonl")
+_WORKING = ("works", "works on what ran", "works but differs")
+
+
+def main() -> None:
+    """Run as a command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("types", nargs="*", help="model types; all of the library's without")
+    parser.add_argument("--try", dest="remedies", action="store_true", help="try remedies, and apply them")
+    parser.add_argument("--training", action="store_true", help="models in training mode")
+    parser.add_argument("--again", action="store_true", help="do again what is in the file")
+    parser.add_argument("--file", type=Path, default=_FILE)
+    parser.add_argument("--timeout", type=float, default=280.0, help="seconds for one architecture")
+    parser.add_argument("--table", action="store_true", help="print what the file holds")
+    parser.add_argument("--check", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.check is not None:
+        check(chosen.check)
+    elif chosen.table:
+        print_table(recorded(chosen.file))
+    else:
+        survey(chosen)
+
+
+def recorded(file: Path) -> dict[str, dict[str, Any]]:
+    """Return the last line of each architecture in a file."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return {line["key"]: line for line in map(json.loads, lines)}
+
+
+def survey(chosen: argparse.Namespace) -> None:
+    """Compile each architecture in a process of its own."""
+    warnings.filterwarnings("ignore")
+    import tiny_models
+    import torch
+    import torch._dynamo  # loaded once, before the processes part
+    import transformers  # noqa: F401
+
+    torch.set_num_threads(1)
+    chosen.file.parent.mkdir(parents=True, exist_ok=True)
+    known = {} if chosen.again else recorded(chosen.file)
+    for model_type in chosen.types or tiny_models.architectures():
+        key = f"{model_type} training" if chosen.training else model_type
+        done = known.get(key)
+        if done is not None and ("remedies" in done or not chosen.remedies or not done.get("breaks")):
+            continue
+        line = in_a_process(model_type, chosen)
+        with chosen.file.open("a") as lines:
+            lines.write(json.dumps({"key": key, "type": model_type, "training": chosen.training, **line}) + "\n")
+        print(key, summary(line), flush=True)
+
+
+def summary(line: dict[str, Any]) -> str:
+    """Return what a line says, in short."""
+    if "error" in line:
+        return f"not run: {line['error']}"
+    said = f"{len(line['breaks'])} breaks, {line['events']} events"
+    if "left" in line:
+        verdicts = [entry["verdict"] for entry in line["breaks"]]
+        said += f"; {sum(verdict in _WORKING for verdict in verdicts)} with a remedy, {line['left']} left"
+        said += f", {line['seconds']} s; run again: {line['check']}"
+    return said
+
+
+def in_a_process(model_type: str, chosen: argparse.Namespace) -> dict[str, Any]:
+    """Do one architecture in a process that may hang or die."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(theirs, model_type, chosen.remedies, chosen.training, chosen.timeout))
+    process.start()
+    theirs.close()
+    try:
+        line = ours.recv() if ours.poll(chosen.timeout) else {"error": "no end within the time"}
+    except EOFError:
+        line = {"error": "the process died"}
+    if process.is_alive():
+        process.join(5)
+    if process.is_alive() and process.pid is not None:
+        os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    return dict(line)
+
+
+def _send(pipe: Any, model_type: str, remedies: bool, training: bool, timeout: float) -> None:  # noqa: FBT001
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        pipe.send(look_at(model_type, remedies=remedies, training=training, seconds=timeout * 0.6))
+    except Exception as error:  # noqa: BLE001 - whatever a model does with a configuration that is not its own
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        pipe.send({"error": f"{type(error).__name__}: {str(error)[:200]} ({where})"})
+
+
+def look_at(model_type: str, *, remedies: bool, training: bool, seconds: float) -> dict[str, Any]:
+    """Compile one architecture, and try remedies where it breaks."""
+    import tiny_models
+    import torch
+
+    import jupyter_graphbreak
+
+    model, inputs = tiny_models.tiny(model_type, training=training)
+    with torch.no_grad():
+        model(**inputs)
+    start = time.perf_counter()
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(model, backend="eager")(**inputs)
+    report = run.report
+    line: dict[str, Any] = {
+        "class": type(model).__name__,
+        "status": report.status,
+        "graphs": report.summary.graphs,
+        "events": report.summary.events,
+        "breaks": [_of_break(report, each) for each in report.breaks],
+        "compile_s": round(time.perf_counter() - start, 1),
+    }
+    if remedies and report.breaks:
+        line.update(_tried(model_type, model, inputs, training=training, seconds=seconds))
+    return line
+
+
+def _of_break(report: Any, found: Any) -> dict[str, Any]:
+    at = found.location
+    path = next((each.path for each in report.sources if at is not None and each.id == at.source), None)
+    return {
+        "id": found.id,
+        "gb_id": found.gb_id,
+        "gb_type": found.gb_type,
+        "file": "/".join(Path(path).parts[-2:]) if path else None,
+        "function": at and at.function,
+        "line": at and at.line,
+        "code": at and at.code,
+        "explanation": (found.explanation or "")[:200],
+    }
+
+
+def _tried(model_type: str, model: Any, inputs: dict[str, Any], *, training: bool, seconds: float) -> dict[str, Any]:
+    """Try remedies, and run the one that reaches furthest again, in a fresh process, in sources that were edited."""
+    import torch
+
+    import jupyter_graphbreak
+
+    start = time.perf_counter()
+    report = jupyter_graphbreak.try_remedies(torch.compile(model, backend="eager"), seconds=seconds, **inputs)
+    spent = time.perf_counter() - start
+    remedies = report.remedies or []
+    working = [each for each in remedies if each.verdict in _WORKING]
+    best = {
+        found.id: min((each.verdict for each in working if found.id in each.breaks), key=_WORKING.index, default=None)
+        for found in report.breaks
+    }
+    furthest = max(working, key=lambda each: (-each.evidence.breaks_after, each.verdict == "works"), default=None)
+    paths = {each.id: each.path for each in report.sources}
+    return {
+        "breaks": [{**_of_break(report, found), "verdict": best[found.id] or "stays"} for found in report.breaks],
+        "left": furthest.evidence.breaks_after if furthest else len(report.breaks),
+        "furthest": furthest and furthest.verdict,
+        "seconds": round(spent, 1),
+        "remedies": [_of_remedy(each) for each in remedies],
+        "check": _check_apart(model_type, furthest, paths, training=training) if furthest else "nothing to run",
+    }
+
+
+def _of_remedy(remedy: Any) -> dict[str, Any]:
+    names = ("breaks", "family", "title", "verdict", "reason", "differences", "settings", "code", "patch", "person")
+    seen = remedy.evidence
+    counts = {"after": seen.breaks_after, "inputs": seen.inputs, "both_sides": seen.both_sides} if seen else {}
+    return {**{name: getattr(remedy, name) for name in names}, **counts, "seconds": round(remedy.seconds, 1)}
+
+
+def _check_apart(model_type: str, remedy: Any, paths: dict[str, str], *, training: bool) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        asked = {
+            "type": model_type,
+            "training": training,
+            "code": remedy.code,
+            "settings": remedy.settings,
+            "edits": [
+                [paths[each.source], each.first_line, each.last_line, each.old, each.new] for each in remedy.edits
+            ],
+            "breaks": remedy.evidence.breaks_after,
+        }
+        results = {}
+        for name in ("original", "changed"):
+            file = Path(folder) / f"{name}.json"
+            file.write_text(json.dumps({**asked, "changed": name == "changed", "results": f"{folder}/{name}.pt"}))
+            command = [sys.executable, __file__, "--check", str(file)]
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            if ended.returncode:
+                return f"{name} ends with {(ended.stderr.strip().splitlines() or ['nothing'])[-1][:200]}"
+            results[name] = Path(folder) / f"{name}.pt"
+        return _compared(results["original"], results["changed"], remedy)
+
+
+def _compared(original: Path, changed: Path, remedy: Any) -> str:
+    """Compare with our own eyes, not the package's: values and gradients."""
+    import torch
+
+    first, second = torch.load(original, weights_only=False), torch.load(changed, weights_only=False)
+    if second["breaks"] != remedy.evidence.breaks_after:
+        return f"{second['breaks']} breaks instead of {remedy.evidence.breaks_after}"
+    for name in ("values", "gradients"):
+        if len(first[name]) != len(second[name]):
+            return f"other {name}"
+        for one, other in zip(first[name], second[name], strict=True):
+            if (one is None) != (other is None) and remedy.verdict != "works but differs":
+                return f"{name}: one is missing"
+            if one is None or other is None:
+                continue
+            if one.shape != other.shape or not torch.allclose(one, other, 1e-4, 1e-5, equal_nan=True):
+                return f"{name} differ"
+    return "holds"
+
+
+def check(file: Path) -> None:
+    """Run a model whose library's sources were edited before they are imported."""
+    asked = json.loads(file.read_text())
+    warnings.filterwarnings("ignore")
+    if asked["changed"]:
+        _edit_on_import(asked["edits"])
+    import tiny_models
+    import torch
+    from torch.utils import _pytree as pytree
+
+    import jupyter_graphbreak
+
+    torch.set_num_threads(1)
+    model, inputs = tiny_models.tiny(asked["type"], training=asked["training"])
+    called = model
+    if asked["changed"]:
+        exec(asked["code"] or "", {"model": model})  # noqa: S102 - what the remedy gives the reader to run
+        called = torch.compile(model, backend="eager")
+    torch.manual_seed(2)
+    with jupyter_graphbreak.capture() as run:
+        output = called(**inputs)
+    values = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+    total = sum(leaf.float().sum() for leaf in values if leaf.requires_grad)
+    if isinstance(total, torch.Tensor):
+        total.backward()
+    gradients = [parameter.grad for parameter in model.parameters()]
+    saved = {"values": [leaf.detach() for leaf in values], "gradients": gradients, "breaks": len(run.report.breaks)}
+    torch.save(saved, asked["results"])
+
+
+def _edit_on_import(edits: list[list[Any]]) -> None:
+    """Have files read with edits when they are imported."""
+    from importlib.machinery import SourceFileLoader
+
+    by_path: dict[str, list[list[Any]]] = {}
+    for path, *edit in edits:
+        by_path.setdefault(path, []).append(edit)
+    read, code_of = SourceFileLoader.get_data, SourceFileLoader.get_code
+
+    def edited(self: Any, path: str) -> bytes:
+        data = read(self, path)
+        if path not in by_path:
+            return data
+        lines = data.decode().split("\n")
+        for first, last, old, new in sorted(by_path[path], reverse=True):
+            if "\n".join(lines[first - 1 : last]) != old:
+                raise ValueError(f"{path} reads otherwise at line {first}")
+            lines[first - 1 : last] = new.split("\n") if new or last < first else []
+        return "\n".join(lines).encode()
+
+    def compiled(self: Any, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        if path in by_path:
+            return self.source_to_code(self.get_data(path), path)
+        return code_of(self, fullname)
+
+    SourceFileLoader.get_data, SourceFileLoader.get_code = edited, compiled  # type: ignore[assignment,method-assign]
+
+
+def print_table(lines: dict[str, dict[str, Any]]) -> None:
+    """Print what breaks, and what is left."""
+    ran = {key: line for key, line in lines.items() if "error" not in line}
+    breaking = {key: line for key, line in ran.items() if line["breaks"]}
+    for key, line in breaking.items():
+        print(f"{key:28} {summary(line)}")
+        for found in line["breaks"]:
+            print(f"    {found.get('verdict', ''):18} {found['gb_id']} {found['file']}:{found['line']} {found['code']}")
+    places = [found for line in breaking.values() for found in line["breaks"]]
+    tried = [line for line in breaking.values() if "left" in line]
+    print(f"{len(lines)} architectures, {len(ran)} ran, {len(breaking)} break at {len(places)} places")
+    print(f"{len(tried)} tried, {sum(line['left'] == 0 for line in tried)} end without a break, "
+          f"{sum(line['check'] == 'holds' for line in tried)} claims hold")  # fmt: skip
+    verdicts = [found["verdict"] for line in tried for found in line["breaks"]]
+    print({verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)})
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    main()

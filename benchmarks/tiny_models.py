@@ -1,0 +1,246 @@
+"""Make a tiny model of any architecture of transformers, with random weights, and inputs that it takes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import torch
+import transformers
+from transformers.models.auto import configuration_auto, modeling_auto
+
+#: Which class of an architecture is built: the first mapping that has it.
+_HEADS = (
+    "MODEL_FOR_CTC",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
+    "MODEL_FOR_CAUSAL_LM",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ",
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM",
+    "MODEL_FOR_OBJECT_DETECTION",
+    "MODEL_FOR_TEXT_TO_WAVEFORM",
+    "MODEL",
+)
+#: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name counts.
+_SMALL: tuple[tuple[str, Any], ...] = (
+    (r"codebook_size", 64),
+    (r"vocab_size|bbox_vocab_size|codebook_size|speech_vocab_size|text_vocab_size", 99),
+    (r"(encoder_|decoder_|linear_|qk_)?(head_dim|attention_head_dim|d_kv)|linear_(key|value)_head_dim", 16),
+    (r"qk_nope_head_dim|qk_rope_head_dim|v_head_dim|rotary_dim", 16),
+    (r"(q|kv)_lora_rank", 16),
+    (r"(num_)?n?_?group|topk_group", 1),
+    (r"(n_routed|num_local|num|moe_num)_experts", 4),
+    (r"(num_)?experts_per_tok(en)?|moe_topk|top_k_experts|moe_k|num_selected_experts", 2),
+    (r"(num_|n_)?shared_experts|num_shared_expert", 1),
+    (r".*(num_|n_)(key_value|kv)_?heads|.*num_kv_heads", 2),
+    (r".*(attention_|n_|num_)heads?|n_head|num_heads|linear_num_(key|value)_heads|mamba_n_heads", 2),
+    (r"first_k_dense_replace|decoder_sparse_step", 1),
+    (r".*(hidden|encoder|decoder|num|n|backbone|transformer|query)_layers?|depth|num_hidden_groups|n_layer", 2),
+    (r".*(intermediate|ffn|inner|mlp)_(size|dim|ff|hidden_size)|ffn_dim|d_ff|dim_ff|n_inner", 32),
+    (r"(text_|vision_|audio_|cross_|d_|encoder_|decoder_|out_)?(hidden_size|d_model|hidden_dim)|n_embd", 32),
+    (r"(text_|vision_)?(embed_dim|embedding_size|model_dim|projection_dim|width)|d_model|dim|out_hidden_size", 32),
+    (r"max_(source_|target_|text_)?position(s|_embeddings)|n_positions|.*max_seq_len|n_ctx|max_sequence_length", 128),
+    (r"image_size|input_size", 32),
+    (r"patch_size", 8),
+    (r"num_queries|num_query_tokens", 8),
+    (r"spatial_merge_size", 2),
+    (r"num_mel_bins|num_mels|feature_size|input_feat_per_channel", 16),
+    (r"conv_dim", [16, 16]),
+    (r"conv_kernel", [4, 4]),
+    (r"conv_stride", [2, 2]),
+    (r"num_feat_extract_layers", 2),
+    (r"num_conv_pos_embeddings", 4),
+    (r"num_conv_pos_embedding_groups", 2),
+    (r"mask_time_length|mask_feature_length", 2),
+    (r"sliding_window", 8),
+    (r"mrope_section", [2, 3, 3]),
+)
+#: What an architecture needs besides.
+_ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}}
+_RESNET: dict[str, Any] = {
+    "use_timm_backbone": False,
+    "use_pretrained_backbone": False,
+    "backbone": None,
+    "backbone_config": {
+        "model_type": "resnet",
+        "embedding_size": 8,
+        "hidden_sizes": [8, 8, 8, 8],
+        "depths": [1, 1, 1, 1],
+        "out_features": ["stage4"],
+    },
+}
+_RESNETS = {
+    **_RESNET,
+    "backbone_config": {**_RESNET["backbone_config"], "out_features": ["stage2", "stage3", "stage4"]},
+}
+_OWN: dict[str, dict[str, Any]] = {
+    "conditional_detr": _RESNET,
+    "deformable_detr": {**_RESNETS, "num_feature_levels": 3},
+    "detr": _RESNET,
+    "glm4v": {"text_config": _ROPE},
+    "glm4v_moe": {"text_config": _ROPE},
+    "qwen2_vl": {"vision_config": {"num_heads": 2, "mlp_ratio": 2}, "text_config": _ROPE},
+    "qwen2_5_vl": {"vision_config": {"fullatt_block_indexes": [1], "window_size": 32}, "text_config": _ROPE},
+    "qwen3_vl": {"vision_config": {"deepstack_visual_indexes": [0], "num_position_embeddings": 16}},
+    "qwen3_vl_moe": {"vision_config": {"deepstack_visual_indexes": [0], "num_position_embeddings": 16}},
+}
+_IMAGE, _VISION_START, _VIDEO = 90, 91, 92
+
+
+def architectures() -> list[str]:
+    """Return the model types that the library has a model for, in the order of its table."""
+    known = configuration_auto.CONFIG_MAPPING_NAMES
+    return [name for name in known if any(name in _mapping(head) for head in _HEADS)]
+
+
+def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """Make a model of an architecture, and what to call it with.
+
+    Parameters
+    ----------
+    model_type : str
+        As the library calls it: "bart".
+    training : bool
+        Whether the model is in training mode.
+
+    Raises
+    ------
+    Exception
+        If no configuration of the generic kind fits.
+    """
+    torch.manual_seed(0)
+    config_class = getattr(transformers, configuration_auto.CONFIG_MAPPING_NAMES[model_type])
+    config = _small(config_class, _OWN.get(model_type, {}), top=True)
+    model = _class_of(model_type)(config).train(training)
+    for parameter in model.parameters():
+        if not torch.isfinite(parameter).all():
+            torch.nn.init.normal_(parameter, std=0.02)
+    torch.manual_seed(1)
+    return model, inputs_of(model)
+
+
+def _mapping(head: str) -> dict[str, Any]:
+    return dict(getattr(modeling_auto, f"{head}_MAPPING_NAMES"))
+
+
+def _class_of(model_type: str) -> Any:
+    for head in _HEADS:
+        name = _mapping(head).get(model_type)
+        if name is not None:
+            return getattr(transformers, name if isinstance(name, str) else name[0])
+    raise LookupError(f"no model of {model_type}")
+
+
+def _small(config_class: Any, own: dict[str, Any], *, top: bool = False) -> Any:
+    default = config_class()
+    chosen: dict[str, Any] = {}
+    parts = dict(getattr(config_class, "sub_configs", {}))
+    for name, value in vars(default).items():
+        if name in parts or name.startswith("_"):
+            continue
+        small = _small_value(name, value)
+        if small is not None:
+            chosen[name] = small
+    for name, part in parts.items():
+        if inspect.isclass(part) and not part.__name__.startswith("Auto"):
+            chosen[name] = _small(part, own.get(name, {})).to_dict()
+    chosen.update({name: value for name, value in own.items() if name not in parts})
+    if "layer_types" in vars(default) and isinstance(default.layer_types, list):
+        kinds = list(dict.fromkeys(default.layer_types))
+        chosen["layer_types"] = [*kinds, *kinds][:2]
+    rope = getattr(default, "rope_parameters", None)
+    if isinstance(rope, dict) and "mrope_section" in rope:
+        chosen["rope_parameters"] = {**rope, "mrope_section": [2, 3, 3]}
+    made = config_class(**chosen)
+    if top and hasattr(made, "use_cache"):
+        made.use_cache = False
+    return made
+
+
+def _small_value(name: str, value: Any) -> Any:
+    if isinstance(value, bool):
+        return None
+    if name.endswith(("_token_id", "_token_index")):
+        if isinstance(value, int) and value >= 90:  # noqa: PLR2004 - the ids that are left for what a text has not
+            known = {"image_token_id": _IMAGE, "image_token_index": _IMAGE, "video_token_id": _VIDEO}
+            return known.get(name, _VISION_START if name.startswith("vision_start") else 93 + len(name) % 6)
+        return [1] if isinstance(value, list) else None
+    if value is None or isinstance(value, str | dict):
+        return [2, 3, 3] if name == "mrope_section" else None
+    for pattern, small in _SMALL:
+        if re.fullmatch(pattern, name):
+            listed = isinstance(value, list | tuple)
+            if isinstance(small, list):
+                return small if listed else None
+            return [min(each, small) if isinstance(each, int) else each for each in value] if listed else small
+    return None
+
+
+def inputs_of(model: Any) -> dict[str, Any]:
+    """Return small inputs for a model, by the names of its ``forward``."""
+    config = model.config
+    names = inspect.signature(model.forward).parameters
+    main = getattr(model, "main_input_name", "input_ids")
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    vocabulary = int(min(getattr(text, "vocab_size", 80) or 80, 80))
+    made: dict[str, Any] = {}
+    if "input_ids" in names and main not in {"pixel_values", "input_values", "input_features"}:
+        made["input_ids"] = torch.randint(5, vocabulary, (1, 24))
+        if "attention_mask" in names:
+            made["attention_mask"] = torch.ones(1, 24, dtype=torch.long)
+    if main in {"input_values", "input_features"} or main not in made:
+        made.update(_main_input(main, config))
+    if "decoder_input_ids" in names and getattr(config, "is_encoder_decoder", False):
+        made["decoder_input_ids"] = torch.randint(5, vocabulary, (1, 8))
+    if "labels" in names and type(model).__name__.endswith("ForCTC"):
+        made["labels"] = torch.randint(1, 9, (1, 3))
+    if "bbox" in names and "input_ids" in made:
+        made["bbox"] = torch.randint(0, 20, (1, 24, 2)).repeat(1, 1, 2).sort(-1).values
+    if "pixel_values" in names and "input_ids" in made and hasattr(config, "vision_config"):
+        _add_image(made, config, names)
+    return made
+
+
+def _main_input(main: str, config: Any) -> dict[str, Any]:
+    vision = getattr(config, "vision_config", config)
+    size = getattr(vision, "image_size", 64) or 64
+    height, width = (size, size) if isinstance(size, int) else (size[0], size[1])
+    if main == "pixel_values":
+        return {main: torch.randn(1, getattr(vision, "num_channels", 3) or 3, height, width)}
+    if main == "input_values":
+        return {main: torch.randn(1, 800)}
+    if main == "input_features":
+        audio = getattr(config, "audio_config", config)
+        bins = getattr(audio, "num_mel_bins", None) or getattr(audio, "feature_size", 16)
+        if getattr(config, "max_source_positions", None) and config.model_type == "whisper":
+            return {main: torch.randn(1, bins, 2 * config.max_source_positions)}
+        wide = getattr(audio, "feature_projection_input_dim", None) or bins
+        return {main: torch.randn(1, 64, wide)}
+    return {main: torch.randn(1, 24, 32)}
+
+
+def _add_image(made: dict[str, Any], config: Any, names: Any) -> None:
+    """Put the places of an image into the text, and the image beside it."""
+    vision = config.vision_config
+    token = getattr(config, "image_token_id", None) or getattr(config, "image_token_index", None)
+    ids = made["input_ids"]
+    channels = getattr(vision, "in_channels", None) or getattr(vision, "num_channels", None) or 3
+    patch = vision.patch_size if isinstance(getattr(vision, "patch_size", 8), int) else 8
+    if "image_grid_thw" in names:
+        merge = getattr(vision, "spatial_merge_size", 2)
+        wide = channels * getattr(vision, "temporal_patch_size", 1) * patch**2
+        made["pixel_values"] = torch.randn(4 * merge * merge, wide)
+        made["image_grid_thw"] = torch.tensor([[1, 2 * merge, 2 * merge]])
+        count = 4
+        ids[0, 1] = _VISION_START
+    else:
+        size = getattr(vision, "image_size", 32)
+        made["pixel_values"] = torch.randn(1, channels, size, size)
+        count = (size // patch) ** 2
+        made["input_ids"] = ids = torch.randint(5, 80, (1, count + 8))
+    if token is not None:
+        ids[0, 2 : 2 + count] = token
+    if "attention_mask" in made:
+        made["attention_mask"] = torch.ones_like(ids)
+    if "mm_token_type_ids" in names:
+        made["mm_token_type_ids"] = (ids == token).int()

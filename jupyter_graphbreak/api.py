@@ -71,9 +71,32 @@ class Run:
         RuntimeError
             If the entries were not kept.
         """
+        return tried(self.report, self._files, self._entries(), seconds=seconds)
+
+    def measure(self) -> Report:
+        """Measure what compiling the entries of the block costs and yields, and return the report with it.
+
+        Raises
+        ------
+        RuntimeError
+            If the entries were not kept.
+        """
+        return costed(self.report, self._entries())
+
+    def check(self) -> Report:
+        """Compare the results of the block's entries with eager ones, and return the report with what was found.
+
+        Raises
+        ------
+        RuntimeError
+            If the entries were not kept.
+        """
+        return checked(self.report, self._entries())
+
+    def _entries(self) -> KeptEntries:
         if self._kept is None:
             raise RuntimeError("the entries were not kept; write capture(entries=True)")
-        return tried(self.report, self._files, self._kept, seconds=seconds)
+        return self._kept
 
 
 def report_of(recording: recorder.Recording) -> tuple[Report, dict[str, str]]:
@@ -113,6 +136,26 @@ def tried(report: Report, files: Mapping[str, str], kept: KeptEntries, **options
     return Report.of(msgspec.structs.replace(found, diagnostics=[*found.diagnostics, *notes]))
 
 
+def costed(report: Report, kept: KeptEntries, find_cell: FindCell = lambda _: None) -> Report:
+    """Return a report with what its entries cost, measured on copies."""
+    from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, measure_entry
+    from jupyter_graphbreak.report.cost import Cost
+
+    if not kept.entries:
+        return report
+    measured = [measure_entry(entry, run=report, find_cell=find_cell).cost for entry in kept.entries]
+    first = kept.entries[0]
+    return msgspec.structs.replace(report, cost=Cost(device_of(first), backend_name(first.backend), measured))
+
+
+def checked(report: Report, kept: KeptEntries, find_cell: FindCell = lambda _: None) -> Report:
+    """Return a report with whether its entries compute what they compute uncompiled."""
+    from jupyter_graphbreak.cost.correctness.checking import check_entry
+
+    found = [check_entry(entry, report, find_cell=find_cell).check for entry in kept.entries]
+    return msgspec.structs.replace(report, check=found)
+
+
 @contextlib.contextmanager
 def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.
@@ -131,7 +174,7 @@ def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
     ------
     Run
         Its ``report`` can be read after the block, and with ``processes`` its ``job``; with ``entries`` its
-        ``try_remedies()`` can be called.
+        ``try_remedies()``, ``measure()`` and ``check()`` can be called.
 
     Raises
     ------

@@ -178,6 +178,16 @@ class CompileExplain(Magics):
         help="Try to remove each break: changes of code and settings, run on copies and compared with the original.",
     )
     @argument(
+        "--cost",
+        action="store_true",
+        help="Measure what compiling costs and yields: compiled calls against eager ones, in turn, on copies.",
+    )
+    @argument(
+        "--check",
+        action="store_true",
+        help="Compare the results of what is compiled with eager ones; name the first operation that differs.",
+    )
+    @argument(
         "--log", default=None, metavar="PATH",
         help="Explain the logs that a program wrote with TORCH_TRACE: a folder of them, or one of them.",
     )  # fmt: skip

@@ -127,7 +127,7 @@ class Observation:
         self.recording = opened.enter("watching", lambda: recorder.record(cells.find, count, cells.running), None)
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
-        if self.options.remedies:
+        if self.options.runs_again:
             from jupyter_graphbreak.trial.entry import kept_entries
 
             self._kept = opened.enter("keeping copies of what is compiled", kept_entries, None)
@@ -187,7 +187,7 @@ class Observation:
             self._stop(error)
             report, files = self._report(error, finish)
         if self._kept is not None:
-            report = self._tried(report, files, self._kept)
+            report = self._run_again(report, files, self._kept)
         with deferred_interrupts():
             job = self._job(report)
             if self.options.output is not None:
@@ -226,8 +226,8 @@ class Observation:
                 self.note_fault("reading what other processes wrote", fault)
         self._opened.close()
 
-    def _tried(self, report: Report, files: dict[str, str], kept: KeptEntries) -> Report:
-        """Return the report with what was tried for its breaks; nothing that runs meanwhile is shown."""
+    def _run_again(self, report: Report, files: dict[str, str], kept: KeptEntries) -> Report:
+        """Return the report with what running entries again on copies tells; nothing of that is shown."""
         from IPython.utils.capture import capture_output
         from msgspec.structs import replace
 
@@ -237,17 +237,33 @@ class Observation:
 
         find = self._cells.find
         compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
-        try:
-            with default_device(self._device), capture_output():
-                return api.tried(report, files, kept, compile_text=compile_text, find_cell=find, tell=self._tell)
-        except Exception as fault:  # noqa: BLE001 - the report stands without remedies
-            self.note_fault("trying remedies", fault)
-            return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]])
+        steps: list[tuple[bool, str, Callable[[Report], Report]]] = [
+            (
+                self.options.remedies,
+                "trying remedies",
+                lambda now: api.tried(now, files, kept, compile_text=compile_text, find_cell=find, tell=self._tell),
+            ),
+            (self.options.cost, "measuring", lambda now: api.costed(now, kept, find)),
+            (self.options.check, "checking", lambda now: api.checked(now, kept, find)),
+        ]
+        for wanted, what, step in steps:
+            if wanted:
+                self._tell("", what)
+                try:
+                    with default_device(self._device), capture_output():
+                        report = step(report)
+                except KeyboardInterrupt:
+                    self.note("warning", f"{what.capitalize()} was interrupted.")
+                    report = replace(report, diagnostics=[*report.diagnostics, self._faults[-1]])
+                except Exception as fault:  # noqa: BLE001 - the report stands without it
+                    self.note_fault(what, fault)
+                    report = replace(report, diagnostics=[*report.diagnostics, self._faults[-1]])
+        return report
 
-    def _tell(self, what: str) -> None:
-        """Show what is tried, where the report will be."""
+    def _tell(self, what: str, phase: str = "trying") -> None:
+        """Show what is done, where the report will be."""
         if self._output is not None and self._output.live:
-            self._output.show_progress(Progress("trying", what, 0, 0, 0, time.perf_counter() - self._begun))
+            self._output.show_progress(Progress(phase, what or None, 0, 0, 0, time.perf_counter() - self._begun))
 
     def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> tuple[Report, dict[str, str]]:
         """Return the report and the files of its sources; one that holds only what went wrong, if it cannot be made."""

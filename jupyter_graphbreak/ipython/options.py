@@ -35,6 +35,10 @@ class Options(msgspec.Struct, frozen=True):
         Whether to watch the processes that the cell starts, too.
     remedies : bool
         Whether to try changes that remove the breaks.
+    cost : bool
+        Whether to measure what compiling costs and yields.
+    check : bool
+        Whether to compare compiled results with eager ones.
     log : str or None
         The trace log to explain, in place of a run.
     expression : str
@@ -51,6 +55,8 @@ class Options(msgspec.Struct, frozen=True):
     quiet: bool = False
     processes: bool = False
     remedies: bool = False
+    cost: bool = False
+    check: bool = False
     log: str | None = None
     expression: str = ""
 
@@ -59,7 +65,15 @@ class Options(msgspec.Struct, frozen=True):
         from jupyter_graphbreak.recording.compilation import Options as CompileOptions
 
         dynamic = None if self.dynamic is None else self.dynamic == "true"
-        return CompileOptions(backend=self.backend, mode=self.mode, fullgraph=self.fullgraph, dynamic=dynamic)
+        backend = self.backend
+        if backend is None and self.mode is None and (self.cost or self.check):
+            backend = "inductor"  # what torch.compile uses by itself: eager has nothing to measure
+        return CompileOptions(backend=backend, mode=self.mode, fullgraph=self.fullgraph, dynamic=dynamic)
+
+    @property
+    def runs_again(self) -> bool:
+        """Whether what the cell compiles is to run again on copies."""
+        return self.remedies or self.cost or self.check
 
     def only_for_compile(self) -> list[str]:
         """Return the names of the given options that apply only to what the magic compiles."""

@@ -143,11 +143,12 @@ class Search:
                 steps += [proposal for proposal in harmless if proposal not in steps]
         if len(goals) < _FEWEST_AT_ONCE:
             return None
-        for chosen in dict.fromkeys([tuple(steps), tuple(step for step in steps if step.kind == "setting")]):
+        settings = [step for step in steps if step.kind == "setting"]
+        for chosen in [steps, settings] if settings != steps else [steps]:
             if chosen and not self._late():
-                self.tried.append(self._followed(frozenset(goals), list(chosen), "all settings"))
+                self.tried.append(self._followed(frozenset(goals), chosen, "all settings"))
                 if self.tried[-1].works:
-                    self._included = list(chosen)
+                    self._included = chosen
                     return self.tried[-1]
         return None
 

@@ -72,12 +72,13 @@ class GraphTimer:
             start = self._clock.mark()
             result = call()
             end = self._clock.mark()
+            yielded = yields() - before
         finally:
             self._marks = None
         times = self._clock.times_us([start, *(mark for _, *both in marks for mark in both), end])
         del result  # not while the clock runs
         runs = [GraphRun(number, *times[1 + 2 * i : 3 + 2 * i]) for i, (number, _, _) in enumerate(marks)]
-        return CallTime(times[-1], runs, yields() != before)
+        return CallTime(times[-1], runs, yielded)
 
     def profiling(self, call: Callable[[], _T]) -> _T:
         """Make a call in which graphs are ranges of the profiler."""

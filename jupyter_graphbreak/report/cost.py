@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
@@ -24,8 +25,8 @@ def overlap(one: Spread, other: Spread) -> bool:
     A median of some runs is known to within about 1.57 times the distance of the quartiles by the root of their number
     (the notches of a box plot): with a probability of 95% two medians differ where these ranges do not overlap.
     """
-    reach = sum(1.57 * (time.high_us - time.low_us) / time.runs**0.5 for time in (one, other))
-    return bool(abs(one.median_us - other.median_us) <= reach)
+    reach = sum(1.57 * (time.high_us - time.low_us) / math.sqrt(time.runs) for time in (one, other))
+    return abs(one.median_us - other.median_us) <= reach
 
 
 class RemediedCost(msgspec.Struct, frozen=True):

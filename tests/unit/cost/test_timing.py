@@ -52,10 +52,16 @@ def test_the_budget_ends_the_rounds() -> None:
     assert len(calls) == 12
 
 
-def test_disturbed_calls_do_not_count_unless_they_are_all_there_is() -> None:
-    calm, disturbed = CallTime(1.0), CallTime(9.0, (), disturbed=True)
-    assert undisturbed([calm] * FEWEST_RUNS + [disturbed] * 5) == [calm] * FEWEST_RUNS
-    assert len(undisturbed([calm] * (FEWEST_RUNS - 1) + [disturbed] * 5)) == FEWEST_RUNS + 4
+def test_disturbed_calls_do_not_count_unless_the_others_are_too_few() -> None:
+    calm, once, twice = CallTime(1.0), CallTime(9.0, (), 1), CallTime(19.0, (), 2)
+    assert undisturbed([twice, once, *[calm] * FEWEST_RUNS]) == [calm] * FEWEST_RUNS
+    assert undisturbed([calm, *[once] * FEWEST_RUNS, twice]) == [calm, *[once] * FEWEST_RUNS]
+
+
+def test_a_busy_machine_is_given_twice_the_time() -> None:
+    seconds = itertools.count()
+    (calls,) = time_in_turn([lambda: CallTime(9.0e6, (), 3)], Budget(20, 100), clock=lambda: next(seconds))
+    assert 35 < len(calls) < 50
 
 
 def test_a_spread_is_the_median_and_the_quartiles() -> None:

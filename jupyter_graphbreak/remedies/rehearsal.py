@@ -207,6 +207,8 @@ class Rehearsal:
         before, after = self.original.report.summary.breaks, performed.report.summary.breaks
         if after >= before:
             return "another break", _new_break(self.original.report, performed.report)
+        if not self._itself.repeatable:
+            return "not tried", "the function returns something else each time: its results cannot be compared"
         return ("works but differs" if found else "works"), None
 
     def _compared(self, performed: Performed, trials: list[Trial]) -> tuple[str | None, list[Difference]]:

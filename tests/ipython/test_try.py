@@ -137,5 +137,7 @@ y = torch.compile(count, backend='eager')(torch.ones(1, 2))
 names = sorted(globals())"""
     kernel.run(f"{TRY}{cell}")
     assert mended(kernel.report())
-    kernel.run("(history, total, sorted(set(globals()) - set(names) - {'names'} - {n for n in globals() if n[0] == '_'}))")
+    kernel.run(
+        "(history, total, sorted(set(globals()) - set(names) - {'names'} - {n for n in globals() if n[0] == '_'}))"
+    )
     assert outputs(kernel)["values"] == ["([0], 0, [])"]

@@ -152,9 +152,7 @@ def monkeypatched_subject() -> Iterator[None]:
         Subject.restore = restore  # type: ignore[method-assign]
 
 
-def test_an_interrupt_keeps_what_was_found(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(Rehearsal, "_performed", interrupting(3))  # the program itself, one change, interrupted
     x = torch.ones(3)
     with untouched(capsys, x):

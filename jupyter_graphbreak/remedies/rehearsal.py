@@ -236,13 +236,14 @@ class Rehearsal:
 
     def _performed(self, change: Change, trials: list[Trial]) -> Performed:
         find_cell = self.program.find_changed_cell(change.texts)
-        with (
-            untouched(), comparable_random_numbers(), applied(self.program, change.texts) as made,
-            settings_applied(change.settings),
-        ):  # fmt: skip
+        with untouched(), comparable_random_numbers():
+            # Copied as it reads before the change: the changed function may leave to another what it reads and writes.
             subject = Subject(self.entry.call, self.entry.arguments)
             scope = getattr(subject.call, "__globals__", None)
-            with made.defined(*([scope] if scope is not None else [])):
+            scopes = [scope] if scope is not None else []
+            with (
+                applied(self.program, change.texts) as made, settings_applied(change.settings), made.defined(*scopes),
+            ):  # fmt: skip
                 for code in change.codes:
                     exec(code, {"model": _outermost_module(subject.call, self.entry)})  # noqa: S102 - a switch
                 call = subject.call

@@ -110,11 +110,12 @@ class Original:
             ranges = [Range(c.line, c.column, c.end_line, c.end_column) for c in conditions if c.source == source]
             instrumented[source] = noting(texts[source], ranges, count)
             count += len(ranges)
-        with untouched(), applied(program, instrumented) as made, noted() as sides:
-            subject = Subject(self.entry.call, self.entry.arguments)
+        with untouched(), noted() as sides:
+            subject = Subject(self.entry.call, self.entry.arguments)  # as it reads before the change
             scope = getattr(subject.call, "__globals__", None)
+            scopes = [scope] if scope is not None else []
             taken: list[set[tuple[int, bool]]] = []
-            with made.defined(*([scope] if scope is not None else [])):
+            with applied(program, instrumented) as made, made.defined(*scopes):
                 for trial in self.pool:
                     sides.clear()
                     self.run(subject.call, subject, trial)

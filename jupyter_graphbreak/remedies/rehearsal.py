@@ -209,6 +209,8 @@ class Rehearsal:
         before, after = self.original.report.summary.breaks, performed.report.summary.breaks
         if after >= before:
             return "another break", _new_break(self.original.report, performed.report)
+        if not self._itself.repeatable:
+            return "not tried", "the function returns something else each time: its results cannot be compared"
         return ("works but differs" if found else "works"), None
 
     def _compared(self, performed: Performed, trials: list[Trial]) -> tuple[str | None, list[Difference]]:
@@ -236,13 +238,14 @@ class Rehearsal:
 
     def _performed(self, change: Change, trials: list[Trial]) -> Performed:
         find_cell = self.program.find_changed_cell(change.texts)
-        with (
-            untouched(), eager_random_numbers(), applied(self.program, change.texts) as made,
-            settings_applied(change.settings), _kept_environment(),
-        ):  # fmt: skip
+        with untouched(), eager_random_numbers(), _kept_environment():
+            # Copied as it reads before the change: the changed function may leave to another what it reads and writes.
             subject = self._switched(change)
             scope = getattr(subject.call, "__globals__", None)
-            with made.defined(*([scope] if scope is not None else [])):
+            scopes = [scope] if scope is not None else []
+            with (
+                applied(self.program, change.texts) as made, settings_applied(change.settings), made.defined(*scopes),
+            ):  # fmt: skip
                 call = subject.call
                 if change.compiles_itself and scope is not None:
                     call = scope[call.__name__]

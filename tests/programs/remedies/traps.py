@@ -82,7 +82,7 @@ class Net(torch.nn.Module):
                 if p < 0.5:
                     continue
             x = layer(x)
-        return x
+        return self.layers[0](x)
 f = Net()
 def given():
     return (torch.ones(2, 4),)

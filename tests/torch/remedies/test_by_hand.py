@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.torch.remedies.by_hand import (
     VARIANTS,
     Loaded,
     Written,
-    breaks_and_ops,
+    graphs_and_ops,
     observe,
     only_declared,
     parted,
@@ -63,11 +64,13 @@ def _holds(loaded: Loaded, report: Report, remedy: Remedy, folder: Path, backend
         return made, torch.compile(made.f, backend=backend)
 
     with remedied(loaded, report, remedy, folder, backend) as changed:
-        before, ops_before = breaks_and_ops(compiled)
-        after, ops = breaks_and_ops(changed)
-        assert after < before or (after == 0 and not evidence.breaks_after), f"{what}{before} breaks, then {after}"
-        assert bool(after) == bool(evidence.breaks_after), what
+        before, ops_before = graphs_and_ops(compiled)
+        after, ops = graphs_and_ops(changed)
+        assert (before, after) == (evidence.graphs_before, evidence.graphs_after), what
+        assert evidence.breaks_after < evidence.breaks_before
         assert ops or not ops_before, f"{what}nothing is compiled any more"
+        if not evidence.breaks_after:
+            graphs_and_ops(functools.partial(changed, fullgraph=True))  # it would raise
         for variant in VARIANTS if remedy.verdict != "works on what ran" else ["as given"]:
             torch._dynamo.reset()
             expected, actual = observe(itself, variant), observe(changed, variant)

@@ -32,6 +32,8 @@ _MOST_STEPS_TOGETHER = 12
 _SHARE_OF_SINGLE = 0.6
 #: From how many breaks on with settings or switches these are tried all at once.
 _FEWEST_AT_ONCE = 2
+#: With it sizes are unknown while tracing, which can end in an error where the break did not.
+_RISKY = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
 _UNHARMED: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
 _RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
@@ -143,8 +145,8 @@ class Search:
                 steps += [proposal for proposal in harmless if proposal not in steps]
         if len(goals) < _FEWEST_AT_ONCE:
             return None
-        settings = [step for step in steps if step.kind == "setting"]
-        for chosen in [steps, settings] if settings != steps else [steps]:
+        fewer = [step for step in steps if not any(name.endswith(_RISKY) for name in step.settings)]
+        for chosen in [steps, fewer] if fewer != steps else [steps]:
             if chosen and not self._late():
                 self.tried.append(self._followed(frozenset(goals), chosen, "all settings"))
                 if self.tried[-1].works:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import FunctionNode, Splice, argument, fresh_name
 from jupyter_graphbreak.remedies.forms.arms import Arm, either, in_brackets, read_arm, written
-from jupyter_graphbreak.remedies.forms.conditions import is_host_test, tensor_condition
+from jupyter_graphbreak.remedies.forms.conditions import split_test, tensor_condition
 from jupyter_graphbreak.remedies.forms.site import dotted, names_bound, names_read, site_at, site_of, step_of
 
 if TYPE_CHECKING:
@@ -130,17 +130,7 @@ def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
 
 def _split(branch: ast.If) -> tuple[ast.expr, str]:
     """Return the test that a tensor decides, and the operands before it that stay a test of Python's."""
-    test = branch.test
-    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And) or branch.orelse:
-        return test, ""
-    first = next((n for n, each in enumerate(test.values) if not is_host_test(each)), 0)
-    if not first or branch.orelse:
-        return test, ""
-    kept = " and ".join(ast.unparse(each) for each in test.values[:first])
-    rest = test.values[first:]
-    if len(rest) == 1:
-        return rest[0], kept
-    return ast.copy_location(ast.BoolOp(ast.And(), rest), rest[0]), kept
+    return (branch.test, "") if branch.orelse else split_test(branch.test)
 
 
 def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], where: str) -> list[str] | None:

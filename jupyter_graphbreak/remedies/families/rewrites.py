@@ -6,9 +6,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import argument, operand
-from jupyter_graphbreak.remedies.forms.conditions import tensor_condition
+from jupyter_graphbreak.remedies.forms.conditions import split_test, tensor_condition
 from jupyter_graphbreak.remedies.forms.deferral import is_guarded
-from jupyter_graphbreak.remedies.forms.site import dotted, site_of
+from jupyter_graphbreak.remedies.forms.site import dotted, site_of, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -94,12 +94,14 @@ def _assertion(site: Site) -> Iterator[Proposal]:
     """Check within the graph, with a message that is known beforehand."""
     statement = site.statement
     torch, needed = site.torch()
+    kept = ""
     if isinstance(statement, ast.Raise):
         statement = next((each for each in site.draft.ancestors(statement) if isinstance(each, ast.If)), statement)
     if isinstance(statement, ast.Assert):
         held, said = tensor_condition(site.draft, statement.test, torch), statement.msg
     elif isinstance(statement, ast.If) and _only_raises(statement):
-        failed = tensor_condition(site.draft, statement.test, torch)
+        test, kept = split_test(statement.test)
+        failed = tensor_condition(site.draft, test, torch)
         held = f"{torch}.logical_not({failed})" if failed is not None else None
         raised = statement.body[0].exc if isinstance(statement.body[0], ast.Raise) else None
         said = raised.args[0] if isinstance(raised, ast.Call) and raised.args else None
@@ -109,7 +111,9 @@ def _assertion(site: Site) -> Iterator[Proposal]:
         return
     is_text = isinstance(said, ast.Constant) and isinstance(said.value, str)
     message = site.draft.text_of(said) if said is not None and is_text else '"check failed"'
-    splice = site.draft.replacing_statement(statement, [f"{torch}._assert_async({held}, {message})"])
+    check = f"{torch}._assert_async({held}, {message})"
+    lines = [f"if {kept}:", f"{step_of(site.draft, statement)}{check}"] if kept else [check]
+    splice = site.draft.replacing_statement(statement, lines)
     tests = [statement.test]
     yield from site.edit(FAMILY, "Check within the graph: what fails is a RuntimeError", [splice, *needed], tests)
 

@@ -43,6 +43,20 @@ def is_host_test(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "training"
 
 
+def split_test(test: ast.expr) -> tuple[ast.expr, str]:
+    """Return the part of a test that a tensor decides, and the text of the operands before it that Python decides."""
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        return test, ""
+    first = next((n for n, each in enumerate(test.values) if not is_host_test(each)), 0)
+    if not first:
+        return test, ""
+    kept = " and ".join(ast.unparse(each) for each in test.values[:first])
+    rest = test.values[first:]
+    if len(rest) == 1:
+        return rest[0], kept
+    return ast.copy_location(ast.BoolOp(ast.And(), rest), rest[0]), kept
+
+
 def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     """Return a test as an expression that is a boolean tensor; ``None`` where the form is not known."""
     if isinstance(test, ast.BoolOp):

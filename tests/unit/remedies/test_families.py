@@ -100,6 +100,11 @@ def test_values_one_by_one_come_with_their_setting() -> None:
         ("x.requires_grad = flag", "GB0206", "x.requires_grad_(flag)"),
         ("y = x.detach().requires_grad_()", "GB8985", "y = x.detach()"),
         ("assert x.any(), f'{x}'", "GB0171", 'torch._assert_async(x.any(), "check failed")'),
+        (
+            "if y is not None and x.max() > 3:\n    raise ValueError('far')",
+            "GB0170",
+            "if y is not None:\n    torch._assert_async(torch.logical_not(x.max() > 3), 'far')",
+        ),
         ("y = list(map(torch.sin, xs + ys))", "GB0213", "y = [torch.sin(each) for each in (xs + ys)]"),
     ],
 )

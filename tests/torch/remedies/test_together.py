@@ -1,0 +1,71 @@
+"""What only works together is one remedy, and what Dynamo gave up on before does not count."""
+
+from __future__ import annotations
+
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.report.remedies import WORKING
+from jupyter_graphbreak.report.schema import Report
+
+TABLE = {}
+
+
+def chosen(x: torch.Tensor) -> torch.Tensor:
+    with torch.backends.cudnn.flags(enabled=False):
+        return x + 1
+
+
+TABLE["chosen"] = chosen
+
+
+def sizes(x: torch.Tensor) -> torch.Tensor:
+    count = x.sum().item()
+    positive = x[x > 0]
+    return torch.repeat_interleave(positive, 2).sum() * count
+
+
+def looked_up(x: torch.Tensor, name: str) -> torch.Tensor:
+    return TABLE[name](x * 2)
+
+
+def guarded(x: torch.Tensor, limit: int | None) -> torch.Tensor:
+    if limit is not None and x.max() >= limit:
+        raise ValueError("too large")
+    return x + 1
+
+
+def furthest(report: Report) -> int:
+    assert report.remedies is not None
+    return min(each.evidence.breaks_after for each in report.remedies if each.verdict in WORKING and each.evidence)
+
+
+def test_settings_are_tried_at_once() -> None:
+    report = jupyter_graphbreak.try_remedies(sizes, torch.tensor([1.0, -2.0, 3.0]))
+    assert report.remedies is not None
+    first = report.remedies[0]
+    assert first.verdict in WORKING
+    assert set(first.breaks) == {listed.id for listed in report.breaks}
+    assert len(first.breaks) > 1
+    assert set(first.settings) == {
+        "torch._dynamo.config.capture_scalar_outputs",
+        "torch._dynamo.config.capture_dynamic_output_shape_ops",
+    }
+    assert furthest(report) == 0
+
+
+def test_code_that_was_given_up_before_is_compiled_again() -> None:
+    x = torch.ones(3)
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(looked_up, backend="eager")(x, "chosen")
+    report = jupyter_graphbreak.try_remedies(looked_up, x, "chosen")
+    assert [(each.gb_type, each.location) for each in report.breaks] == [
+        (each.gb_type, each.location) for each in run.report.breaks
+    ]
+
+
+def test_a_check_behind_a_test_of_pythons_goes_into_the_graph() -> None:
+    report = jupyter_graphbreak.try_remedies(guarded, torch.ones(3), 50)
+    assert report.remedies is not None
+    edits = [edit.new for each in report.remedies if each.verdict in WORKING for edit in each.edits]
+    assert any("_assert_async" in new for new in edits)

@@ -133,16 +133,21 @@ def parts_of(calls: Sequence[CallTime], graph: Callable[[int], Owner], shares: S
             times[number] = us
     totals = [call.total_us for call in calls]
     typical = central(totals)
-    # Where calls take different ways, the mean of the typical ones is not the median.
-    scale = quartiles(totals)[1] / statistics.fmean(totals[number] for number in typical)
+    # Where calls take different ways, a part that most of them lack is still a part; elsewhere a median is less noisy.
+    one_way = len({tuple(run.graph for run in call.runs) for call in calls}) == 1
+    middles = {
+        owner: quartiles(times)[1] if one_way else statistics.fmean(times[number] for number in typical)
+        for owner, times in by_owner.items()
+    }
+    together = sum(middles.values())
+    scale = quartiles(totals)[1] / together if together > 0 else 1.0
     parts = []
     for owner, times in by_owner.items():
         low, _, high = quartiles(times)
-        # Not the median: where a graph runs in some calls only, the medians of the parts are not those of any call.
-        mean = scale * statistics.fmean(times[number] for number in typical)
-        if mean <= 0:
+        middle = scale * middles[owner]
+        if middle <= 0:
             continue
-        time = Spread(round(mean, 2), round(min(low, mean), 2), round(max(high, mean), 2), len(times))
+        time = Spread(round(middle, 2), round(min(low, middle), 2), round(max(high, middle), 2), len(times))
         kind = owner.kind
         parts.append(
             CostPart(

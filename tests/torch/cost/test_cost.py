@@ -60,9 +60,10 @@ def test_the_time_between_graphs_is_that_of_the_breaks() -> None:
     found = measured(three_breaks, torch.rand(8))
     times = outside(found.cost)
     first, second, third = (times[ident] for ident in of_breaks(found.report))
-    assert 100 * 0.7 < first < 100 * 1.6
-    assert 300 * 0.7 < second < 300 * 1.6
-    assert 900 * 0.7 < third < 900 * 1.6
+    # A machine that does other things makes all of them longer, by about the same factor.
+    assert first > 70
+    assert 1.8 < second / first < 5
+    assert 1.8 < third / second < 5
 
 
 def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
@@ -76,8 +77,8 @@ def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
     assert found.report.summary.graphs == 2
     times = outside(found.cost)
     first, second = (times[ident] for ident in of_breaks(found.report))
-    assert 100 * 0.7 < first < 100 * 2
-    assert 800 * 0.7 < second < 800 * 1.6
+    assert first > 70
+    assert 4 < second / first < 16
 
 
 class Layer(torch.nn.Module):

@@ -247,8 +247,8 @@ class Rehearsal:
                 applied(self.program, change.texts) as made, settings_applied(change.settings), made.defined(*scopes),
             ):  # fmt: skip
                 call = subject.call
-                if change.compiles_itself and scope is not None:
-                    call = scope[call.__name__]
+                if scope is not None and call.__name__ in {definition.name for definition in made.definitions}:
+                    call = scope[call.__name__]  # with other decorators; else that name is the user's own function
                 with separate_cache(own_codes(call)):
                     return self._run_all(call, subject, change, trials, find_cell)
 

@@ -16,8 +16,12 @@ def parse_python(text: str) -> ast.Module | None:
     read as it stands.
     """
     first, _, rest = text.partition("\n")
-    if first.startswith("%%") and (tree := _parsed(f"pass\n{rest}")) is not None:
-        return tree  # what begins with a percent sign further down is a string or an expression
+    if first.startswith("%%"):
+        # What begins with a percent sign further down is a string or an expression; and IPython dedents what is below.
+        tree = _parsed(rest) if _is_indented(rest) else None
+        tree = ast.increment_lineno(tree, 1) if tree is not None else _parsed(f"pass\n{rest}")
+        if tree is not None:
+            return tree
     return _parsed(text) or _parsed("\n".join(map(_without_command, text.split("\n"))))
 
 
@@ -29,9 +33,12 @@ def _without_command(line: str) -> str:
     return line
 
 
+def _is_indented(text: str) -> bool:
+    return next((line for line in text.split("\n") if line.strip()), "")[:1].isspace()
+
+
 def _parsed(text: str) -> ast.Module | None:
-    first = next((line for line in text.split("\n") if line.strip()), "")
-    is_indented = first[:1].isspace()
+    is_indented = _is_indented(text)
     try:
         tree = ast.parse(f"if 1:\n{text}" if is_indented else text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""Apply a remedy as a reader would, and observe what the program does; nothing here is what the verdict was made with."""
+"""Apply a remedy as a reader would, and observe what the program does, by other means than the verdict was made."""
 
 from __future__ import annotations
 

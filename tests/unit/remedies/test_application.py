@@ -166,7 +166,7 @@ def test_code_comes_back_after_an_exception_and_an_interrupt(tmp_path: Path) -> 
     made = Module(tmp_path, "def f(x):\n    return x")
     code, lines = made.f.__code__, list(linecache.getlines(str(made.path)))
     for error in (ValueError, KeyboardInterrupt):
-        with pytest.raises(error), made.changed("return x", "return -x"):
+        with pytest.raises(error), made.changed("return x", "return -x"):  # noqa: PT012
             assert made.f(1) == -1
             raise error
         assert made.f.__code__ is code

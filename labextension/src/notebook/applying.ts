@@ -5,9 +5,9 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import {
   changesFor,
+  codeOutside,
   editsBySource,
   type IChange,
-  isPatchOnly,
   LineMismatch
 } from '../report/edits';
 import type { Remedy, Report } from '../report/types';
@@ -63,31 +63,21 @@ export class Applying {
   ): Promise<string> {
     const { trans } = this._options;
     const { panel, run, report } = this._find(root);
-    const chosen = places
+    const remedies = places
       .map(place => report.remedies?.[place])
       .filter((remedy): remedy is Remedy => remedy !== undefined);
-    const remedies = chosen.filter(remedy => !isPatchOnly(report, remedy));
-    if (remedies.length === 0) {
-      throw new Error(
-        trans.__('This changes files, not the notebook: copy the patch.')
-      );
-    }
     // All of it is worked out before anything is changed.
     const edits = this._editsOf(report, run, remedies);
     const code = remedies
-      .flatMap(remedy => remedy.code ?? [])
-      .join('\n')
-      .trimEnd();
+      .flatMap(remedy => codeOutside(report, remedy) ?? [])
+      .join('\n');
     edits.forEach(applyChanges);
     if (code !== '') {
       await this._insert(panel, run, code);
     } else {
       await showEdit(panel, edits[0]!);
     }
-    const left = chosen.length - remedies.length;
-    return left === 0
-      ? trans.__('Applied; run the cell to see what is gone')
-      : trans.__('Applied, but for %1 that change files: copy the patch', left);
+    return trans.__('Applied; run the cell to see what is gone');
   }
 
   private _find(root: HTMLElement): {
@@ -117,7 +107,7 @@ export class Applying {
     for (const [id, edits] of editsBySource(remedies)) {
       const source = report.sources.find(listed => listed.id === id);
       if (source?.kind !== 'cell') {
-        continue; // what changes it is in the code of the remedy
+        continue; // the cell that is inserted patches it
       }
       const cell = findCell(report, id, run.cell, reports.cells)?.cell;
       if (cell === undefined) {

@@ -84,10 +84,39 @@ export function editsBySource(
   return bySource;
 }
 
-/** Whether nothing in a notebook can apply a remedy: it changes files, and there is only a patch. */
-export function isPatchOnly(report: Report, { edits, code }: Remedy): boolean {
+/**
+ * What a cell runs to apply what a remedy changes outside of cells: settings, switches, functions of files.
+ *
+ * @returns null where a remedy changes cells only.
+ */
+export function codeOutside(
+  report: Report,
+  { edits, code, patch }: Remedy
+): string | null {
   const cells = report.sources.filter(({ kind }) => kind === 'cell');
-  const isOfCells = ({ source }: Edit): boolean =>
-    cells.some(({ id }) => id === source);
-  return code === null && (edits.length === 0 || !edits.every(isOfCells));
+  const inFiles = edits.some(({ source }) => cells.every(c => c.id !== source));
+  const codes = code === null ? [] : [code.trimEnd()];
+  if (inFiles && patch !== null) {
+    codes.push(patchCode(withoutCells(patch, new Set(cells.map(c => c.name)))));
+  }
+  return codes.length > 0 ? codes.join('\n') : null;
+}
+
+/** The part of a unified diff that changes files. */
+function withoutCells(patch: string, cells: ReadonlySet<string>): string {
+  return patch
+    .split(/^(?=--- a\/)/m)
+    .filter(part => {
+      const name = /^--- a\/(.*)$/m.exec(part)?.[1] ?? '';
+      return !cells.has(name);
+    })
+    .join('');
+}
+
+/** Python that patches the functions of this kernel; the files stay as they are. */
+function patchCode(patch: string): string {
+  const literal = patch.includes("'''")
+    ? JSON.stringify(patch)
+    : `r'''${patch}'''`;
+  return `import jupyter_graphbreak\njupyter_graphbreak.apply_patch(${literal})`;
 }

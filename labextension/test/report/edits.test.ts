@@ -3,8 +3,8 @@ import { test } from 'node:test';
 
 import {
   changesFor,
+  codeOutside,
   editsBySource,
-  isPatchOnly,
   LineMismatch
 } from '../../src/report/edits';
 import { conform } from '../../src/report/conform';
@@ -70,11 +70,27 @@ test('an insertion needs the line that follows only', () => {
   assert.equal(applied(longer, [edit(2, 1, '', 'x')], TEXT), 'one\nx\ntwo\nthree\nfour\nfive'); // prettier-ignore
 });
 
-test('what changes files and has no code is a patch only', async () => {
+test('what is outside of cells is set or patched by a cell', async () => {
   const report = conform(await saved('remedies'));
   const remedies = report.remedies ?? [];
-  const patches = remedies.filter(remedy => isPatchOnly(report, remedy));
-  // One has no change at all, the one of a person neither.
-  assert.deepEqual(patches.map(({ id }) => id), ['m8', 'm9', 'm11']); // prettier-ignore
+  const cell = report.sources.find(({ kind }) => kind === 'cell')!;
+  const file = report.sources.find(({ kind }) => kind !== 'cell')!;
+  const base = { ...remedies[0]!, code: null };
+  const patchOf = (name: string): string =>
+    `--- a/${name}\n+++ b/${name}\n@@ -1,1 +1,1 @@\n-one\n+'two'\n`;
+  const inCell = { ...edit(1, 1, 'one', "'two'"), source: cell.id };
+  const inFile = { ...inCell, source: file.id };
+  const ofCell = { ...base, edits: [inCell], patch: patchOf(cell.name) };
+  assert.equal(codeOutside(report, ofCell), null);
+  const ofBoth = {
+    ...base,
+    edits: [inCell, inFile],
+    patch: patchOf(cell.name) + patchOf('lib/a.py'),
+    code: 'import torch\n'
+  };
+  assert.equal(
+    codeOutside(report, ofBoth),
+    `import torch\nimport jupyter_graphbreak\njupyter_graphbreak.apply_patch(r'''${patchOf('lib/a.py')}''')`
+  );
   assert.deepEqual([...editsBySource(remedies).keys()], ['s1', 's2']);
 });

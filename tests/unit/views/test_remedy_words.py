@@ -144,7 +144,7 @@ def test_a_notebook_applies_what_is_in_its_cells_or_is_code() -> None:
     applied = {remedy.id: applied_to(report, remedy) for remedy in report.remedies or []}
     assert applied == {
         "m1": "edit", "m2": None, "m3": None, "m4": "edit", "m5": None, "m6": None, "m7": "cell", "m8": None,
-        "m9": None, "m10": "edit", "m11": None,
+        "m9": None, "m10": "edit", "m11": "cell",
     }  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def test_the_markup_of_a_card_reads_without_style() -> None:
     assert "2 tried without success" in text
     assert "Make it branchless" in text  # the advice that is not proven, among the other ways
     assert 'data-remedy="0" data-apply="edit" data-copy=""' in card
-    assert 'data-remedy="10" data-apply="" data-copy="patch"' in card
+    assert 'data-remedy="10" data-apply="cell" data-copy="patch"' in card
     assert card.count('data-remedy="6"') == 1
     assert 'class="gb-together" data-remedies="6 9 "' in html
 

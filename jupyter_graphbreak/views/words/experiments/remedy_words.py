@@ -200,13 +200,13 @@ def code_of(remedy: Remedy) -> str:
 
 
 def applied_to(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | None:
-    """Return how a notebook can apply a remedy that works: by an edit of its cells, or by a cell that runs its code."""
+    """Return how a notebook can apply a remedy that works: by an edit of its cells, or by a cell that sets or patches."""
     if remedy.verdict not in WORKING or remedy.kind == "person":
         return None
     cells = {source.id for source in report.sources if source.kind == "cell"}
-    if remedy.code is not None:
-        return "cell"
-    return "edit" if remedy.edits and all(edit.source in cells for edit in remedy.edits) else None
+    if remedy.code is None and all(edit.source in cells for edit in remedy.edits):
+        return "edit" if remedy.edits else None
+    return "cell" if remedy.code is not None or remedy.patch is not None else None
 
 
 # Several at once.

@@ -114,6 +114,6 @@ def sentence_for_function(skipped: Skipped) -> str:
     if skipped.way_out is not None:
         return f"{skipped.function} runs eagerly; {skipped.way_out}"
     return (
-        f"{skipped.function} runs eagerly because {skipped.reason.rstrip('.')}: decide whether that is meant, and leave "
-        "it out of what is compiled where it is."
+        f"{skipped.function} runs eagerly because {skipped.reason.rstrip('.')}: decide whether that is meant, and "
+        "leave it out of what is compiled where it is."
     )

@@ -57,7 +57,7 @@ CELLS = {
     "leading blank lines": f"\n\n{COMPILED}step(torch.ones(2)).tolist()",
     "indented": "\n".join(f"    {line}" for line in f"{COMPILED}step(torch.ones(2)).tolist()".split("\n")),
     "a magic inside": f"%precision 3\n{COMPILED}step(torch.ones(2)).tolist()",
-    "what is displayed": f"from IPython.display import display\n{COMPILED}display('once')\nstep(torch.ones(2)).tolist()",
+    "what is displayed": f"from IPython.display import display\n{COMPILED}display(7)\nstep(torch.ones(2)).tolist()",
     "a class": """import torch
 class Net(torch.nn.Module):
     def forward(self, x):

@@ -31,6 +31,12 @@ def test_every_claim_holds(tmp_path: Path, program: Written) -> None:
     holds(tmp_path, program, "aot_eager")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["random numbers on one side, with gradients", "two conditions one after the other"])
+def test_every_claim_holds_with_generated_code(tmp_path: Path, name: str) -> None:
+    holds(tmp_path, next(each for each in programs("traps") if each.name == name), "inductor")
+
+
 def holds(folder: Path, program: Written, backend: str) -> Report:
     """Try the remedies of a program, apply each that is said to work by hand, and compare."""
     (folder / "with").mkdir()

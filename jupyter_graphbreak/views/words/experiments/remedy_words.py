@@ -200,7 +200,7 @@ def code_of(remedy: Remedy) -> str:
 
 
 def applied_to(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | None:
-    """Return how a notebook can apply a remedy that works: by an edit of its cells, or by a cell that sets or patches."""
+    """Return how a notebook applies a remedy that works: by an edit of its cells, or by a cell that sets or patches."""
     if remedy.verdict not in WORKING or remedy.kind == "person":
         return None
     cells = {source.id for source in report.sources if source.kind == "cell"}

@@ -112,7 +112,9 @@ def _assertion(site: Site) -> Iterator[Proposal]:
     is_text = isinstance(said, ast.Constant) and isinstance(said.value, str)
     message = site.draft.text_of(said) if said is not None and is_text else '"check failed"'
     check = f"{torch}._assert_async({held}, {message})"
-    lines = [f"if {kept}:", f"{step_of(site.draft, statement)}{check}"] if kept else [check]
+    lines = [check]
+    if kept and isinstance(statement, ast.If):
+        lines = [f"if {kept}:", f"{step_of(site.draft, statement)}{check}"]
     splice = site.draft.replacing_statement(statement, lines)
     tests = [statement.test]
     yield from site.edit(FAMILY, "Check within the graph: what fails is a RuntimeError", [splice, *needed], tests)

@@ -51,6 +51,8 @@ class Original:
             self._reference = Reference(entry.call, first)
             derived = self._reference.trials(patience_s=_PATIENCE_S)
             others = [trial for trial in derived if _is_ordinary(trial.input, entry.arguments)]
+            if self._reference.repeatable:  # otherwise the function reads memory that is not its own, or the time
+                others = [trial for trial in others if self._reference.holds(trial)]
         #: All inputs, with what the function does with them.
         self.pool = [Trial(first, self._reference.result), *others]
 
@@ -62,6 +64,11 @@ class Original:
     def usual(self) -> list[Trial]:
         """Return the inputs on which every program is tried."""
         return self.pool[:_MOST_INPUTS]
+
+    def leave_out(self, trial: Trial) -> None:
+        """Try no program on a derived input on which compiling by itself changes the result."""
+        if trial is not self.pool[0]:
+            self.pool = [each for each in self.pool if each is not trial]
 
     def run(self, program: Callable[..., Any], subject: Subject, trial: Trial) -> Result:
         """Call a program with the arguments of a trial; what they share with the state, the copies share, too."""

@@ -117,10 +117,12 @@ class Rehearsal:
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
         )
         # How the original, compiled, differs from itself, uncompiled, by input: that is no remedy's doing.
-        self._usual = {
-            id(trial): {difference.text for difference in self._differences(trial, result)}
-            for trial, result in zip(usual, self.original.results, strict=False)
-        }
+        self._usual: dict[int, set[str]] = {}
+        for trial, result in zip(usual, self.original.results, strict=False):
+            found = self._differences(trial, result)
+            self._usual[id(trial)] = {difference.text for difference in found}
+            if not all(difference.declared for difference in found):
+                self._itself.leave_out(trial)
 
     def _differences(self, trial: Trial, result: Result) -> list[Difference]:
         return differences(trial.expected, result, values=self._itself.repeatable)

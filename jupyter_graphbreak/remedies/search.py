@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 _MOST_STEPS = 3
 #: The same where all that work are put together.
 _MOST_STEPS_TOGETHER = 12
-#: The share of the time for single breaks: the rest is for what works together.
-_SHARE_OF_SINGLE = 0.6
+#: The share of the time after which settings are no longer tried at once, and single breaks no longer each by itself.
+_SHARE_AT_ONCE = 0.3
+_SHARE_OF_SINGLE = 0.7
 #: From how many breaks on with settings or switches these are tried all at once.
 _FEWEST_AT_ONCE = 2
 #: With it sizes are unknown while tracing, which can end in an error where the break did not.
@@ -91,8 +92,10 @@ class Search:
     def run(self) -> list[Tried]:
         """Try settings for all breaks at once, proposals for each until one works, then all that work together."""
         report = self.rehearsal.original.report
-        self._end = time.monotonic() + _SHARE_OF_SINGLE * (self.deadline - time.monotonic())
+        start, whole = time.monotonic(), self.deadline - time.monotonic()
+        self._end = start + _SHARE_AT_ONCE * whole
         at_once = self._at_once()
+        self._end = start + _SHARE_OF_SINGLE * whole
         best = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
         for ident in report.order or [listed.id for listed in report.breaks]:
             if ident in best or (self.wanted is not None and ident not in self.wanted):

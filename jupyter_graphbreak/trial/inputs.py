@@ -29,7 +29,9 @@ _MOST_SPECIAL = 6
 _MOST_CONSTANTS = 3
 _LARGEST_SIZE = 64
 #: Functions of torch that take indices.
-_LOOK_UPS = frozenset({"embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy"})
+_LOOK_UPS = frozenset(
+    {"embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss"}
+)
 
 
 class Arguments:
@@ -168,7 +170,8 @@ def _indices(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor
     modules = [item for item in reached(fn, *first.args, *first.kwargs.values()) if isinstance(item, torch.nn.Module)]
     kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     looks_up = any(isinstance(module, kinds) for module in modules) or not _LOOK_UPS.isdisjoint(_names(fn))
-    return _are_indices if looks_up else _never
+    # A model may look up by ways that cannot be seen, in a table of losses: the integers it takes are ids or labels.
+    return _are_indices if looks_up or isinstance(fn, torch.nn.Module) else _never
 
 
 def _are_indices(value: torch.Tensor) -> bool:

@@ -53,7 +53,7 @@ def recorded(file: Path) -> dict[str, dict[str, Any]]:
 def survey(chosen: argparse.Namespace) -> None:
     """Compile each architecture in a process of its own."""
     warnings.filterwarnings("ignore")
-    import tiny_models
+    import tiny_models  # type: ignore[import-not-found]
     import torch
     import torch._dynamo  # loaded once, before the processes part
     import transformers  # noqa: F401
@@ -127,7 +127,8 @@ def look_at(model_type: str, *, remedies: bool, training: bool, seconds: float) 
         model(**inputs)
     start = time.perf_counter()
     with jupyter_graphbreak.capture() as run:
-        torch.compile(model, backend="eager")(**inputs)
+        compiled: Any = torch.compile(model, backend="eager")
+        compiled(**inputs)
     report = run.report
     line: dict[str, Any] = {
         "class": type(model).__name__,
@@ -172,11 +173,14 @@ def _tried(model_type: str, model: Any, inputs: dict[str, Any], *, training: boo
         found.id: min((each.verdict for each in working if found.id in each.breaks), key=_WORKING.index, default=None)
         for found in report.breaks
     }
-    furthest = max(working, key=lambda each: (-each.evidence.breaks_after, each.verdict == "works"), default=None)
-    paths = {each.id: each.path for each in report.sources}
+    known = [(each, each.evidence) for each in working if each.evidence is not None]
+    furthest, reached = max(
+        known, key=lambda pair: (-pair[1].breaks_after, pair[0].verdict == "works"), default=(None, None)
+    )
+    paths = {each.id: each.path or each.name for each in report.sources}
     return {
         "breaks": [{**_of_break(report, found), "verdict": best[found.id] or "stays"} for found in report.breaks],
-        "left": furthest.evidence.breaks_after if furthest else len(report.breaks),
+        "left": reached.breaks_after if reached else len(report.breaks),
         "furthest": furthest and furthest.verdict,
         "seconds": round(spent, 1),
         "remedies": [_of_remedy(each) for each in remedies],
@@ -291,7 +295,7 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
             return self.source_to_code(self.get_data(path), path)
         return code_of(self, fullname)
 
-    SourceFileLoader.get_data, SourceFileLoader.get_code = edited, compiled  # type: ignore[assignment,method-assign]
+    SourceFileLoader.get_data, SourceFileLoader.get_code = edited, compiled  # type: ignore[method-assign]
 
 
 def print_table(lines: dict[str, dict[str, Any]]) -> None:

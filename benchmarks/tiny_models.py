@@ -89,7 +89,7 @@ _IMAGE, _VISION_START, _VIDEO = 90, 91, 92
 
 def architectures() -> list[str]:
     """Return the model types that the library has a model for, in the order of its table."""
-    known = configuration_auto.CONFIG_MAPPING_NAMES
+    known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
     return [name for name in known if any(name in _mapping(head) for head in _HEADS)]
 
 
@@ -109,7 +109,7 @@ def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, d
         If no configuration of the generic kind fits.
     """
     torch.manual_seed(0)
-    config_class = getattr(transformers, configuration_auto.CONFIG_MAPPING_NAMES[model_type])
+    config_class = getattr(transformers, vars(configuration_auto)["CONFIG_MAPPING_NAMES"][model_type])
     config = _small(config_class, _OWN.get(model_type, {}), top=True)
     model = _class_of(model_type)(config).train(training)
     for parameter in model.parameters():
@@ -211,10 +211,10 @@ def _main_input(main: str, config: Any) -> dict[str, Any]:
         return {main: torch.randn(1, 800)}
     if main == "input_features":
         audio = getattr(config, "audio_config", config)
-        bins = getattr(audio, "num_mel_bins", None) or getattr(audio, "feature_size", 16)
+        bins: int = getattr(audio, "num_mel_bins", None) or getattr(audio, "feature_size", None) or 16
         if getattr(config, "max_source_positions", None) and config.model_type == "whisper":
             return {main: torch.randn(1, bins, 2 * config.max_source_positions)}
-        wide = getattr(audio, "feature_projection_input_dim", None) or bins
+        wide = int(getattr(audio, "feature_projection_input_dim", None) or bins)
         return {main: torch.randn(1, 64, wide)}
     return {main: torch.randn(1, 24, 32)}
 

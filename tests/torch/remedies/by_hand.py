@@ -78,15 +78,17 @@ def edited(loaded: Loaded, report: Report, remedy: Remedy) -> str:
 
 
 @contextlib.contextmanager
-def remedied(loaded: Loaded, report: Report, remedy: Remedy, folder: Path, backend: str) -> Iterator[Callable[[], Any]]:
+def remedied(
+    loaded: Loaded, report: Report, remedy: Remedy, folder: Path, backend: str
+) -> Iterator[Callable[..., Any]]:
     """Yield what makes the program with a remedy anew, compiled."""
     text = edited(loaded, report, remedy)
     is_wrapped = text.count("torch.compile(") + text.count("torch.compile\n") > loaded.text.count("torch.compile")
-    saved, compile_before = torch._dynamo.config.save_config(), torch.compile  # type: ignore[attr-defined]
+    saved, compile_before = torch._dynamo.config.save_config(), torch.compile
 
     def make(*, fullgraph: bool = False) -> Any:
         compile_now = functools.partial(compile_before, backend=backend, fullgraph=fullgraph)
-        torch.compile = compile_now  # type: ignore[assignment]
+        torch.compile = compile_now
         made = Loaded(folder / loaded.path.name, text)
         if remedy.code is not None:
             exec(remedy.code, {"model": made.f})  # noqa: S102
@@ -96,8 +98,8 @@ def remedied(loaded: Loaded, report: Report, remedy: Remedy, folder: Path, backe
     try:
         yield make
     finally:
-        torch.compile = compile_before  # type: ignore[assignment]
-        torch._dynamo.config.load_config(saved)  # type: ignore[attr-defined]
+        torch.compile = compile_before
+        torch._dynamo.config.load_config(saved)
 
 
 def graphs_and_ops(make: Callable[[], Any]) -> tuple[int, int]:
@@ -283,13 +285,13 @@ def _same(one: Any, other: Any) -> bool:
     match one:
         case torch.Tensor():
             same_kind = one.dtype == other.dtype and one.shape == other.shape
-            return same_kind and torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True)
+            return bool(same_kind and torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True))
         case dict():
             return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
         case list() | tuple():
             return len(one) == len(other) and all(map(_same, one, other))
         case float():
-            return one == other or abs(one - other) < 1e-5 * max(1.0, abs(one))
+            return bool(one == other or abs(one - other) < 1e-5 * max(1.0, abs(one)))
         case np.ndarray():
-            return bool((one == other).all())
+            return bool(np.array_equal(one, other))
     return bool(one == other)

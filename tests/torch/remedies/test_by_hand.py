@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -61,11 +61,11 @@ def _holds(loaded: Loaded, report: Report, remedy: Remedy, folder: Path, backend
     assert evidence is not None
     assert (remedy.verdict == "works but differs") == bool(remedy.differences), what
 
-    def itself() -> tuple[Loaded, object]:
+    def itself() -> tuple[Loaded, Any]:
         made = Loaded(loaded.path, loaded.text)
         return made, made.f
 
-    def compiled() -> tuple[Loaded, object]:
+    def compiled() -> tuple[Loaded, Any]:
         made = Loaded(loaded.path, loaded.text)
         return made, torch.compile(made.f, backend=backend)
 
@@ -76,7 +76,7 @@ def _holds(loaded: Loaded, report: Report, remedy: Remedy, folder: Path, backend
         assert evidence.breaks_after < evidence.breaks_before
         assert ops or not ops_before, f"{what}nothing is compiled any more"
         if not evidence.breaks_after:
-            graphs_and_ops(functools.partial(changed, fullgraph=True))  # it would raise
+            graphs_and_ops(lambda: changed(fullgraph=True))  # it would raise
         for variant in VARIANTS if remedy.verdict != "works on what ran" else ["as given"]:
             torch._dynamo.reset()
             expected, actual = observe(itself, variant), observe(changed, variant)

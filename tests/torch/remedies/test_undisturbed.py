@@ -73,7 +73,7 @@ def snapshot(*arguments: Any) -> dict[str, Any]:
         "arguments": copy.deepcopy(arguments),
         "globals": (COUNT, list(HISTORY), dict(TABLE), sorted(globals())),
         "random": (torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state())),  # noqa: NPY002
-        "config": torch._dynamo.config.save_config(),  # type: ignore[attr-defined]
+        "config": torch._dynamo.config.save_config(),
         "streams": (id(sys.stdout), id(sys.stderr)),
         "registry": copy.deepcopy(globals().get("__warningregistry__")),
         "filters": list(warnings.filters),
@@ -137,7 +137,7 @@ def interrupted_runs() -> Iterator[None]:
     """Interrupt in the midst of a run, when code is swapped and output kept."""
     restore = Subject.restore
 
-    def interrupted(_: Subject) -> None:
+    def interrupted(self: Subject) -> None:  # noqa: ARG001 - its signature
         raise KeyboardInterrupt
 
     Subject.restore = interrupted  # type: ignore[method-assign]

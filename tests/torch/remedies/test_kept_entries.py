@@ -32,11 +32,7 @@ class Net(torch.nn.Module):
         return torch.relu(self.lin(x)) * 2
 
 
-<<<<<<< HEAD
-class Scaling:
-=======
 class Scaled:
->>>>>>> enginetests
     def __init__(self) -> None:
         self.scale = 3.0
 
@@ -63,13 +59,8 @@ def kept(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
         (functools.partial(breaks, scale=3.0), "breaks"),
         (Net(), "Net"),
         (Net().other, "other"),
-<<<<<<< HEAD
-        (Scaling(), "Scaling"),
-        (lambda x: breaks(x) + 1, "<lambda>"),
-=======
         (Scaled(), "Scaled"),
         (PLUS, "<lambda>"),
->>>>>>> enginetests
     ],
     ids=["function", "partial", "module", "method", "callable", "lambda"],
 )
@@ -117,11 +108,7 @@ def test_what_raises_at_its_break_is_mended_all_the_same(how: str) -> None:
     torch._dynamo.reset()
     function = breaks
     if how == "scope":
-<<<<<<< HEAD
-        function = torch._dynamo.error_on_graph_break(True)(breaks)  # type: ignore[attr-defined]
-=======
         function = torch._dynamo.error_on_graph_break(True)(breaks)
->>>>>>> enginetests
     with pytest.raises(Exception, match="graph_break"), jupyter_graphbreak.capture(entries=True) as run:
         torch.compile(function, backend="eager", fullgraph=how == "fullgraph")(torch.ones(3))
     report = run.try_remedies()

@@ -19,7 +19,8 @@ def is_torch_compile(value: Any) -> bool:
     if torch is None:
         return False
     optimize = getattr(sys.modules.get("torch._dynamo"), "optimize", None)
-    return (value.func if isinstance(value, functools.partial) else value) in (torch.compile, optimize)
+    called = value.func if isinstance(value, functools.partial) else value
+    return called is torch.compile or (optimize is not None and called is optimize)  # an array has no simple ==
 
 
 def compiled_callable(value: Any) -> Any:

@@ -214,7 +214,8 @@ def _state(made: Loaded) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{k}", v) for k, v in vars(value).items() if isinstance(v, int | str | list))
         elif isinstance(value, int | float | str | list | dict | torch.Tensor) and not name.startswith("_"):
             yield name, value
-        for cell in getattr(value, "__closure__", None) or ():
+        own = getattr(getattr(value, "__code__", None), "co_filename", "") == str(made.path)
+        for cell in (getattr(value, "__closure__", None) or ()) if own else ():
             if isinstance(cell.cell_contents, int | dict | list):
                 yield f"{name}'s closure", cell.cell_contents
 

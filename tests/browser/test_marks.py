@@ -78,6 +78,14 @@ def sources(page: Page) -> list[str]:
     return texts
 
 
+#: CodeMirror takes an announcement back after a moment, when a screen reader has it.
+RECORD_ANNOUNCEMENTS = """element => {
+    window.announced = [];
+    const note = () => window.announced.push(element.textContent);
+    new MutationObserver(note).observe(element, { childList: true, subtree: true, characterData: true });
+}"""
+
+
 def test_cells_explained_as_they_stand(open_page: Open, lab: Lab) -> None:
     """All of them, one again, one that fails; and what a plain run leaves of the marks."""
     lab.save("marks", DEFINE, STEP, "1 / 0\n", "later = True")
@@ -161,9 +169,10 @@ def test_from_the_marks_to_the_panel_and_back(open_page: Open, lab: Lab) -> None
     selected = own.locator(".jp-GraphBreakMark.jp-mod-selected")
     expect(selected).to_have_text(re.compile(r"^ +log_stats\(x\)"))
     expect(selected).to_be_in_viewport(ratio=1)
+    own.locator(".cm-announced").evaluate(RECORD_ANNOUNCEMENTS)
     line(own, "if score > 3").click()
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
-    expect(own.locator(".cm-announced")).to_contain_text("Break 1: Data-dependent branching")
+    page.wait_for_function("window.announced.some(text => text.startsWith('Break 1: Data-dependent branching'))")
     line(own, "y = y / score").click()
     expect(panel(page).get_by_role("treeitem", selected=True)).to_have_accessible_name(re.compile("B"))
     own.locator(".jp-GraphBreakMark-sign", has_text="✂2").click()

@@ -91,7 +91,8 @@ def test_a_saved_model_cell_is_small_and_whole() -> None:
     assert (report.summary.breaks, report.summary.events) == (2, 6)
     assert WIDGET_VIEW in output.data
     size = len(nbformat.writes(notebook).encode())
-    limit = 250_000 if torch.__version__ >= "2.12" else 280_000  # one graph and nine operations more
+    # Some 45 kB of it are scripts and style. Older releases have one graph and nine operations more.
+    limit = 265_000 if torch.__version__ >= "2.12" else 295_000
     assert size < limit, f"{size} bytes"
     assert notebook.metadata.widgets
 

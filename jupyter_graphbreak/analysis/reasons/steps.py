@@ -74,10 +74,7 @@ _STEPS: dict[str, str] = {
     "GB0152": "group before the compiled function, or by keys that are constants",
     "GB0156": "make it in the compiled function, or hand it in as a list or a tensor: an iterator as list(...)",
     "GB0158": "use the torch function for it, or compute it with NumPy outside of the compiled function",
-    "GB0170": (
-        "make it branchless with torch.where(condition, a, b), or give both branches to torch.cond, but not where they "
-        "hold dropout"
-    ),
+    "GB0170": ("take both sides with torch.where(condition, a, b); or torch.cond, where they hold no dropout"),
     "GB0171": "give the assert a message that is a string, not one made of tensors",
     "GB0179": "copy before the compiled function; tensors with .detach().clone()",
     "GB0187": "decorate with functools.wraps outside of the compiled function",

@@ -90,6 +90,8 @@ def measure_entry(
         others = dict(_remedied(remedied or {}))
         for variant in (compiled, *others.values()):
             opened.enter_context(separate_cache(own_codes(variant.subject.call)))
+        empty = EmptyBreak()
+        opened.enter_context(separate_cache([empty.code]))  # before anything is compiled: it has Dynamo begin anew
         eager.warm_up()
         with recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
@@ -100,8 +102,6 @@ def measure_entry(
                 settled = variant.warm_up() and settled
             except Exception:  # noqa: BLE001 - a remedy that fails has no time
                 del others[ids]
-        empty = EmptyBreak()
-        opened.enter_context(separate_cache([empty.code]))
         empty.run()
         begun = compilations_begun()
         *timed, empty_calls = time_in_turn(

@@ -56,7 +56,7 @@ def with_remedies(report: Report) -> Report:
     )  # fmt: skip
     return replace(
         report,
-        sources=[*report.sources, Source("s2", "helpers.py", "file", "/work/helpers.py", [Segment(1, _HELPERS)])],
+        sources=[*report.sources, Source("s2", "helpers.py", "file", "/job/helpers.py", [Segment(1, _HELPERS)])],
         remedies=[
             where,
             Remedy("m2", ["b1"], "branch", "Branch with `torch.cond`", "edit", "another result",

@@ -201,5 +201,5 @@ def test_what_runs_the_shell_or_the_program_is_no_part_of_it() -> None:
 
 def test_a_text_of_torch_names_no_folder_of_the_machine() -> None:
     sources = Sources([], ["/v/lib/python3.12", "/v/lib/python3.12/site-packages"], folder="/", home="/home/u")
-    text = "`f` in file `/v/lib/python3.12/site-packages/torch/x.py` (/home/u/work/y.py) / `/v/lib/python3.12/z.py`"
-    assert sources.in_words(text) == "`f` in file `torch/x.py` (~/work/y.py) / `z.py`"
+    text = "`f` in file `/v/lib/python3.12/site-packages/torch/x.py` (/home/u/job/y.py) / `/v/lib/python3.12/z.py`"
+    assert sources.in_words(text) == "`f` in file `torch/x.py` (~/job/y.py) / `z.py`"

@@ -33,7 +33,7 @@ def test_sarif_has_fixes_for_files_only() -> None:
     (fix,) = found[0]["fixes"]
     assert fix["description"]["text"].startswith("Keep the mean a tensor: works: values equal on 1 input")
     (change,) = fix["artifactChanges"]
-    assert change["artifactLocation"]["uri"] == "file:///work/helpers.py"
+    assert change["artifactLocation"]["uri"] == "file:///job/helpers.py"
     old = "    return x - x.mean().item()"
     assert change["replacements"] == [
         {

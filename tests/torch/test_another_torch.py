@@ -288,7 +288,9 @@ def test_an_old_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_logging_that_a_cell_sets_up_anew_leaves_the_trace_to_us() -> None:
     """``set_logs`` puts torch's own handler on the logger of the trace, and ``dictConfig`` disables it."""
     logger = trace_logger()
-    before = list(logger.handlers), logger.disabled
+    handlers = list(logger.handlers)
+    loggers = [known for known in logging.root.manager.loggerDict.values() if isinstance(known, logging.Logger)]
+    disabled = {known: known.disabled for known in loggers}  # dictConfig disables all of them
     try:
         with recorder.record() as recording:
             importlib.import_module("torch._logging").set_logs()
@@ -297,7 +299,9 @@ def test_logging_that_a_cell_sets_up_anew_leaves_the_trace_to_us() -> None:
             assert logger.disabled
         report = build_report(recording.records)
     finally:
-        logger.handlers, logger.disabled = before
+        logger.handlers = handlers
+        for known, was in disabled.items():
+            known.disabled = was
     assert (report.summary.breaks, report.summary.graphs) == (1, 2)
     assert doubts(report) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, compiled_with
@@ -10,21 +11,52 @@ from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.remedies.program.application import compile_file
 from jupyter_graphbreak.remedies.rehearsal import Rehearsal
 from jupyter_graphbreak.remedies.remedy_list import with_remedies
-from jupyter_graphbreak.remedies.search import Search
+from jupyter_graphbreak.remedies.search import RANK, Search
 from jupyter_graphbreak.trial.entry import Entry, name_of
 from jupyter_graphbreak.trial.inputs import Arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
-    from jupyter_graphbreak.remedies.search import Tell
+    from jupyter_graphbreak.remedies.search import Tell, Tried
     from jupyter_graphbreak.report.schema import Report
+
+    #: Applies a remedy while its context is open, and hands out the entry with it.
+    Changed = Callable[[], AbstractContextManager[Entry]]
 
 #: Seconds after which no further change is tried.
 PATIENCE_S = 120.0
 _INTERRUPTED = "the search was interrupted"
+#: Remedies of one entry that are worth measuring, at the most: each is compiled once more.
+_MOST_MEASURED = 6
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search for remedies came to.
+
+    Parameters
+    ----------
+    report : Report
+        With :attr:`~jupyter_graphbreak.report.schema.Report.remedies`.
+    searches : list of tuple
+        Each search, and what it tried by the ids of the remedies.
+    """
+
+    report: Report
+    searches: list[tuple[Search, dict[str, Tried]]]
+
+    def remedied(self, entry: Entry) -> dict[tuple[str, ...], Changed]:
+        """Return what applies the remedies of an entry that are worth measuring, by their ids."""
+        return {
+            (ident,): search.rehearsal.changed(tried[ident].attempt.change)
+            for search, tried in self.searches
+            if search.rehearsal.entry is entry
+            for ident in worth_measuring(tried)
+        }
 
 
 def remedies_of_call(
@@ -34,7 +66,7 @@ def remedies_of_call(
     *,
     also: Sequence[Callable[..., Any]] = (),
     seconds: float = PATIENCE_S,
-) -> Report:
+) -> Found:
     """Return the report of a function that is compiled on copies, with what was tried for its breaks.
 
     Parameters
@@ -64,7 +96,7 @@ def remedies_of_call(
         search.run()
     except KeyboardInterrupt:
         reasons.append(_INTERRUPTED)
-    return with_remedies(rehearsal.original.report, rehearsal.original.files, [search], reasons)
+    return _found(rehearsal.original.report, rehearsal.original.files, [search], reasons)
 
 
 def _uncompiled(fn: Any) -> Any:
@@ -82,7 +114,7 @@ def find_remedies(
     find_cell: FindCell = lambda _: None,
     tell: Tell = lambda _: None,
     left_out: Sequence[str] = (),
-) -> Report:
+) -> Found:
     """Return a report with what was tried for its breaks; an interrupt ends the search with what it has found.
 
     Parameters
@@ -123,4 +155,33 @@ def find_remedies(
                 mended |= {ours for ours, theirs in known.items() if theirs in gone}
     except KeyboardInterrupt:
         reasons.append(_INTERRUPTED)
-    return with_remedies(report, files, searches, reasons)
+    return _found(report, files, searches, reasons)
+
+
+def _found(report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]) -> Found:
+    made, tried = with_remedies(report, files, searches, reasons)
+    return Found(made, list(zip(searches, tried, strict=True)))
+
+
+def worth_measuring(remedies: Mapping[str, Tried]) -> list[str]:
+    """Return the ids of the remedies to measure: for each break the best, and what removes most of them."""
+    working = {
+        ident: tried
+        for ident, tried in remedies.items()
+        if tried.works and tried.attempt.change and not tried.attempt.change.compiles_itself
+    }
+    if not working:
+        return []
+    most = max(working, key=lambda ident: len(working[ident].breaks))
+    best: dict[str, str] = {}
+    for ident, tried in working.items():
+        for broken in tried.breaks:
+            before = best.get(broken)
+            if before is None or _preference(tried) < _preference(working[before]):
+                best[broken] = ident
+    return list(dict.fromkeys([most, *best.values()]))[:_MOST_MEASURED]
+
+
+def _preference(tried: Tried) -> tuple[int, int]:
+    """Return what to sort by: what removes fewest others with a break, so that its own effect shows, and works best."""
+    return len(tried.breaks), RANK[tried.attempt.verdict]

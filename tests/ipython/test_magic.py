@@ -270,7 +270,7 @@ def test_fault_of_ours_never_reaches_the_user(shell: Shell, monkeypatch: pytest.
     def broken(_: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr("jupyter_graphbreak.api.build_with_files", broken)
+    monkeypatch.setattr("jupyter_graphbreak.api.run_reports.build_with_files", broken)
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
     assert result.result == [4.0, 4.0]
     assert [fault.level for fault in shell.report.diagnostics] == ["error"]

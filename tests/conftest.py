@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: The process among those of pytest-xdist; None where there is one process only.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+#: Long files whose tests share nothing, so that several workers can take them.
+PARTED = ("tests/torch/remedies/test_by_hand.py", "tests/cli/test_commands.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,12 +28,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give everything that drives a browser to one worker, so that one JupyterLab is enough; share the other files."""
+    """Give everything that drives a browser to one worker, so that one JupyterLab is enough; share the other files.
+
+    The tests of a long file that share nothing are shared, too.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc] # it ships no types
         def _split_scope(self, nodeid: str) -> str:
-            return "browser" if nodeid.startswith("tests/browser/") else str(super()._split_scope(nodeid))
+            if nodeid.startswith("tests/browser/"):
+                return "browser"
+            return nodeid if nodeid.startswith(PARTED) else str(super()._split_scope(nodeid))
 
     config.option.loadscopereorder = False  # keep the order from above
     return Scheduling(config, log)

@@ -107,7 +107,7 @@ class Observation:
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
         from jupyter_graphbreak.recording.children import watched_children
-        from jupyter_graphbreak.recording.targets import forget
+        from jupyter_graphbreak.recording.targets import forget, forget_everything
 
         opened = self._opened
         if not self.options.quiet and not self.options.frontends:
@@ -117,6 +117,8 @@ class Observation:
             if problem is not None:
                 self._faults.append(Diagnostic("warning", problem))
         try:
+            if self.options.fresh:
+                forget_everything()
             forget(*self._named.values())
         except Exception as fault:  # noqa: BLE001 - then what was compiled before stays compiled
             self.note_fault("forgetting what was compiled before", fault)

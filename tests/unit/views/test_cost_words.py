@@ -107,8 +107,9 @@ def test_whether_it_is_right() -> None:
 
 def test_text_and_markup_say_it_at_the_top() -> None:
     text = render_text(cost()).split("\n")
-    assert text[1].startswith("compiled: 0.88 times eager's speed")
-    assert text[3] == "9 of 11 operations ran compiled, 61% of the time"
+    assert text[1] == "compiled in part: step and norm; log_stats ran eagerly"
+    assert text[2].startswith("compiled: 0.88 times eager's speed")
+    assert text[4] == "9 of 11 operations ran compiled, 61% of the time"
     assert "    mending it saves 1.18 ms of 4.21 ms a call" in text
     html = re.sub(r"<[^>]+>", "", render_html(cost()).partition("</style>")[2])
     order = ["2 breaks", "compiled: 0.88 times", "9 of 11 operations", "4.21 ms a call", "mending it saves 1.18 ms"]

@@ -77,7 +77,7 @@ def _verdict(report: Report, entry: EntryCost) -> str:
         return "has not settled: it was compiled again while it was measured, so no time of it counts"
     times = f"({time_text(entry.compiled.median_us)}, eager {time_text(entry.eager.median_us)})"
     if overlap(entry.eager, entry.compiled):
-        parts = [f"compiled: as fast as eager, no difference is measurable {times}"]
+        parts = [f"compiled: no difference from eager is measurable {times}"]
     else:
         ratio = f"{_ratio(entry.eager, entry.compiled)} times eager's speed"
         parts = [f"compiled: {ratio} {times}"]

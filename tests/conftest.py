@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: The process among those of pytest-xdist; None where there is one process only.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+#: Tests in a browser that need no JupyterLab.
+WITHOUT_JUPYTERLAB = ("tests/browser/test_docs.py", "tests/browser/test_hosts.py", "tests/browser/test_page.py")
 #: Long files whose tests share nothing, so that several workers can take them.
 PARTED = ("tests/torch/remedies/test_by_hand.py", "tests/cli/test_commands.py")
 
@@ -28,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give everything that drives a browser to one worker, so that one JupyterLab is enough; share the other files.
+    """Give all tests in JupyterLab to one worker, so that one server is enough; share the other files.
 
     The tests of a long file that share nothing are shared, too.
     """
@@ -36,8 +38,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc] # it ships no types
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith("tests/browser/"):
-                return "browser"
+            if nodeid.startswith("tests/browser/") and not nodeid.startswith(WITHOUT_JUPYTERLAB):
+                return "JupyterLab"
             return nodeid if nodeid.startswith(PARTED) else str(super()._split_scope(nodeid))
 
     config.option.loadscopereorder = False  # keep the order from above

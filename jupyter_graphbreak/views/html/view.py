@@ -19,6 +19,7 @@ from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class
 from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
 from jupyter_graphbreak.views.words.experiments import remedy_words
+from jupyter_graphbreak.views.words.experiments.startup import startup
 from jupyter_graphbreak.views.words.extent import extent
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
@@ -136,6 +137,11 @@ class View:
     def extent(self) -> str:
         """How much was compiled, where that is not everything."""
         return extent(self.report)
+
+    @property
+    def startup(self) -> str:
+        """Where the time of compiling went."""
+        return startup(self.report)
 
     @property
     def praise(self) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests import warm_kernels
+
 ROOT = Path(__file__).parents[1]
 #: The process among those of pytest-xdist; None where there is one process only.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
@@ -50,10 +52,30 @@ def needs_site(item: pytest.Item) -> bool:
     return "site" in getattr(item, "fixturenames", ())
 
 
-def site_folder(factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the documentation, which all workers share."""
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that all workers share."""
     own = factory.getbasetemp()
-    return (own if WORKER is None else own.parent) / "site"
+    return own if WORKER is None else own.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have all kernels run the package as it stands here, and begin with PyTorch loaded."""
+    before = {name: os.environ.get(name) for name in ("JUPYTER_PATH", "PYTHONPATH")}
+    paths = (before["PYTHONPATH"] or "").split(os.pathsep)
+    if str(ROOT) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), *paths]))
+    folder = shared_folder(tmp_path_factory) / "kernels"
+    warm = warm_kernels.use_warm_kernels(folder, dict(os.environ))
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [warm, before["JUPYTER_PATH"]]))
+    yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if WORKER in {None, "gw0"}:
+        warm_kernels.stop(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -62,7 +84,8 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     if WORKER not in {None, "gw0"} or not any(map(needs_site, request.session.items)):
         yield
         return
-    folder = site_folder(tmp_path_factory)
+    request.getfixturevalue("kernels")  # its pages are executed in them
+    folder = shared_folder(tmp_path_factory) / "site"
     folder.mkdir()
     # With nice: the tests have time limits, and the build has none.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
@@ -75,7 +98,7 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wait for the documentation; the executed notebooks are beside it, in ``jupyter_execute``."""
-    folder = site_folder(tmp_path_factory)
+    folder = shared_folder(tmp_path_factory) / "site"
     status = folder / "status"
     while not status.exists() or not status.read_text():
         time.sleep(0.2)

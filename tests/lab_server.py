@@ -118,8 +118,8 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
         **os.environ,
         **{name: str(home / name.lower()) for name in own},
         # The package as it stands here, whether or not it is installed.
-        "JUPYTER_PATH": str(home / "share"),
-        "PYTHONPATH": str(ROOT),
+        "JUPYTER_PATH": os.pathsep.join(filter(None, [str(home / "share"), os.environ.get("JUPYTER_PATH")])),
+        "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT)),
     }
     python = os.environ.get("LAB_PYTHON", sys.executable)
     command = [python, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]

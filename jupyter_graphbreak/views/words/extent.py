@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.views.words.plain_text import counted
 from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch
 
 if TYPE_CHECKING:
@@ -11,8 +12,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Frame, Report, Skipped
 
-#: Names that are said; of more, how many there are besides.
-_MOST_NAMES = 3
+#: So many functions are named; more are counted.
+_MOST_NAMES = 2
 
 
 def extent(report: Report) -> str:
@@ -44,6 +45,4 @@ def _name(report: Report, subject: Frame | Skipped) -> str:
 
 def _names(functions: Iterable[str]) -> str:
     names = list(dict.fromkeys(filter(None, functions)))
-    if len(names) > _MOST_NAMES:
-        return f"{', '.join(names[: _MOST_NAMES - 1])} and {len(names) - _MOST_NAMES + 1} more functions"
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+    return counted(len(names), "function") if len(names) > _MOST_NAMES else " and ".join(names)

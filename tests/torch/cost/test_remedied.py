@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch._dynamo
@@ -30,7 +32,7 @@ def takes_a_side(x: torch.Tensor) -> torch.Tensor:
     return y * x.sum().item()
 
 
-def run_of(function: object, *args: object) -> Run:
+def run_of(function: Callable[..., Any], *args: object) -> Run:
     torch.compiler.reset()  # another test may have compiled it
     compiled = torch.compile(function, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:

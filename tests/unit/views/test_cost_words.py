@@ -45,9 +45,7 @@ def test_whether_it_pays() -> None:
 
 def test_where_spreads_overlap_there_is_no_ratio() -> None:
     report = with_entry(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
-    assert verdicts_of_cost(report) == [
-        "compiled: no difference from eager is measurable (3.71 ms, eager 3.71 ms)"
-    ]
+    assert verdicts_of_cost(report) == ["compiled: no difference from eager is measurable (3.71 ms, eager 3.71 ms)"]
 
 
 def test_what_still_compiles_has_no_figures() -> None:

@@ -279,7 +279,7 @@ def test_how_much_was_compiled_is_said_and_praised_only_where_it_is_everything(r
     assert ("gb-verdict gb-good" in html) == (not words)
 
 
-def test_of_many_functions_some_are_named() -> None:
+def test_many_functions_are_counted() -> None:
     eager = [Skipped(f"x{number}", f"{number}/0", f"f{number}", None, "") for number in range(9)]
     report = Report("ok", Device("auto", "cpu"), skipped=eager)
-    assert extent(report) == "nothing was compiled: f0, f1 and 7 more functions ran eagerly"
+    assert extent(report) == "nothing was compiled: 9 functions ran eagerly"

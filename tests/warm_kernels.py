@@ -2,8 +2,8 @@
 
 Most of what a kernel does in a test is to load PyTorch, five seconds each time. ``use_warm_kernels`` makes a kernelspec
 ``python3`` whose command is this file: it asks a server, which it starts where there is none, to fork, and stands for
-the fork as long as that lives. Nothing is compiled before the fork. A kernel whose environment holds ``COLD_KERNEL``, or
-what PyTorch or Python would have read while loading, begins cold, as everywhere else.
+the fork as long as that lives. Nothing is compiled before the fork. A kernel begins cold, as everywhere else, where its
+environment holds ``COLD_KERNEL``, or anything else that PyTorch or Python would have read while loading.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from jupyter_graphbreak.analysis.finished.priority import with_priorities
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
@@ -92,7 +93,7 @@ class Rerun:
                 costs.append(measure_entry(entry, remedied, self.report, find_cell=self._find_cell).cost)
             first = entries[0]
             cost = Cost(device_of(first), backend_name(first.backend), costs)
-            self.report = replace(self.report, cost=cost)
+            self.report = with_priorities(replace(self.report, cost=cost))
         return self.report
 
     def check(self) -> Report:

@@ -20,7 +20,7 @@ def try_remedies(
     fn: Callable[..., Any],
     *args: Any,
     also: Sequence[Callable[..., Any]] = (),
-    seconds: float = 120.0,
+    seconds: float | None = None,
     **kwargs: Any,
 ) -> Report:
     """Compile a function on copies, and try to remove each graph break that it has.
@@ -37,8 +37,8 @@ def try_remedies(
         What to call it with.
     also : sequence of callable
         What you, or an assistant, wrote in place of the function: each is judged in the same way.
-    seconds : float
-        When to stop.
+    seconds : float or None
+        When to stop; by default after two minutes, or longer where the function itself is slow to compile.
 
     Returns
     -------

@@ -52,13 +52,13 @@ class Run:
         if children is not None:
             self.job = job_with(self._report, children)
 
-    def try_remedies(self, *, seconds: float = 120.0) -> Report:
+    def try_remedies(self, *, seconds: float | None = None) -> Report:
         """Try to remove the breaks of the block, on copies of its entries, and return the report with what was tried.
 
         Parameters
         ----------
-        seconds : float
-            When to stop.
+        seconds : float or None
+            When to stop; by default after two minutes, or longer where the block itself is slow to compile.
 
         Raises
         ------

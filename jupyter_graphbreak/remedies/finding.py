@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further change is tried.
 PATIENCE_S = 120.0
+#: So many times what the program itself took, where that is longer: with a slow backend each trial is slow, too.
+_PATIENCE_RUNS = 5
 _INTERRUPTED = "the search was interrupted"
 #: Remedies of one entry that are worth measuring, at the most: each is compiled once more.
 _MOST_MEASURED = 6
@@ -65,7 +67,7 @@ def remedies_of_call(
     kwargs: dict[str, Any],
     *,
     also: Sequence[Callable[..., Any]] = (),
-    seconds: float = PATIENCE_S,
+    seconds: float | None = None,
 ) -> Found:
     """Return the report of a function that is compiled on copies, with what was tried for its breaks.
 
@@ -76,8 +78,8 @@ def remedies_of_call(
         What to call it with.
     also : sequence of callable
         What somebody wrote in its place.
-    seconds : float
-        When to stop.
+    seconds : float or None
+        When to stop; by default after two minutes, or longer where the program itself is slow to compile.
 
     Raises
     ------
@@ -87,8 +89,9 @@ def remedies_of_call(
     call = _uncompiled(fn)
     backend, dynamic = compiled_with(fn) or ("eager", None)
     entry = Entry(name_of(call), None, call, Arguments(*args, **kwargs).bound(call), backend, dynamic)
+    begun = time.monotonic()
     rehearsal = Rehearsal(entry)
-    search = Search(rehearsal, time.monotonic() + seconds)
+    search = Search(rehearsal, _deadline(begun, seconds, begun))
     reasons: list[str] = []
     try:
         for rewrite in also:
@@ -109,7 +112,7 @@ def find_remedies(
     files: Mapping[str, str],
     entries: Sequence[Entry],
     *,
-    seconds: float = PATIENCE_S,
+    seconds: float | None = None,
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
     find_cell: FindCell = lambda _: None,
     tell: Tell = lambda _: None,
@@ -125,8 +128,8 @@ def find_remedies(
         The file name of each of its sources, by the source's id.
     entries : sequence of Entry
         The entries of the run.
-    seconds : float
-        When to stop.
+    seconds : float or None
+        When to stop; by default after two minutes, or longer where the program itself is slow to compile.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.remedies.program.application.Program`.
     tell : callable
@@ -134,13 +137,14 @@ def find_remedies(
     left_out : sequence of str
         Why entries of the run are not among these, in sentences.
     """
-    deadline = time.monotonic() + seconds
+    begun = time.monotonic()
     searches: list[Search] = []
     reasons = list(left_out)
     mended: set[str] = set()
     try:
         for entry in entries if report.breaks else ():
             tell(f"{entry.function}: runs again on copies")
+            entered = time.monotonic()
             try:
                 rehearsal = Rehearsal(entry, compile_text, find_cell)
             except Exception as error:  # noqa: BLE001 - the function itself, or what it needs and a copy has not
@@ -149,13 +153,21 @@ def find_remedies(
             known = same_breaks(report, rehearsal.original.report)
             wanted = frozenset(theirs for ours, theirs in known.items() if ours not in mended)
             if wanted:
-                searches.append(Search(rehearsal, deadline, wanted, tell))
+                searches.append(Search(rehearsal, _deadline(begun, seconds, entered), wanted, tell))
                 tried = searches[-1].run()
                 gone = {ident for change in tried if change.works for ident in change.breaks}
                 mended |= {ours for ours, theirs in known.items() if theirs in gone}
     except KeyboardInterrupt:
         reasons.append(_INTERRUPTED)
     return _found(report, files, searches, reasons)
+
+
+def _deadline(begun: float, seconds: float | None, entered: float) -> float:
+    """Return when to stop a search that began with running the program itself."""
+    if seconds is not None:
+        return begun + seconds
+    now = time.monotonic()
+    return max(begun + PATIENCE_S, now + _PATIENCE_RUNS * (now - entered))
 
 
 def _found(report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]) -> Found:

@@ -89,7 +89,8 @@ LAYERS = {
     "api": Layer(
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.finished",
-            "analysis.reports", "trace", "trial", "frontends", "remedies", "cost", "remedies.program", "notebookfiles", "results",
+            "analysis.reports", "trace", "trial", "frontends", "remedies", "cost", "remedies.program", "notebookfiles",
+            "results",
         },
         TORCH,
     ),

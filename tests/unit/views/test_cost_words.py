@@ -48,6 +48,13 @@ def test_where_spreads_overlap_there_is_no_ratio() -> None:
     assert verdicts_of_cost(report) == ["compiled: no difference from eager is measurable (3.71 ms, eager 3.71 ms)"]
 
 
+def test_a_remedy_that_makes_it_as_fast_as_eager_has_no_ratio() -> None:
+    slow, mended = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
+    report = with_entry(cost(), compiled=slow, remedied=[replace(entry_of(cost()).remedied[0], time=mended)])
+    (said,) = verdicts_of_cost(report)
+    assert said.endswith("; without break 1: 3.71 ms, no difference from eager is measurable")
+
+
 def test_what_still_compiles_has_no_figures() -> None:
     report = with_entry(cost(), settled=False)
     (said,) = verdicts_of_cost(report)

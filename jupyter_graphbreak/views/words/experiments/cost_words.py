@@ -83,12 +83,13 @@ def _verdict(report: Report, entry: EntryCost) -> str:
         parts = [f"compiled: {ratio} {times}"]
     for remedied in entry.remedied:
         name = _without(report, remedied.remedies)
+        median = time_text(remedied.time.median_us)
         if overlap(remedied.time, entry.compiled):
             parts.append(f"{name}: no effect is measurable")
+        elif overlap(entry.eager, remedied.time):
+            parts.append(f"{name}: {median}, no difference from eager is measurable")
         else:
-            ratio = f"{_ratio(entry.eager, remedied.time)} times"
-            even = ", no difference from eager is measurable" if overlap(entry.eager, remedied.time) else ""
-            parts.append(f"{name}: {ratio} ({time_text(remedied.time.median_us)}){even}")
+            parts.append(f"{name}: {_ratio(entry.eager, remedied.time)} times ({median})")
     return "; ".join(parts)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.api.rerun import Rerun
@@ -12,7 +14,7 @@ from jupyter_graphbreak.api.run_reports import job_with, report_of
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.compilation import Options, ensure_compiled
 from jupyter_graphbreak.recording.targets import forget
-from jupyter_graphbreak.report.schema import Device
+from jupyter_graphbreak.report.schema import Device, Diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,6 +91,16 @@ class Run:
         """
         return self._again().check()
 
+    def add_cost(self) -> None:
+        """Have the report say what the entries cost; where they cannot be measured, why."""
+        try:
+            self._report = self.measure()
+        except Exception as fault:  # noqa: BLE001 - the block has run, and its report stands
+            note = Diagnostic(
+                "error", f"Of jupyter_graphbreak itself measuring failed ({type(fault).__name__}: {fault})."
+            )
+            self._report = msgspec.structs.replace(self.report, diagnostics=[*self.report.diagnostics, note])
+
     def _again(self) -> Rerun:
         if self._rerun is None:
             raise RuntimeError("the entries were not kept; write capture(entries=True)")
@@ -96,7 +108,7 @@ class Run:
 
 
 @contextlib.contextmanager
-def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
+def capture(*, processes: bool = False, entries: bool = False, cost: bool = False) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.
 
     The block runs as it would without; an exception goes on unchanged, and the report is made all the same.
@@ -108,6 +120,9 @@ def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
         ``torch.multiprocessing``, ranks of ``torchrun``.
     entries : bool
         Whether to keep copies of each entry's arguments and state, so that remedies can be tried after the block.
+    cost : bool
+        Whether to measure when the block has ended what compiling its entries costs and yields. A block that raises is
+        not measured.
 
     Yields
     ------
@@ -137,7 +152,7 @@ def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
 
     with (
         watched_children(tell) if processes else contextlib.nullcontext() as children,
-        _kept_entries() if entries else contextlib.nullcontext() as kept,
+        _kept_entries() if entries or cost else contextlib.nullcontext() as kept,
     ):
         try:
             with recorder.record() as recording:
@@ -146,6 +161,8 @@ def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
         finally:
             if recording is not None:
                 run.close(recording, children, kept)
+    if cost:
+        run.add_cost()
 
 
 def _kept_entries() -> contextlib.AbstractContextManager[KeptEntries]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch._dynamo
 
@@ -75,6 +76,29 @@ def test_settings_and_edits_are_in_force_only_while_they_are_measured() -> None:
     assert torch._dynamo.config.get_config_copy() == config
     assert dict(os.environ) == environment
     assert all(time_of(report, listed).startswith("mending it ") for listed in report.breaks)
+
+
+def test_a_block_is_measured_when_it_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        print("once")  # noqa: T201 - the program that is measured
+        return x + 1
+
+    compiled = torch.compile(f, backend="eager")
+    with jupyter_graphbreak.capture(cost=True) as run:
+        compiled(torch.ones(4))
+    assert run.report.cost is not None
+    assert [entry.function for entry in run.report.cost.entries] == ["f"]
+    assert capsys.readouterr().out == "once\n"
+
+
+def test_a_fault_of_measuring_is_said_and_costs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jupyter_graphbreak.cost.entry_cost.measure_entry", lambda *_, **__: 1 // 0)
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    with jupyter_graphbreak.capture(cost=True) as run:
+        compiled(torch.ones(4))
+    assert run.report.summary.graphs == 1
+    assert run.report.cost is None
+    assert any("measuring failed (ZeroDivisionError" in note.message for note in run.report.diagnostics)
 
 
 def test_without_remedies_there_is_nothing_to_measure() -> None:

@@ -36,7 +36,9 @@ _START_S = 120.0
 
 
 def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
-    """Write the kernelspec, and return the folder for ``JUPYTER_PATH``."""
+    """Write the kernelspec, and return the folder for ``JUPYTER_PATH``; on other systems than Linux there is none."""
+    if sys.platform != "linux":
+        return str(folder)
     spec = folder / "kernels" / "python3"
     spec.mkdir(parents=True, exist_ok=True)
     (folder / "environment.json").write_text(json.dumps(_read_while_loading(environment)))

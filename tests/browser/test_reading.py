@@ -14,7 +14,7 @@ from jupyter_graphbreak.results import Report
 from tests.browser.pages import command, opened_in_lab, trust
 from tests.browser.test_marks import cell, line
 from tests.browser.test_panel import row, show_panel
-from tests.sample_reports import big, failed, two_breaks
+from tests.sample_reports import big, everything, failed, two_breaks
 from tests.unit.views.test_words import model
 
 if TYPE_CHECKING:
@@ -145,24 +145,57 @@ def cells(page: Page) -> list[str]:
     return found
 
 
+#: One visible element of each kind that takes the focus: kinds differ in element, class and where they stand.
+_KINDS = """report => {
+    const kinds = new Set();
+    for (const element of report.querySelectorAll('a[href], button, summary, input, [tabindex]')) {
+        const kind = [element.tagName, element.className, element.parentElement.className].join();
+        if (element.checkVisibility() && !kinds.has(kind)) {
+            kinds.add(kind);
+            element.dataset.probe = kinds.size;
+        }
+    }
+    return kinds.size;
+}"""
+
+
+@pytest.mark.slow
 def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
-    lab.save("safe", "x = 1", two_breaks(), "y = 2")
+    lab.save("safe", "x = 1", everything(), "y = 2")
     page = opened_in_lab(open_page, lab, "safe").page
     trust(page)
     before = cells(page)
     report = page.locator(".graphbreak.gb-live")
-    for target in (".gb-tab", ".gb-item summary", ".gb-strip a", ".gb-tools button"):
-        page.keyboard.press("Escape")
-        report.locator(target).first.focus()
+    expect(report.get_by_role("button", name="Apply all that work")).to_be_visible()
+    report.locator(".gb-break > details > summary").first.click()
+    kinds = report.evaluate(_KINDS)
+    assert kinds > 12
+    for kind in range(1, kinds + 1):
         for key in DANGEROUS:
+            report.evaluate("(report, kind) => report.querySelector(`[data-probe='${kind}']`).focus()", kind)
             page.keyboard.press(key)
-        assert cells(page) == before
+        assert cells(page) == before, report.locator(f"[data-probe='{kind}']").evaluate("found => found.outerHTML")
         expect(page.locator(".jp-Dialog")).to_have_count(0)
         expect(page.locator(".jp-Cell .jp-InputPrompt").first).to_have_text("[ ]:")
     # What is for the application as a whole still is.
     report.locator(".gb-tab").first.focus()
     page.keyboard.press("Control+Shift+C")
     expect(page.locator(".jp-ModalCommandPalette")).to_be_visible()
+
+
+def test_nor_does_one_pressed_in_a_report_that_is_not_trusted(open_page: Open, lab: Lab) -> None:
+    lab.save("plain", "x = 1", two_breaks(), "y = 2")
+    page = opened_in_lab(open_page, lab, "plain").page
+    before = cells(page)
+    report = page.locator(".graphbreak")
+    expect(page.locator(".gb-live")).to_have_count(0)
+    for target in ("summary", "a"):
+        report.locator(target).first.focus()
+        for key in DANGEROUS:
+            page.keyboard.press(key)
+        assert cells(page) == before
+    page.keyboard.press("Escape")
+    expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
 
 
 def test_all_of_a_report_is_in_its_output_when_the_kernel_is_gone(open_page: Open, lab: Lab) -> None:

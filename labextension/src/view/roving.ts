@@ -1,4 +1,4 @@
-/** Many things to focus in a part of a report, and one Tab stop: the arrow keys move within it. */
+/** The focus in a report, and the keys pressed there: many things to focus are one Tab stop, the arrow keys move within it. */
 
 /** What takes the focus; boxes that scroll are looked at one by one. */
 const FOCUSABLE = 'a[href], button, summary, input';
@@ -79,4 +79,34 @@ export class Roving {
 /** Keep JupyterLab's shortcuts from an element: it matches them with the element itself before those around it. */
 export function suppress(element: HTMLElement): void {
   element.dataset.lmSuppressShortcuts = 'true';
+}
+
+/**
+ * Keep a key from the notebook around a report.
+ *
+ * With a modifier it may be for the application as a whole, which gets it as if nothing had the focus.
+ */
+export function keepFromNotebook(event: KeyboardEvent): void {
+  event.stopPropagation();
+  if (event.ctrlKey || event.metaKey || event.altKey) {
+    const copy = new KeyboardEvent(event.type, event);
+    if (!document.body.dispatchEvent(copy)) {
+      event.preventDefault();
+    }
+  }
+  if (event.key === 'Enter' && hasModifier(event)) {
+    // Elsewhere it runs a cell; whoever means that does not mean the button that has the focus.
+    event.preventDefault();
+  }
+}
+
+/** Leave a report: the cell around it takes the focus, so that the notebook's keys work again. */
+export function focusCell(root: HTMLElement): void {
+  const cell = root.closest<HTMLElement>('.jp-Cell');
+  (document.activeElement as HTMLElement | null)?.blur();
+  cell?.focus();
+}
+
+function hasModifier(event: KeyboardEvent): boolean {
+  return event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
 }

@@ -3,7 +3,7 @@ import { announcementOf, reasonOf, referencesIn } from './elements';
 import { type IReady, type IReportData, tell, whenConnected } from './link';
 import { Panes } from './panes';
 import { RemedyButtons } from './remedybuttons';
-import { Roving, suppress } from './roving';
+import { focusCell, keepFromNotebook, Roving, suppress } from './roving';
 import { type ISelectOptions, Selection } from './selection';
 import { addMeasureButtons, addStripButton } from './strip';
 import { Toolbar } from './toolbar';
@@ -232,10 +232,7 @@ class View {
       this._toolbar.announce('');
       this._tellSelection(false);
     } else {
-      // In JupyterLab the cell around it takes the focus, so that its own keys work again.
-      const cell = this._root.closest<HTMLElement>('.jp-Cell');
-      (document.activeElement as HTMLElement | null)?.blur();
-      cell?.focus();
+      focusCell(this._root);
     }
   }
 
@@ -399,21 +396,6 @@ class View {
   private _data: IReportData;
   private _refreshTimer: ReturnType<typeof setTimeout> | undefined;
   private _isFollowing = false;
-}
-
-/**
- * Keep a key from the notebook around a report, whose shortcuts cut and delete cells.
- *
- * With a modifier it may be for the application as a whole, which gets it as if nothing had the focus.
- */
-function keepFromNotebook(event: KeyboardEvent): void {
-  event.stopPropagation();
-  if (event.ctrlKey || event.metaKey || event.altKey) {
-    const copy = new KeyboardEvent(event.type, event);
-    if (!document.body.dispatchEvent(copy)) {
-      event.preventDefault();
-    }
-  }
 }
 
 /** Whether a report has a page of its own, and the keys pressed in it are meant for the report. */

@@ -24,9 +24,9 @@ from jupyter_graphbreak.results import Report  # noqa: E402 - the project's own 
 from jupyter_graphbreak.views.html.bundle import mime_bundle  # noqa: E402
 from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest  # noqa: E402
 from jupyter_graphbreak.views.html.widget import ReportWidget  # noqa: E402
+from tests.browser.pages import command, wait_for_kernel, wait_for_notebook  # noqa: E402
 from tests.find_browser import find_browser  # noqa: E402
 from tests.lab_server import jupyterlab  # noqa: E402
-from tests.browser.pages import command, wait_for_kernel, wait_for_notebook  # noqa: E402
 from tests.sample_reports import big, two_breaks  # noqa: E402
 
 if TYPE_CHECKING:

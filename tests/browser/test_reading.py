@@ -78,7 +78,7 @@ def test_a_part_of_a_report_is_one_tab_stop_and_the_arrows_move_in_it(open_repor
 def test_a_break_and_its_line_are_in_view_together(open_report: Open) -> None:
     report = big(breaks=60, ops=60)
     page = open_report(report).page
-    for number in (1, 2, 3):
+    for number in range(1, 12):
         page.keyboard.press("n")
         expect(page.locator(f".gb-item[id$='-b{number}']")).to_be_in_viewport()
         expect(page.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
@@ -249,6 +249,38 @@ def test_report_panel_and_cell_have_one_selection(open_page: Open, lab: Lab) -> 
     command(page, "jupyter-graphbreak:toggle-marks")  # it is a setting, which other tests have too
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
     assert [*opened.errors, *opened.complaints] == []
+
+
+def in_view(page: Page, name: str) -> bool:
+    """Return whether one of the visible elements of a selector is all in the notebook's window."""
+    seen: bool = page.evaluate(
+        """name => {
+            const { top, bottom } = document.querySelector('.jp-WindowedPanel-outer').getBoundingClientRect();
+            return Array.from(document.querySelectorAll(name), each => each.getBoundingClientRect()).some(
+                box => box.height > 0 && box.top >= top - 1 && box.bottom <= bottom + 1
+            );
+        }""",
+        name,
+    )
+    return seen
+
+
+def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
+    """The cell is longer than the window, so its lines are quoted where the editor is out of sight."""
+    lab.save("eleven", big(breaks=11, ops=22))
+    page = opened_in_lab(open_page, lab, "eleven").page
+    trust(page)
+    report = page.locator(".graphbreak.gb-live")
+    expect(report).to_have_class(re.compile(r"\bgb-column\b"))
+    report.get_by_role("tab", name="Breaks").focus()
+    for number in range(1, 12):
+        page.keyboard.press("n")
+        expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
+        page.wait_for_timeout(100)  # marks and quotes follow
+        assert in_view(page, f".gb-item[id$='-b{number}'] > details > summary"), number
+        assert in_view(page, f".jp-GraphBreakMark.jp-mod-selected, .gb-item[id$='-b{number}'] .gb-excerpt"), number
+    page.keyboard.press("n")
+    expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
 
 
 def test_enter_before_the_first_word_takes_the_mark_along(open_page: Open, lab: Lab) -> None:

@@ -68,6 +68,22 @@ export class ReportLinks {
       this._reports.selection = part && { cellId, output, ...part };
       this._isPointer = false;
     }
+    if (part?.kind === 'break' && !isPointer && this._isColumn) {
+      // When the marks have followed.
+      requestAnimationFrame(() => this._quoteIfHidden(root));
+    }
+  }
+
+  /** Let a report show the line of its selected break where no editor shows it. */
+  private _quoteIfHidden(root: HTMLElement): void {
+    const outer = root.closest('.jp-WindowedPanel-outer, .jp-Notebook');
+    const line = outer?.querySelector('.jp-GraphBreakMark.jp-mod-selected');
+    const view = outer?.getBoundingClientRect();
+    const box = line?.getBoundingClientRect();
+    if (!view || !box || box.top < view.top || box.bottom > view.bottom) {
+      const own = Array.from(this._live()).find(handle => handle.root === root);
+      own?.quote();
+    }
   }
 
   private _onSelectionChanged(_: unknown, selection: ISelection | null): void {

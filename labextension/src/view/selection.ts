@@ -112,6 +112,16 @@ export class Selection {
     target.setAttribute('aria-current', 'true');
   }
 
+  /** Show the line of the selected card in the card, whether or not an editor shows it. */
+  quote(): void {
+    const card = this.element;
+    const own = card?.matches('.gb-item') ? ownLineOf(card) : undefined;
+    const line = own === undefined ? null : this._find(own);
+    if (card !== null && line !== null) {
+      scrollPageTo([card, excerpt(line, card)]);
+    }
+  }
+
   /** Remove all highlights. */
   clear(): void {
     const highlights = this._root.querySelectorAll('.gb-selected, .gb-with');

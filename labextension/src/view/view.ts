@@ -101,6 +101,7 @@ class View {
           this._setColumn(isColumn);
         },
         highlight: (reference, reveal) => this._highlight(reference, reveal),
+        quote: () => this._selection.quote(),
         setFollowing: isFollowing => this._toolbar.setFollowing(isFollowing)
       }
     };

@@ -1,0 +1,66 @@
+"""Reports in a terminal, as somebody at a keyboard gets them: in IPython and in the console of Jupyter."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pexpect
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[2]
+
+CELL = """\
+%%compile_explain -o report
+import torch
+@torch.compile(backend="eager")
+def shift(x):
+    print("shift")
+    return x - 1
+shift(torch.ones(2))
+"""
+
+
+@pytest.fixture(params=["IPython", "jupyter_console"])
+def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Type a cell at the prompt, and return what is printed until the next prompt."""
+    if find_spec(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    names = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+    folders = {name: str(tmp_path / name.lower()) for name in names}
+    environment = {**os.environ, **folders, "PYTHONPATH": str(ROOT), "TERM": "dumb"}
+    command = ["-m", request.param, "--simple-prompt"]
+    child = pexpect.spawn(
+        sys.executable, command, env=environment, encoding="utf-8", timeout=120, echo=False, dimensions=(60, 120)
+    )
+    prompt = iter(range(2, 100))
+    child.expect(r"In \[1\]: ")
+
+    def asked(cell: str) -> str:
+        for line in cell.split("\n"):
+            child.sendline(line)
+        child.expect(rf"In \[{next(prompt)}\]: ")
+        return (child.before or "").replace("\r\n", "\n")
+
+    yield asked
+    child.close(force=True)
+
+
+def test_the_report_is_printed_when_the_cell_has_ended(ask: Callable[[str], str]) -> None:
+    assert "Error" not in ask("%load_ext jupyter_graphbreak")
+    shown = ask(CELL)
+    assert "shift\n" in shown
+    assert "compile_explain  Cell In[2]: 1 break" in shown
+    assert "do: " in shown
+    assert "running" not in shown
+    assert "tensor([0., 0.])" in shown
+    assert "<div" not in shown
+    # In a variable it shows itself, and print prints the same.
+    for cell in ("report", "print(report)"):
+        assert "compile_explain  Cell In[2]: 1 break" in ask(cell), cell

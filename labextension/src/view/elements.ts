@@ -70,6 +70,13 @@ export function focusable(element: HTMLElement): HTMLElement | null {
     : element.querySelector<HTMLElement>('summary, a');
 }
 
+/** The row that stands for an element in a list, also while its card is open. */
+export function rowOf(element: HTMLElement): HTMLElement {
+  return (
+    element.querySelector<HTMLElement>(':scope > details > summary') ?? element
+  );
+}
+
 /** What a screen reader says of an element. */
 export function announcementOf(element: HTMLElement): string {
   const parts = element.matches('.gb-line')

@@ -9,6 +9,7 @@ import {
   openFolds,
   ownLineOf,
   referencesIn,
+  rowOf,
   scrollPageTo,
   scrollTo
 } from './elements';
@@ -87,7 +88,7 @@ export class Selection {
     this._show(target, open);
     const other = this._showOther(target);
     if (!still) {
-      scrollPageTo(other === null ? [target] : [target, other]);
+      scrollPageTo([rowOf(target), ...(other === null ? [] : [rowOf(other)])]);
     }
     if (focus) {
       focusable(target)?.focus({ preventScroll: true });
@@ -118,7 +119,7 @@ export class Selection {
     const own = card?.matches('.gb-item') ? ownLineOf(card) : undefined;
     const line = own === undefined ? null : this._find(own);
     if (card !== null && line !== null) {
-      scrollPageTo([card, excerpt(line, card)]);
+      scrollPageTo([rowOf(card), excerpt(line, card)]);
     }
   }
 

@@ -1,5 +1,6 @@
 /** What the static markup of a report does when clicked and when keys are pressed in it. */
 import { announcementOf, reasonOf, referencesIn } from './elements';
+import { removeExcerpt } from './excerpt';
 import { type IReady, type IReportData, tell, whenConnected } from './link';
 import { Panes } from './panes';
 import { RemedyButtons } from './remedybuttons';
@@ -220,7 +221,7 @@ class View {
       this._selection.element?.closest('.gb-item');
     const details = card?.querySelector<HTMLDetailsElement>(':scope > details');
     if (details) {
-      details.open = !details.open;
+      turn(details);
     }
   }
 
@@ -255,10 +256,12 @@ class View {
       if (document.getSelection()?.isCollapsed === false && event.detail > 0) {
         return; // somebody marks text to copy it
       }
-      const details = summary.parentElement as HTMLDetailsElement;
-      details.open = !details.open;
       const item = summary.closest('.gb-item')!;
-      void this._select(this._selection.referenceOf(item));
+      const reference = this._selection.referenceOf(item);
+      const isOpen = turn(summary.parentElement as HTMLDetailsElement);
+      if (isOpen || reference !== this._selection.reference) {
+        void this._select(reference);
+      }
       return;
     }
     const isReading = document.getSelection()?.isCollapsed === false;
@@ -397,6 +400,13 @@ class View {
   private _data: IReportData;
   private _refreshTimer: ReturnType<typeof setTimeout> | undefined;
   private _isFollowing = false;
+}
+
+/** Open a card or close it; the lines that it showed go with it. */
+function turn(card: HTMLDetailsElement): boolean {
+  card.open = !card.open;
+  removeExcerpt(card.parentElement!);
+  return card.open;
 }
 
 /** Whether a report has a page of its own, and the keys pressed in it are meant for the report. */

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from jupyter_graphbreak.results import Report
-from tests.browser.pages import command, opened_in_lab, trust
+from tests.browser.pages import command, opened_in_lab, run_all, trust, wait_for_kernel
 from tests.browser.test_marks import cell, line
 from tests.browser.test_panel import row, show_panel
 from tests.sample_reports import big, everything, failed, two_breaks
@@ -150,7 +150,8 @@ _KINDS = """report => {
     const kinds = new Set();
     for (const element of report.querySelectorAll('a[href], button, summary, input, [tabindex]')) {
         const kind = [element.tagName, element.className, element.parentElement.className].join();
-        if (element.checkVisibility() && !kinds.has(kind)) {
+        // What quotes a line comes and goes with what is selected.
+        if (element.checkVisibility() && !element.closest('.gb-excerpt') && !kinds.has(kind)) {
             kinds.add(kind);
             element.dataset.probe = kinds.size;
         }
@@ -167,6 +168,8 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
     before = cells(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report.get_by_role("button", name="Apply all that work")).to_be_visible()
+    wait_for_kernel(page)
+    page.wait_for_timeout(1000)  # outputs are shown anew when they are trusted, and when there is a kernel
     report.locator(".gb-break > details > summary").first.click()
     kinds = report.evaluate(_KINDS)
     assert kinds > 12
@@ -174,6 +177,7 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
         for key in DANGEROUS:
             report.evaluate("(report, kind) => report.querySelector(`[data-probe='${kind}']`).focus()", kind)
             page.keyboard.press(key)
+        report.get_by_label("Filter the pane").fill("")  # what was typed there hides the rest
         assert cells(page) == before, report.locator(f"[data-probe='{kind}']").evaluate("found => found.outerHTML")
         expect(page.locator(".jp-Dialog")).to_have_count(0)
         expect(page.locator(".jp-Cell .jp-InputPrompt").first).to_have_text("[ ]:")
@@ -265,6 +269,26 @@ def in_view(page: Page, name: str) -> bool:
     return seen
 
 
+def test_the_breaks_of_a_run_come_into_view(open_page: Open, lab: Lab) -> None:
+    """As far as the code that ran is in view, and its report's top stays there; elsewhere nothing moves."""
+    program = (
+        "import torch\n@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
+    )
+    lab.save("shown", "%load_ext jupyter_graphbreak\n" + "one = 1\n" * 20, f"%%compile_explain\n{program}")
+    page = opened_in_lab(open_page, lab, "shown").page
+    run_all(page)
+    report = page.locator(".graphbreak.gb-live")
+    expect(report).to_have_count(1, timeout=60_000)
+    expect(report.locator(".gb-item summary .gb-do").first).to_be_in_viewport(ratio=1)
+    expect(report.locator(".gb-head")).to_be_in_viewport(ratio=1)
+    # A report that was in the file leaves the notebook where it is.
+    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    page = opened_in_lab(open_page, lab, "shown").page
+    expect(page.locator(".graphbreak")).to_have_count(1, timeout=30_000)
+    page.wait_for_timeout(1000)
+    assert page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTop") == 0
+
+
 def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
     """The cell is longer than the window, so its lines are quoted where the editor is out of sight."""
     lab.save("eleven", big(breaks=11, ops=22))
@@ -278,7 +302,9 @@ def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
         expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
         page.wait_for_timeout(100)  # marks and quotes follow
         assert in_view(page, f".gb-item[id$='-b{number}'] > details > summary"), number
-        assert in_view(page, f".jp-GraphBreakMark.jp-mod-selected, .gb-item[id$='-b{number}'] .gb-excerpt"), number
+        assert in_view(
+            page, f".jp-GraphBreakMark.jp-mod-selected, .gb-item[id$='-b{number}'] .gb-excerpt .gb-selected"
+        ), number
     page.keyboard.press("n")
     expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
 

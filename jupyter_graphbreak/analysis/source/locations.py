@@ -33,8 +33,8 @@ _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
 _WHOLE_CELL = "cell"
 #: What the code at the top of a cell is called; nothing but the cell itself calls any.
 _MODULE = "<module>"
-#: What marimo calls the code of a cell while a notebook is edited. Of one that is run as a file, it compiles a cell without
-#: the indentation that the file has.
+#: What marimo calls the code of a cell while a notebook is edited. Where a notebook runs as a file, cells are compiled
+#: without the indentation that they have there.
 _MARIMO_CELL = re.compile(r"^__marimo__cell_(\w+?)_(?:\.py)?$")
 _MARIMO_INDENT = 4
 #: Of a longer expression a place has the beginning; all of it is in the source, once.

@@ -81,6 +81,13 @@ export function suppress(element: HTMLElement): void {
   element.dataset.lmSuppressShortcuts = 'true';
 }
 
+/** Whether a key is a shortcut, of the application or of whoever is used to one, and not a key of the report. */
+export function isShortcut(event: KeyboardEvent): boolean {
+  const { key, shiftKey } = event;
+  // With Shift it runs a cell, elsewhere; whoever means that does not mean what has the focus.
+  return hasModifier(event) || (key === 'Enter' && shiftKey);
+}
+
 /**
  * Keep a key from the notebook around a report.
  *
@@ -88,14 +95,13 @@ export function suppress(element: HTMLElement): void {
  */
 export function keepFromNotebook(event: KeyboardEvent): void {
   event.stopPropagation();
-  if (event.ctrlKey || event.metaKey || event.altKey) {
+  if (hasModifier(event)) {
     const copy = new KeyboardEvent(event.type, event);
     if (!document.body.dispatchEvent(copy)) {
       event.preventDefault();
     }
   }
-  if (event.key === 'Enter' && hasModifier(event)) {
-    // Elsewhere it runs a cell; whoever means that does not mean the button that has the focus.
+  if (event.key === 'Enter' && isShortcut(event)) {
     event.preventDefault();
   }
 }
@@ -108,5 +114,5 @@ export function focusCell(root: HTMLElement): void {
 }
 
 function hasModifier(event: KeyboardEvent): boolean {
-  return event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
+  return event.ctrlKey || event.metaKey || event.altKey;
 }

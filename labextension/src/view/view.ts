@@ -4,7 +4,13 @@ import { removeExcerpt } from './excerpt';
 import { type IReady, type IReportData, tell, whenConnected } from './link';
 import { Panes } from './panes';
 import { RemedyButtons } from './remedybuttons';
-import { focusCell, keepFromNotebook, Roving, suppress } from './roving';
+import {
+  focusCell,
+  isShortcut,
+  keepFromNotebook,
+  Roving,
+  suppress
+} from './roving';
 import { type ISelectOptions, Selection } from './selection';
 import { addMeasureButtons, addStripButton } from './strip';
 import { Toolbar } from './toolbar';
@@ -308,9 +314,8 @@ class View {
   }
 
   private _onKey(event: KeyboardEvent): void {
-    const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
     const target = event.target as Element;
-    if (hasModifier || event.defaultPrevented) {
+    if (isShortcut(event) || event.defaultPrevented) {
       // A shortcut of the application, or of the browser.
     } else if (event.key === 'Escape') {
       this._leave();

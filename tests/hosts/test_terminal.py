@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,30 +25,37 @@ import torch
 def shift(x):
     print("shift")
     return x - 1
-shift(torch.ones(2))
-"""
+shift(torch.ones(2))"""
+
+#: What moves the cursor and changes colours.
+_COLOURS = r"(?:\x1b\[[0-9;?]*[a-zA-Z])*"
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[=>()78][AB012]?|\r")
 
 
 @pytest.fixture(params=["IPython", "jupyter_console"])
 def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Type a cell at the prompt, and return what is printed until the next prompt."""
+    """Paste a cell at the prompt and run it; return what is printed until the next prompt."""
     if find_spec(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
     names = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
     folders = {name: str(tmp_path / name.lower()) for name in names}
-    environment = {**os.environ, **folders, "PYTHONPATH": str(ROOT), "TERM": "dumb"}
-    command = ["-m", request.param, "--simple-prompt"]
+    environment = {**os.environ, **folders, "PYTHONPATH": str(ROOT), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
     child = pexpect.spawn(
-        sys.executable, command, env=environment, encoding="utf-8", timeout=120, echo=False, dimensions=(60, 120)
+        sys.executable, ["-m", request.param], env=environment, encoding="utf-8", timeout=120, dimensions=(60, 120)
     )
-    prompt = iter(range(2, 100))
-    child.expect(r"In \[1\]: ")
+    numbers = iter(range(1, 100))
+
+    def wait() -> str:
+        child.expect(rf"In {_COLOURS}\[{_COLOURS}{next(numbers)}{_COLOURS}\]: ")
+        return _CONTROLS.sub("", child.before or "")
+
+    wait()
 
     def asked(cell: str) -> str:
-        for line in cell.split("\n"):
-            child.sendline(line)
-        child.expect(rf"In \[{next(prompt)}\]: ")
-        return (child.before or "").replace("\r\n", "\n")
+        child.send(f"\x1b[200~{cell}\x1b[201~")
+        time.sleep(1)  # Enter is a line break within what is still being pasted
+        child.send("\x1b\r")
+        return wait()
 
     yield asked
     child.close(force=True)
@@ -55,7 +64,7 @@ def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[st
 def test_the_report_is_printed_when_the_cell_has_ended(ask: Callable[[str], str]) -> None:
     assert "Error" not in ask("%load_ext jupyter_graphbreak")
     shown = ask(CELL)
-    assert "shift\n" in shown
+    assert "\nshift\n" in shown
     assert "compile_explain  Cell In[2]: 1 break" in shown
     assert "do: " in shown
     assert "running" not in shown

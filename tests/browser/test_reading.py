@@ -75,6 +75,19 @@ def test_a_part_of_a_report_is_one_tab_stop_and_the_arrows_move_in_it(open_repor
     expect(boxes.first).to_be_focused()
 
 
+def test_the_arrows_pass_over_what_is_folded(open_report: Open) -> None:
+    page = open_report(everything()).page
+    card = page.locator(".gb-item[id$='-b1'] > details")
+    card.locator("summary").first.focus()
+    page.wait_for_timeout(300)
+    last = card.get_by_role("button", name="Copy as Markdown")
+    for _ in range(20):
+        page.keyboard.press("ArrowDown")
+        if last.evaluate("button => button === document.activeElement"):
+            break
+    expect(last).to_be_focused()
+
+
 def test_a_break_and_its_line_are_in_view_together(open_report: Open) -> None:
     report = big(breaks=60, ops=60)
     page = open_report(report).page

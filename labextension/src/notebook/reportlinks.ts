@@ -1,6 +1,6 @@
 /** Keeps what is selected in the reports of outputs the same as everywhere else, and shows a report that has just come. */
 import type { Cell } from '@jupyterlab/cells';
-import { NotebookActions } from '@jupyterlab/notebook';
+import type { ISignal } from '@lumino/signaling';
 
 import { orderedBreaks } from '../report/order';
 import type { Report } from '../report/types';
@@ -22,9 +22,18 @@ const PASSES = 4;
 
 type LinkedKind = keyof typeof LETTERS;
 
+/** The part of JupyterLab's notebook actions that is needed here. */
+interface IRunSignals {
+  readonly executionScheduled: ISignal<unknown, { cell: Cell }>;
+  readonly executed: ISignal<unknown, { cell: Cell }>;
+}
+
 export class ReportLinks {
-  /** @param reports - The reports of the current notebook, and what of them is selected. */
-  constructor(reports: NotebookReports) {
+  /**
+   * @param reports - The reports of the current notebook, and what of them is selected.
+   * @param actions - They tell when a cell begins to run, and when it has ended.
+   */
+  constructor(reports: NotebookReports, actions: IRunSignals) {
     this._reports = reports;
     hear(document, 'graphbreak-ready', ({ handle }) => this._add(handle));
     hear(document, 'graphbreak-selected', (selected, root) =>
@@ -33,10 +42,10 @@ export class ReportLinks {
     hear(document, 'graphbreak-following', ({ isFollowing }) => {
       reports.isFollowing = isFollowing;
     });
-    NotebookActions.executionScheduled.connect((_, { cell }) => {
+    actions.executionScheduled.connect((_, { cell }) => {
       this._running.add(cell);
     });
-    NotebookActions.executed.connect((_, { cell }) => {
+    actions.executed.connect((_, { cell }) => {
       setTimeout(() => this._running.delete(cell), LATE_MS);
     });
     reports.selectionChanged.connect(this._onSelectionChanged, this);

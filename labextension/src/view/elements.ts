@@ -63,6 +63,16 @@ export function scrollPageTo(elements: readonly HTMLElement[]): void {
   }
 }
 
+/** Whether an element can be seen and take the focus: browsers differ in what they say of parts that are folded. */
+export function isShown(element: HTMLElement): boolean {
+  const outer = element.matches('summary')
+    ? element.parentElement?.parentElement
+    : element;
+  return (
+    element.offsetParent !== null && !outer?.closest('details:not([open])')
+  );
+}
+
 /** The part of an element that takes the focus. */
 export function focusable(element: HTMLElement): HTMLElement | null {
   return element.matches('.gb-line')

@@ -5,7 +5,7 @@ import { makeElement } from './elements';
 const AROUND = 2;
 
 /** Whether the source of a line is shown by the report at all; those of cells are in editors nearby. */
-export function isShown(line: HTMLElement, root: HTMLElement): boolean {
+export function isInReport(line: HTMLElement, root: HTMLElement): boolean {
   return (
     !root.matches('.gb-column') ||
     line.closest<HTMLElement>('.gb-source')?.dataset.kind !== 'cell'

@@ -1,4 +1,5 @@
 /** The focus in a report, and the keys pressed there: many things to focus are one Tab stop, the arrow keys move within it. */
+import { isShown } from './elements';
 
 /** What takes the focus; boxes that scroll are looked at one by one. */
 const FOCUSABLE = 'a[href], button, summary, input';
@@ -30,8 +31,7 @@ export class Roving {
     }
     const items = this._items();
     const current =
-      items.find(item => item === this._current) ??
-      items.find(item => item.offsetParent !== null);
+      items.find(item => item === this._current) ?? items.find(isShown);
     for (const item of items) {
       const tabIndex = item === current ? 0 : -1;
       if (item.getAttribute('tabindex') !== String(tabIndex)) {
@@ -44,7 +44,7 @@ export class Roving {
 
   /** Move the focus to the item before or after; false where the focus is on none. */
   step(from: Element, by: 1 | -1): boolean {
-    const items = this._items().filter(item => item.offsetParent !== null);
+    const items = this._items().filter(isShown);
     const index = items.indexOf(from as HTMLElement);
     if (index < 0) {
       return false;

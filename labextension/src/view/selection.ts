@@ -13,7 +13,7 @@ import {
   scrollPageTo,
   scrollTo
 } from './elements';
-import { excerpt, isShown } from './excerpt';
+import { excerpt, isInReport } from './excerpt';
 import type { Panes } from './panes';
 
 /** Lists by the first letter of the references of their items, and the number of the first. */
@@ -219,7 +219,7 @@ export class Selection {
     const line =
       (own ? this._find(own) : null) ??
       around.find(element => element.matches('.gb-line[id]'));
-    if (line === undefined || !isShown(line, this._root)) {
+    if (line === undefined || !isInReport(line, this._root)) {
       return null;
     }
     if (this._root.matches('.gb-column')) {

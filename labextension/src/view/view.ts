@@ -1,5 +1,5 @@
 /** What the static markup of a report does when clicked and when keys are pressed in it. */
-import { announcementOf, reasonOf, referencesIn } from './elements';
+import { announcementOf, isShown, reasonOf, referencesIn } from './elements';
 import { removeExcerpt } from './excerpt';
 import { type IReady, type IReportData, tell, whenConnected } from './link';
 import { Panes } from './panes';
@@ -212,7 +212,7 @@ class View {
   private _stepLine(code: Element, by: 1 | -1): void {
     const lines = Array.from(
       code.querySelectorAll<HTMLElement>('.gb-line[id][data-in]')
-    ).filter(line => line.offsetParent !== null);
+    ).filter(isShown);
     const current = lines.findIndex(line => line === this._selection.element);
     const next = lines[current < 0 && by < 0 ? lines.length - 1 : current + by];
     if (next) {

@@ -6,7 +6,7 @@ import contextlib
 import linecache
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jupyter_graphbreak.remedies.program.application import Program, applied
@@ -29,7 +29,7 @@ class AppliedPatch:
 
     files: tuple[str, ...]
     functions: int
-    _undo: contextlib.ExitStack
+    _undo: contextlib.ExitStack = field(repr=False)
 
     def undo(self) -> None:
         """Give the functions their own code again."""

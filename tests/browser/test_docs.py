@@ -1,9 +1,8 @@
-"""The documentation, read from files, and one of its pages as a notebook in JupyterLab."""
+"""The documentation, read from files."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
 
     Open = Callable[..., Opened]
 
-PAGE = Path(__file__).parents[2] / "notebooks" / "quickstart.md"
 SELECTED = re.compile(r"\bgb-selected\b")
 WITH = re.compile(r"\bgb-with\b")
 
@@ -86,19 +83,3 @@ def test_without_scripts_a_page_is_complete(open_page: Open, site: Path) -> None
     expect(report.locator(".gb-item summary", has_text="2 ops").first).to_be_visible()
     report.locator(".gb-note a").first.click()
     assert re.search(r"#g\w+-b1$", opened.page.url)
-
-
-def test_a_page_is_a_notebook_in_jupyterlab(open_page: Open, lab: Lab) -> None:
-    shutil.copy(PAGE, lab.folder)
-    page = open_page(f"{lab.url}/lab?reset").page
-    page.wait_for_function("window.jupyterapp !== undefined")
-    page.evaluate("window.jupyterapp.restored")
-    # As "Open With > Notebook" in the menu of the file.
-    page.evaluate(
-        "path => window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'})", PAGE.name
-    )
-    page.wait_for_function("window.jupyterapp?.shell.currentWidget?.content?.widgets?.length > 3", timeout=60_000)
-    page.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells')")
-    expect(page.locator(".jp-Notebook .graphbreak.gb-live")).to_have_count(2, timeout=90_000)
-    expect(page.locator(".jp-Notebook .gb-verdict").first).to_have_text("1 break")
-    lab.stop_kernels()

@@ -1,4 +1,4 @@
-"""Other hosts: VS Code's webview, Jupyter Notebook, pages that nbconvert makes."""
+"""Other hosts: VS Code's webview, pages that nbconvert makes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
 
     Open = Callable[..., Opened]
 
@@ -138,29 +137,3 @@ def test_a_page_of_nbconvert_shows_the_static_view(open_page: Open, tmp_path: Pa
     expect(report).to_have_count(1)
     expect(report.get_by_text("Data-dependent branching → resumes at 15 (B)")).to_be_visible()
     opened.shoot(f"nbconvert-{scheme}")
-
-
-def test_jupyter_notebook_shows_the_same(open_page: Open, lab: Lab) -> None:
-    pytest.importorskip("notebook")
-    show = "%load_ext jupyter_graphbreak\nfrom jupyter_graphbreak import Report\nfrom pathlib import Path"
-    (lab.folder / "two.json").write_bytes(two_breaks().to_json())
-    code = [
-        nbformat.v4.new_code_cell(show),
-        nbformat.v4.new_code_cell("Report.from_json(Path('two.json').read_bytes())"),
-    ]
-    notebook = nbformat.v4.new_notebook(
-        cells=code, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    )
-    nbformat.write(notebook, lab.folder / "notebook7.ipynb")
-    opened = open_page(f"{lab.url}/notebooks/notebook7.ipynb")
-    page = opened.page
-    page.wait_for_function(
-        "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", timeout=60_000
-    )
-    page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
-    report = page.locator(".graphbreak.gb-live")
-    expect(report).to_have_count(1, timeout=30_000)
-    report.get_by_role("tab", name="Breaks").focus()
-    page.keyboard.press("n")
-    expect(report.locator(".gb-line[id].gb-broken.gb-with")).to_have_count(1)
-    opened.shoot("notebook7")

@@ -1,0 +1,66 @@
+"""What else a Jupyter server opens: Jupyter Notebook, and a page of the documentation as a notebook."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nbformat
+import pytest
+from playwright.sync_api import expect
+
+from tests.sample_reports import two_breaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
+
+    Open = Callable[..., Opened]
+
+PAGE = Path(__file__).parents[2] / "notebooks" / "quickstart.md"
+
+
+def test_jupyter_notebook_shows_the_same(open_page: Open, lab: Lab) -> None:
+    pytest.importorskip("notebook")
+    show = "%load_ext jupyter_graphbreak\nfrom jupyter_graphbreak import Report\nfrom pathlib import Path"
+    (lab.folder / "two.json").write_bytes(two_breaks().to_json())
+    code = [
+        nbformat.v4.new_code_cell(show),
+        nbformat.v4.new_code_cell("Report.from_json(Path('two.json').read_bytes())"),
+    ]
+    notebook = nbformat.v4.new_notebook(
+        cells=code, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    )
+    nbformat.write(notebook, lab.folder / "notebook7.ipynb")
+    opened = open_page(f"{lab.url}/notebooks/notebook7.ipynb")
+    page = opened.page
+    page.wait_for_function(
+        "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", timeout=60_000
+    )
+    page.evaluate("void jupyterapp.commands.execute('notebook:run-all-cells')")
+    report = page.locator(".graphbreak.gb-live")
+    expect(report).to_have_count(1, timeout=30_000)
+    report.get_by_role("tab", name="Breaks").focus()
+    page.keyboard.press("n")
+    expect(report.locator(".gb-line[id].gb-broken.gb-with")).to_have_count(1)
+    opened.shoot("notebook7")
+
+
+@pytest.mark.slow
+def test_a_page_is_a_notebook_in_jupyterlab(open_page: Open, lab: Lab) -> None:
+    shutil.copy(PAGE, lab.folder)
+    page = open_page(f"{lab.url}/lab?reset").page
+    page.wait_for_function("window.jupyterapp !== undefined")
+    page.evaluate("window.jupyterapp.restored")
+    # As "Open With > Notebook" in the menu of the file.
+    page.evaluate(
+        "path => window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'})", PAGE.name
+    )
+    page.wait_for_function("window.jupyterapp?.shell.currentWidget?.content?.widgets?.length > 3", timeout=60_000)
+    page.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells')")
+    expect(page.locator(".jp-Notebook .graphbreak.gb-live")).to_have_count(2, timeout=90_000)
+    expect(page.locator(".jp-Notebook .gb-verdict").first).to_have_text("1 break")
+    lab.stop_kernels()

@@ -1,7 +1,8 @@
 """Compile tiny random models of the architectures of transformers, and try remedies for the breaks.
 
 ``python benchmarks/architectures.py [TYPE ...] [--try] [--training]`` writes one line of JSON for each architecture to
-``build/architectures.jsonl`` and goes on where it stopped; ``--table`` prints what is there.
+``build/architectures.jsonl`` and goes on where it stopped; ``--table`` prints what is there, and ``--publish`` writes
+what the page on models shows of it to ``benchmarks/architectures.jsonl``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 _FILE = Path("build/architectures.jsonl")
+_PUBLISHED = Path(__file__).with_suffix(".jsonl")
 _WORKING = ("works", "works on what ran", "works but differs")
 
 
@@ -34,12 +37,15 @@ def main() -> None:
     parser.add_argument("--file", type=Path, default=_FILE)
     parser.add_argument("--timeout", type=float, default=280.0, help="seconds for one architecture")
     parser.add_argument("--table", action="store_true", help="print what the file holds")
+    parser.add_argument("--publish", action="store_true", help=f"write what the file holds to {_PUBLISHED.name}")
     parser.add_argument("--check", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.check is not None:
         check(chosen.check)
     elif chosen.table:
         print_table(recorded(chosen.file))
+    elif chosen.publish:
+        publish(recorded(chosen.file))
     else:
         survey(chosen)
 
@@ -56,9 +62,11 @@ def survey(chosen: argparse.Namespace) -> None:
     import tiny_models  # type: ignore[import-not-found]
     import torch
     import torch._dynamo  # loaded once, before the processes part
-    import transformers  # noqa: F401
+    import transformers
 
     torch.set_num_threads(1)
+    today = time.strftime("%Y-%m-%d")
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "date": today}
     chosen.file.parent.mkdir(parents=True, exist_ok=True)
     known = {} if chosen.again else recorded(chosen.file)
     for model_type in chosen.types or tiny_models.architectures():
@@ -68,7 +76,8 @@ def survey(chosen: argparse.Namespace) -> None:
             continue
         line = in_a_process(model_type, chosen)
         with chosen.file.open("a") as lines:
-            lines.write(json.dumps({"key": key, "type": model_type, "training": chosen.training, **line}) + "\n")
+            head = {"key": key, "type": model_type, "training": chosen.training}
+            lines.write(json.dumps({**head, **line, "versions": versions}) + "\n")
         print(key, summary(line), flush=True)
 
 
@@ -214,7 +223,8 @@ def _check_apart(model_type: str, remedy: Any, paths: dict[str, str], *, trainin
             command = [sys.executable, __file__, "--check", str(file)]
             ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
             if ended.returncode:
-                return f"{name} ends with {(ended.stderr.strip().splitlines() or ['nothing'])[-1][:200]}"
+                said = [line for line in ended.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
+                return f"{name} ends with {(said or ['nothing'])[0][:200]}"
             results[name] = Path(folder) / f"{name}.pt"
         return _compared(results["original"], results["changed"], remedy)
 
@@ -313,6 +323,48 @@ def print_table(lines: dict[str, dict[str, Any]]) -> None:
           f"{sum(line['check'] == 'holds' for line in tried)} claims hold")  # fmt: skip
     verdicts = [found["verdict"] for line in tried for found in line["breaks"]]
     print({verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)})
+
+
+def publish(lines: dict[str, dict[str, Any]]) -> None:
+    """Write what the page on models shows: the versions, then one line for each architecture, by name."""
+    versions = {json.dumps(line["versions"]) for line in lines.values()}
+    libraries = {tuple(json.loads(each)[name] for name in ("torch", "transformers")) for each in versions}
+    if len(libraries) != 1:
+        raise SystemExit(f"recorded with several versions: {', '.join(map(str, sorted(libraries)))}")
+    texts = [max(versions, key=lambda each: str(json.loads(each)["date"]))]
+    texts += [json.dumps(_published(lines[key])) for key in sorted(lines)]
+    _PUBLISHED.write_text("\n".join(texts) + "\n")
+    print(f"{_PUBLISHED}: {len(lines)} architectures")
+
+
+def _published(line: dict[str, Any]) -> dict[str, Any]:
+    """Return what is shown of one architecture: of its remedies, the best one for each break and the furthest."""
+    names = ("type", "training", "class", "error", "graphs", "events", "left", "furthest", "check", "seconds")
+    shown = {name: line[name] for name in names if name in line}
+    if "error" in line:
+        return shown
+    kept = ("gb_id", "gb_type", "file", "function", "line", "code", "verdict")
+    breaks = []
+    for found in line["breaks"]:
+        working = [each for each in line.get("remedies", []) if each["verdict"] in _WORKING]
+        mending = [each for each in working if found["id"] in each["breaks"]]
+        best = min(mending, key=lambda each: (_WORKING.index(each["verdict"]), len(each["title"])), default=None)
+        persons = [each["person"] for each in line.get("remedies", []) if found["id"] in each["breaks"]]
+        breaks.append(
+            {
+                **{name: found.get(name) for name in kept},
+                "code": " ".join((found["code"] or "").split()),
+                "remedy": best and best["title"],
+                "person": next((said for said in persons if said), None),
+            }
+        )
+    furthest = _furthest(line.get("remedies", []))
+    return {**shown, "breaks": breaks, "remedy": furthest and furthest["title"]}
+
+
+def _furthest(remedies: list[dict[str, Any]]) -> dict[str, Any] | None:
+    working = [each for each in remedies if each["verdict"] in _WORKING and "after" in each]
+    return max(working, key=lambda each: (-each["after"], each["verdict"] == "works"), default=None)
 
 
 if __name__ == "__main__":

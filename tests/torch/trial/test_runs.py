@@ -97,6 +97,28 @@ def raises_something_else() -> Any:
     return lambda x: 1 // (x.dim() - 1), f
 
 
+@case(
+    "words of an error",
+    "raises RuntimeError: refused, where the original raises RuntimeError: shape '[2]' is invalid for input of size 3",
+)
+def an_operation_refuses_in_other_words() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        raise RuntimeError("refused")
+
+    return lambda x: x.view(2), f
+
+
+@case("exception", "raises RuntimeError: b, where the original raises RuntimeError: a")
+def a_statement_raises_what_operations_raise() -> Any:
+    def raising(text: str) -> Any:
+        def f(x: torch.Tensor) -> Any:
+            raise RuntimeError(text)
+
+        return f
+
+    return raising("a"), raising("b")
+
+
 @case("exception", "raises ValueError: b, where the original raises ValueError: a")
 def raises_with_another_message() -> Any:
     def raising(text: str) -> Any:
@@ -290,7 +312,7 @@ def numpy_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
 
 
-DECLARED = {"printed", "stderr", "warned", "logged", "zero gradient", "random state"}
+DECLARED = {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "words of an error"}
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from typing import Any
 
 _FILE = Path("build/architectures.jsonl")
 _PUBLISHED = Path(__file__).with_suffix(".jsonl")
+#: In bytes: some architectures are large also with the smallest configuration that they take.
+_MOST_MEMORY = 4 << 30
 _WORKING = ("works", "works on what ran", "works but differs")
 
 
@@ -116,6 +119,8 @@ def _send(pipe: Any, model_type: str, remedies: bool, training: bool, timeout: f
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + _MOST_MEMORY, resource.RLIM_INFINITY))
     try:
         pipe.send(look_at(model_type, remedies=remedies, training=training, seconds=timeout * 0.6))
     except Exception as error:  # noqa: BLE001 - whatever a model does with a configuration that is not its own
@@ -280,20 +285,23 @@ def check(file: Path) -> None:
 
 
 def _edit_on_import(edits: list[list[Any]]) -> None:
-    """Have files read with edits when they are imported."""
+    """Have files read with edits when they are imported. Their paths start at the folder of the packages."""
     from importlib.machinery import SourceFileLoader
 
     by_path: dict[str, list[list[Any]]] = {}
     for path, *edit in edits:
-        by_path.setdefault(path, []).append(edit)
+        by_path.setdefault(f"/{path.lstrip('/')}", []).append(edit)
     read, code_of = SourceFileLoader.get_data, SourceFileLoader.get_code
+
+    def edits_of(path: str) -> list[list[Any]]:
+        return next((found for end, found in by_path.items() if path.endswith(end)), [])
 
     def edited(self: Any, path: str) -> bytes:
         data = read(self, path)
-        if path not in by_path:
+        if not edits_of(path):
             return data
         lines = data.decode().split("\n")
-        for first, last, old, new in sorted(by_path[path], reverse=True):
+        for first, last, old, new in sorted(edits_of(path), reverse=True):
             if "\n".join(lines[first - 1 : last]) != old:
                 raise ValueError(f"{path} reads otherwise at line {first}")
             lines[first - 1 : last] = new.split("\n") if new or last < first else []
@@ -301,7 +309,7 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
 
     def compiled(self: Any, fullname: str) -> Any:
         path = self.get_filename(fullname)
-        if path in by_path:
+        if edits_of(path):
             return self.source_to_code(self.get_data(path), path)
         return code_of(self, fullname)
 

@@ -44,6 +44,7 @@ _SMALL: tuple[tuple[str, Any], ...] = (
     (r"patch_size", 8),
     (r"num_queries|num_query_tokens", 8),
     (r"spatial_merge_size", 2),
+    (r"mm_tokens_per_image", 4),
     (r"num_mel_bins|num_mels|feature_size|input_feat_per_channel", 16),
     (r"conv_dim", [16, 16]),
     (r"conv_kernel", [4, 4]),
@@ -188,6 +189,8 @@ def inputs_of(model: Any) -> dict[str, Any]:
         made["input_ids"] = torch.randint(5, vocabulary, (1, 24))
         if "attention_mask" in names:
             made["attention_mask"] = torch.ones(1, 24, dtype=torch.long)
+    elif "input_ids" in names and names["input_ids"].default is inspect.Parameter.empty:
+        made["input_ids"] = torch.randint(5, vocabulary, (1, 24))
     if main in {"input_values", "input_features"} or main not in made:
         made.update(_main_input(main, config))
     if "decoder_input_ids" in names and getattr(config, "is_encoder_decoder", False):
@@ -208,7 +211,8 @@ def _main_input(main: str, config: Any) -> dict[str, Any]:
     if main == "pixel_values":
         return {main: torch.randn(1, getattr(vision, "num_channels", 3) or 3, height, width)}
     if main == "input_values":
-        return {main: torch.randn(1, 800)}
+        channels = getattr(config, "audio_channels", None)
+        return {main: torch.randn(1, channels, 800) if channels else torch.randn(1, 800)}
     if main == "input_features":
         audio = getattr(config, "audio_config", config)
         bins: int = getattr(audio, "num_mel_bins", None) or getattr(audio, "feature_size", None) or 16
@@ -236,7 +240,7 @@ def _add_image(made: dict[str, Any], config: Any, names: Any) -> None:
     else:
         size = getattr(vision, "image_size", 32)
         made["pixel_values"] = torch.randn(1, channels, size, size)
-        count = (size // patch) ** 2
+        count = getattr(config, "mm_tokens_per_image", None) or (size // patch) ** 2
         made["input_ids"] = ids = torch.randint(5, 80, (1, count + 8))
     if token is not None:
         ids[0, 2 : 2 + count] = token

@@ -98,7 +98,7 @@ def raises_something_else() -> Any:
 
 
 @case(
-    "words of an error",
+    "another error",
     "raises RuntimeError: refused, where the original raises RuntimeError: shape '[2]' is invalid for input of size 3",
 )
 def an_operation_refuses_in_other_words() -> Any:
@@ -106,6 +106,25 @@ def an_operation_refuses_in_other_words() -> Any:
         raise RuntimeError("refused")
 
     return lambda x: x.view(2), f
+
+
+@case("another error", "raises RuntimeError: Runtime assertion failed, where the original raises ValueError: no")
+def a_graph_refuses_what_the_original_refuses() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        raise RuntimeError("Runtime assertion failed")
+
+    def g(x: torch.Tensor) -> Any:
+        raise ValueError("no")
+
+    return g, f
+
+
+@case("exception", "raises RuntimeError: Runtime assertion failed, where the original returns tensor([1., 1., 1.])")
+def a_graph_refuses_what_the_original_takes() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        raise RuntimeError("Runtime assertion failed")
+
+    return lambda x: x * 1, f
 
 
 @case("exception", "raises RuntimeError: b, where the original raises RuntimeError: a")
@@ -312,7 +331,7 @@ def numpy_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
 
 
-DECLARED = {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "words of an error"}
+DECLARED = {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "another error"}
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -21,7 +21,10 @@ import time
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _FILE = Path("build/architectures.jsonl")
 _PUBLISHED = Path(__file__).with_suffix(".jsonl")
@@ -44,7 +47,7 @@ def main() -> None:
     parser.add_argument("--check", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.check is not None:
-        check(chosen.check)
+        check(json.loads(chosen.check.read_text()))
     elif chosen.table:
         print_table(recorded(chosen.file))
     elif chosen.publish:
@@ -77,7 +80,9 @@ def survey(chosen: argparse.Namespace) -> None:
         done = known.get(key)
         if done is not None and ("remedies" in done or not chosen.remedies or not done.get("breaks")):
             continue
-        line = in_a_process(model_type, chosen)
+        line = in_a_process(look_at, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
+        if (claim := line.pop("claim", None)) is not None:
+            line["check"] = checked(claim)
         with chosen.file.open("a") as lines:
             head = {"key": key, "type": model_type, "training": chosen.training}
             lines.write(json.dumps({**head, **line, "versions": versions}) + "\n")
@@ -96,15 +101,15 @@ def summary(line: dict[str, Any]) -> str:
     return said
 
 
-def in_a_process(model_type: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """Do one architecture in a process that may hang or die."""
+def in_a_process(function: Callable[..., dict[str, Any]], *arguments: Any, seconds: float) -> dict[str, Any]:
+    """Do something in a process that may hang or die; it begins with what is imported here."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(theirs, model_type, chosen.remedies, chosen.training, chosen.timeout))
+    process = context.Process(target=_send, args=(theirs, function, *arguments, seconds))
     process.start()
     theirs.close()
     try:
-        line = ours.recv() if ours.poll(chosen.timeout) else {"error": "no end within the time"}
+        line = ours.recv() if ours.poll(seconds) else {"error": "no end within the time"}
     except EOFError:
         line = {"error": "the process died"}
     if process.is_alive():
@@ -115,22 +120,22 @@ def in_a_process(model_type: str, chosen: argparse.Namespace) -> dict[str, Any]:
     return dict(line)
 
 
-def _send(pipe: Any, model_type: str, remedies: bool, training: bool, timeout: float) -> None:  # noqa: FBT001
+def _send(pipe: Any, function: Callable[..., dict[str, Any]], *arguments: Any) -> None:
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (in_use + _MOST_MEMORY, resource.RLIM_INFINITY))
     try:
-        pipe.send(look_at(model_type, remedies=remedies, training=training, seconds=timeout * 0.6))
+        pipe.send(function(*arguments))
     except Exception as error:  # noqa: BLE001 - whatever a model does with a configuration that is not its own
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         pipe.send({"error": f"{type(error).__name__}: {str(error)[:200]} ({where})"})
 
 
-def look_at(model_type: str, *, remedies: bool, training: bool, seconds: float) -> dict[str, Any]:
-    """Compile one architecture, and try remedies where it breaks."""
+def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> dict[str, Any]:  # noqa: FBT001
+    """Compile one architecture, and try remedies where it breaks, for the most part of some seconds."""
     import tiny_models
     import torch
 
@@ -153,7 +158,7 @@ def look_at(model_type: str, *, remedies: bool, training: bool, seconds: float) 
         "compile_s": round(time.perf_counter() - start, 1),
     }
     if remedies and report.breaks:
-        line.update(_tried(model_type, model, inputs, training=training, seconds=seconds))
+        line.update(_tried(model_type, model, inputs, training=training, seconds=0.7 * seconds))
     return line
 
 
@@ -198,7 +203,11 @@ def _tried(model_type: str, model: Any, inputs: dict[str, Any], *, training: boo
         "furthest": furthest and furthest.verdict,
         "seconds": round(spent, 1),
         "remedies": [_of_remedy(each) for each in remedies],
-        "check": _check_apart(model_type, furthest, paths, training=training) if furthest else "nothing to run",
+        **(
+            {"claim": _claim(model_type, furthest, paths, training=training)}
+            if furthest
+            else {"check": "nothing to run"}
+        ),
     }
 
 
@@ -209,43 +218,50 @@ def _of_remedy(remedy: Any) -> dict[str, Any]:
     return {**{name: getattr(remedy, name) for name in names}, **counts, "seconds": round(remedy.seconds, 1)}
 
 
-def _check_apart(model_type: str, remedy: Any, paths: dict[str, str], *, training: bool) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        asked = {
-            "type": model_type,
-            "training": training,
-            "code": remedy.code,
-            "settings": remedy.settings,
-            "edits": [
-                [paths[each.source], each.first_line, each.last_line, each.old, each.new] for each in remedy.edits
-            ],
-            "breaks": remedy.evidence.breaks_after,
-        }
-        results = {}
-        for name in ("original", "changed"):
-            file = Path(folder) / f"{name}.json"
-            file.write_text(json.dumps({**asked, "changed": name == "changed", "results": f"{folder}/{name}.pt"}))
-            command = [sys.executable, __file__, "--check", str(file)]
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-            if ended.returncode:
-                said = [line for line in ended.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
-                return f"{name} ends with {(said or ['nothing'])[0][:200]}"
-            results[name] = Path(folder) / f"{name}.pt"
-        return _compared(results["original"], results["changed"], remedy)
+def _claim(model_type: str, remedy: Any, paths: dict[str, str], *, training: bool) -> dict[str, Any]:
+    """Return what a remedy says, and what is needed to see whether it holds."""
+    return {
+        "type": model_type,
+        "training": training,
+        "code": remedy.code,
+        "edits": [[paths[each.source], each.first_line, each.last_line, each.old, each.new] for each in remedy.edits],
+        "breaks": remedy.evidence.breaks_after,
+        "verdict": remedy.verdict,
+    }
 
 
-def _compared(original: Path, changed: Path, remedy: Any) -> str:
-    """Compare with our own eyes, not the package's: values and gradients."""
+def checked(claim: dict[str, Any]) -> str:
+    """Run the program as it is and with a remedy, each in a process of its own, and compare with our own eyes."""
     import torch
 
-    first, second = torch.load(original, weights_only=False), torch.load(changed, weights_only=False)
-    if second["breaks"] != remedy.evidence.breaks_after:
-        return f"{second['breaks']} breaks instead of {remedy.evidence.breaks_after}"
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("original", "changed"):
+            asked = {**claim, "changed": name == "changed", "results": f"{folder}/{name}.pt"}
+            if asked["changed"] and asked["edits"]:  # files are edited as they are imported
+                file = Path(folder) / "asked.json"
+                file.write_text(json.dumps(asked))
+                command = [sys.executable, __file__, "--check", str(file)]
+                ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+                said = [line for line in ended.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
+                error = (said or ["nothing"])[0][:200] if ended.returncode else None
+            else:
+                error = in_a_process(_check, asked, seconds=300).get("error")
+            if error:
+                return f"{name} ends with {error}"
+        first, second = (torch.load(f"{folder}/{name}.pt", weights_only=False) for name in ("original", "changed"))
+    return _compared(first, second, claim)
+
+
+def _compared(first: dict[str, Any], second: dict[str, Any], claim: dict[str, Any]) -> str:
+    import torch
+
+    if second["breaks"] != claim["breaks"]:
+        return f"{second['breaks']} breaks instead of {claim['breaks']}"
     for name in ("values", "gradients"):
         if len(first[name]) != len(second[name]):
             return f"other {name}"
         for one, other in zip(first[name], second[name], strict=True):
-            if (one is None) != (other is None) and remedy.verdict != "works but differs":
+            if (one is None) != (other is None) and claim["verdict"] != "works but differs":
                 return f"{name}: one is missing"
             if one is None or other is None:
                 continue
@@ -254,9 +270,13 @@ def _compared(original: Path, changed: Path, remedy: Any) -> str:
     return "holds"
 
 
-def check(file: Path) -> None:
-    """Run a model whose library's sources were edited before they are imported."""
-    asked = json.loads(file.read_text())
+def _check(asked: dict[str, Any], _: float) -> dict[str, Any]:
+    check(asked)
+    return {}
+
+
+def check(asked: dict[str, Any]) -> None:
+    """Run a model, changed if asked to: edits are made in the library's sources before they are imported."""
     warnings.filterwarnings("ignore")
     if asked["changed"]:
         _edit_on_import(asked["edits"])

@@ -102,3 +102,14 @@ def test_what_was_compiled_too_often_meanwhile_is_compiled_in_each_trial() -> No
         assert attempt.verdict == "break stays"
         assert attempt.report is not None
         assert attempt.report.summary == first.summary
+
+
+def test_what_dynamo_does_not_compile_is_not_said_to_work() -> None:
+    rehearsal = Rehearsal(Entry("sizes", None, sizes, Arguments(torch.tensor([1.0, -2.0, 3.0])), "eager", None))
+    goals = frozenset(listed.id for listed in rehearsal.original.report.breaks)
+    with torch.compiler.set_stance("force_eager"):
+        assert rehearsal.attempt(Change(), goals).verdict == "not tried"
+    attempt = rehearsal.attempt(Change(), goals)
+    assert attempt.verdict == "break stays"
+    assert attempt.evidence is not None
+    assert attempt.evidence.inputs == 1, "what does not help on the first input is not run on the others"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jupyter_graphbreak.remedies.program.change import Change, applied_to, code_of, edits_of, patch_of
 from jupyter_graphbreak.remedies.proposal import Proposal
-from jupyter_graphbreak.remedies.search import _merged
+from jupyter_graphbreak.remedies.search import _merged, _without_repetition
 from jupyter_graphbreak.report.remedies import Edit
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"
@@ -139,3 +139,10 @@ def test_a_path_from_the_root_is_told_as_one_from_there() -> None:
     patch = patch_of({"s1": "a"}, Change({"s1": "b"}), {"s1": path})
     assert patch is not None
     assert patch.splitlines()[0] == f"--- a/{path.lstrip('/')}"
+
+
+def test_what_other_settings_hold_is_not_set_twice() -> None:
+    switch = Proposal("switch", "off", code="model.off = True")
+    one, both = Proposal("s", "one", settings={FLAG: True}), Proposal("s", "both", settings={FLAG: True, SAID: ["f"]})
+    assert _without_repetition([one, switch, both]) == [switch, both]
+    assert _without_repetition([one, switch]) == [one, switch]

@@ -8,12 +8,12 @@ what the page on models shows of it to ``benchmarks/architectures.jsonl``.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
 import re
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _FILE = Path("build/architectures.jsonl")
 _PUBLISHED = Path(__file__).with_suffix(".jsonl")
@@ -81,7 +81,8 @@ def survey(chosen: argparse.Namespace) -> None:
         if done is not None and ("remedies" in done or not chosen.remedies or not done.get("breaks")):
             continue
         line = in_a_process(look_at, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
-        if (claim := line.pop("claim", None)) is not None:
+        claim = line.pop("claim", None)
+        if claim is not None:
             line["check"] = checked(claim)
         with chosen.file.open("a") as lines:
             head = {"key": key, "type": model_type, "training": chosen.training}
@@ -101,41 +102,46 @@ def summary(line: dict[str, Any]) -> str:
     return said
 
 
-def in_a_process(function: Callable[..., dict[str, Any]], *arguments: Any, seconds: float) -> dict[str, Any]:
-    """Do something in a process that may hang or die; it begins with what is imported here."""
+def in_a_process(function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any, seconds: float) -> dict[str, Any]:
+    """Do something in a process that may hang or die, which begins with what is imported here; return its last word."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(theirs, function, *arguments, seconds))
     process.start()
     theirs.close()
-    try:
-        line = ours.recv() if ours.poll(seconds) else {"error": "no end within the time"}
-    except EOFError:
-        line = {"error": "the process died"}
+    line: dict[str, Any] | None = None
+    end = time.monotonic() + seconds
+    with contextlib.suppress(EOFError):
+        while ours.poll(max(0.0, end - time.monotonic())):
+            said = ours.recv()
+            line = {**line, "stopped": said["error"]} if line is not None and "error" in said else said
+    if line is None:
+        line = {"error": "no end within the time" if process.is_alive() else "the process died"}
     if process.is_alive():
         process.join(5)
-    if process.is_alive() and process.pid is not None:
-        os.kill(process.pid, signal.SIGKILL)
+    if process.is_alive():
+        process.kill()
     process.join()
-    return dict(line)
+    return line
 
 
-def _send(pipe: Any, function: Callable[..., dict[str, Any]], *arguments: Any) -> None:
+def _send(pipe: Any, function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any) -> None:
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (in_use + _MOST_MEMORY, resource.RLIM_INFINITY))
     try:
-        pipe.send(function(*arguments))
+        for line in function(*arguments):
+            pipe.send(line)
     except Exception as error:  # noqa: BLE001 - whatever a model does with a configuration that is not its own
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         pipe.send({"error": f"{type(error).__name__}: {str(error)[:200]} ({where})"})
 
 
-def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> dict[str, Any]:  # noqa: FBT001
-    """Compile one architecture, and try remedies where it breaks, for the most part of some seconds."""
+def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> Iterator[dict[str, Any]]:  # noqa: FBT001
+    """Compile one architecture, then try remedies where it breaks, for the most part of some seconds."""
     import tiny_models
     import torch
 
@@ -157,9 +163,9 @@ def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> 
         "breaks": [_of_break(report, each) for each in report.breaks],
         "compile_s": round(time.perf_counter() - start, 1),
     }
+    yield line
     if remedies and report.breaks:
-        line.update(_tried(model_type, model, inputs, training=training, seconds=0.7 * seconds))
-    return line
+        yield {**line, **_tried(model_type, model, inputs, training=training, seconds=0.6 * seconds)}
 
 
 def _of_break(report: Any, found: Any) -> dict[str, Any]:
@@ -270,9 +276,9 @@ def _compared(first: dict[str, Any], second: dict[str, Any], claim: dict[str, An
     return "holds"
 
 
-def _check(asked: dict[str, Any], _: float) -> dict[str, Any]:
+def _check(asked: dict[str, Any], _: float) -> Iterator[dict[str, Any]]:
     check(asked)
-    return {}
+    yield {}
 
 
 def check(asked: dict[str, Any]) -> None:

@@ -61,7 +61,8 @@ def architectures(*, training: bool = False) -> str:
         for found in line["breaks"]:
             counts[found["gb_id"] or found["gb_type"]] += 1
         why = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in sorted(counts.items()))
-        remedy = _in_cell(line["remedy"]) if line.get("remedy") else "a person must decide"
+        nothing = "a person must decide" if "left" in line else ""
+        remedy = _in_cell(line.get("remedy") or nothing)
         verdict = f" *({line['furthest']})*" if line.get("furthest") not in {None, "works"} else ""
         left = line.get("left", "not tried")
         rows.append(f"| {line['type']} | {len(line['breaks'])} | {why} | {remedy}{verdict} | {left} |")
@@ -75,18 +76,19 @@ def causes() -> str:
         for found in line["breaks"]:
             places[_cause(found)].append((line["type"], found))
     rows = [
-        "| cause | architectures | places | in the source | mended | most often by |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| cause | architectures | places | in the source | tried | mended | most often by |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for (gb_id, gb_type), found in sorted(places.items(), key=lambda item: (-len(item[1]), item[0])):
         mended = [each for _, each in found if each.get("verdict") in _WORKING]
         titles = [each["remedy"] for each in mended if each.get("remedy")]
         most = max(sorted(set(titles)), key=titles.count, default="")
+        tried = sum(each.get("verdict") is not None for _, each in found)
         lines = {(each["file"], each["line"]) for _, each in found}
         models = len({model for model, _ in found})
         rows.append(
-            f"| {gb_type} ({gb_id}) | {models} | {len(found)} | {_counted(len(lines), 'line')} | {len(mended)} "
-            f"| {_in_cell(most)} |"
+            f"| {gb_type} ({gb_id}) | {models} | {len(found)} | {_counted(len(lines), 'line')} | {tried} "
+            f"| {len(mended)} | {_in_cell(most)} |"
         )
     return "\n".join(rows)
 
@@ -98,11 +100,12 @@ def places() -> str:
         for found in line["breaks"]:
             key = (found["file"] or "", found["line"] or 0, found["gb_id"] or found["gb_type"], found["code"])
             by_place[key].append((line["type"], found))
-    rows = ["| place | code | why | architectures | mended in |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| place | code | why | architectures | mended of those tried |", "| --- | --- | --- | --- | --- |"]
     for (file, line_number, gb_id, code), found in sorted(by_place.items()):
-        mended = sum(each.get("verdict") in _WORKING for _, each in found)
+        tried = [each for _, each in found if each.get("verdict") is not None]
+        mended = sum(each["verdict"] in _WORKING for each in tried)
         models = ", ".join(sorted({model for model, _ in found}))
-        rows.append(f"| {file}:{line_number} | {_code(code)} | {gb_id} | {models} | {mended} of {len(found)} |")
+        rows.append(f"| {file}:{line_number} | {_code(code)} | {gb_id} | {models} | {mended} of {len(tried)} |")
     return "\n".join(rows)
 
 

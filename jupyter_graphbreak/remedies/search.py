@@ -150,7 +150,7 @@ class Search:
             return None
         # A switch may turn off what a setting alone keeps, such as a check.
         settings = [step for step in steps if step.kind == "setting"]
-        choices = [choice for several in (steps, settings) for choice in (several, _without_risk(several))]
+        choices = [steps, settings, _without_risk(steps), _without_risk(settings)]
         for index, chosen in enumerate(choices):
             if chosen and chosen not in choices[:index] and not self._late():
                 self.tried.append(self._followed(frozenset(goals), _without_repetition(chosen), "all settings"))
@@ -165,6 +165,8 @@ class Search:
         report, texts = self.rehearsal.original.report, self.rehearsal.program.texts
         for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
             if proposal in self._included:  # the break stayed when it was tried with others
+                continue
+            if best is not None and _sets_more(proposal, best.attempt.change):
                 continue
             if self._late():
                 break
@@ -259,6 +261,11 @@ class Search:
         titles = [*(title for part in merged for title in part.titles), *(step.title for step in steps)]
         kind = _kind([*(part.kind for part in merged), *(step.kind for step in steps)])
         self.tried.append(_tried(families, titles, kind, attempt.gone, watched, attempt))
+
+
+def _sets_more(proposal: Proposal, change: Change) -> bool:
+    """Whether a proposal only sets what a change sets already, and more."""
+    return proposal.kind == "setting" and bool(change.settings) and change.settings.items() < proposal.settings.items()
 
 
 def _without_repetition(steps: list[Proposal]) -> list[Proposal]:

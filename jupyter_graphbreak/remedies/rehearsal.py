@@ -7,7 +7,7 @@ import linecache
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,6 +63,10 @@ class Performed:
     files: dict[str, str]
     results: list[Result]
 
+    def with_further(self, results: list[Result]) -> Performed:
+        """Return this run and what the program did on further inputs."""
+        return replace(self, results=[*self.results, *results])
+
     def begins_like(self, original: Performed) -> bool:
         """Whether Dynamo was given the function with which the original begins."""
         begins = [frame.function for frame in original.report.frames[:1]]
@@ -91,7 +95,7 @@ class Attempt:
     seconds: float = 0.0
 
 
-#: Whether a program that ran on the first input may work, so that running it on the others is worth the time.
+#: Whether a program that ran on some inputs may work, so that running it on the others is worth the time.
 Promises = Callable[[Performed], bool]
 
 
@@ -311,10 +315,14 @@ class Rehearsal:
         compiled = call if change.compiles_itself else torch.compile(call, backend=backend, dynamic=self.entry.dynamic)
         forced = backend if change.compiles_itself else None
 
-        def perform(some: list[Trial]) -> tuple[Report, dict[str, str], list[Result]]:
+        def perform(some: list[Trial], done: Performed | None = None) -> tuple[Report, dict[str, str], list[Result]]:
+            results: list[Result] = []
             with forced_backend(forced), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
-                results = [self._itself.run(compiled, subject, trial) for trial in some]
+                for trial in some:
+                    if done is not None and not promises(done.with_further(results)):
+                        break
+                    results.append(self._itself.run(compiled, subject, trial))
             return *build_with_files(recording.records), results
 
         report, files, results = perform(trials[:1])
@@ -322,7 +330,7 @@ class Rehearsal:
         raised = results[0].raised is not None and trials[0].expected.raised is None
         if len(trials) == 1 or raised or not promises(first):
             return first
-        later, _, more = perform(trials[1:])
+        later, _, more = perform(trials[1:], first)
         return Performed(report, later, files, [*results, *more])
 
 

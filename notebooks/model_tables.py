@@ -44,8 +44,8 @@ def summary() -> str:
         f"Recorded on {versions['date']} with torch {versions['torch']} and transformers {versions['transformers']}: "
         f"of {len(forward)} architectures {len(ran)} ran, and **{len(breaking)} break**, at {len(places)} places for "
         f"{len(causes)} causes. With what the remedies propose **{free} of the {len(tried)} end without a break** and "
-        f"{left} places are left in the others. {_times(claims, 'claim')} was run again by another program in a fresh "
-        f"process, from edited sources: {held} held."
+        f"{left} places are left in the others. {_times(claims, 'claim')} was run again by another program, in a "
+        f"process of its own: {held} held."
     )
 
 

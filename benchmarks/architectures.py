@@ -1,16 +1,19 @@
 """Compile tiny random models of the architectures of transformers, and try remedies for the breaks.
 
 ``python benchmarks/architectures.py [TYPE ...] [--try] [--training]`` writes one line of JSON for each architecture to
-``build/architectures.jsonl`` and goes on where it stopped; ``--table`` prints what is there.
+``build/architectures.jsonl`` and goes on where it stopped; ``--table`` prints what is there, and ``--publish`` writes
+what the page on models shows of it to ``benchmarks/architectures.jsonl``.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
-import signal
+import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -18,9 +21,15 @@ import time
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _FILE = Path("build/architectures.jsonl")
+_PUBLISHED = Path(__file__).with_suffix(".jsonl")
+#: In bytes: some architectures are large also with the smallest configuration that they take.
+_MOST_MEMORY = 4 << 30
 _WORKING = ("works", "works on what ran", "works but differs")
 
 
@@ -34,12 +43,15 @@ def main() -> None:
     parser.add_argument("--file", type=Path, default=_FILE)
     parser.add_argument("--timeout", type=float, default=280.0, help="seconds for one architecture")
     parser.add_argument("--table", action="store_true", help="print what the file holds")
+    parser.add_argument("--publish", action="store_true", help=f"write what the file holds to {_PUBLISHED.name}")
     parser.add_argument("--check", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.check is not None:
-        check(chosen.check)
+        check(json.loads(chosen.check.read_text()))
     elif chosen.table:
         print_table(recorded(chosen.file))
+    elif chosen.publish:
+        publish(recorded(chosen.file))
     else:
         survey(chosen)
 
@@ -56,9 +68,11 @@ def survey(chosen: argparse.Namespace) -> None:
     import tiny_models  # type: ignore[import-not-found]
     import torch
     import torch._dynamo  # loaded once, before the processes part
-    import transformers  # noqa: F401
+    import transformers
 
     torch.set_num_threads(1)
+    today = time.strftime("%Y-%m-%d")
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "date": today}
     chosen.file.parent.mkdir(parents=True, exist_ok=True)
     known = {} if chosen.again else recorded(chosen.file)
     for model_type in chosen.types or tiny_models.architectures():
@@ -66,9 +80,13 @@ def survey(chosen: argparse.Namespace) -> None:
         done = known.get(key)
         if done is not None and ("remedies" in done or not chosen.remedies or not done.get("breaks")):
             continue
-        line = in_a_process(model_type, chosen)
+        line = in_a_process(look_at, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
+        claim = line.pop("claim", None)
+        if claim is not None:
+            line["check"] = checked(claim)
         with chosen.file.open("a") as lines:
-            lines.write(json.dumps({"key": key, "type": model_type, "training": chosen.training, **line}) + "\n")
+            head = {"key": key, "type": model_type, "training": chosen.training}
+            lines.write(json.dumps({**head, **line, "versions": versions}) + "\n")
         print(key, summary(line), flush=True)
 
 
@@ -84,39 +102,46 @@ def summary(line: dict[str, Any]) -> str:
     return said
 
 
-def in_a_process(model_type: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """Do one architecture in a process that may hang or die."""
+def in_a_process(function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any, seconds: float) -> dict[str, Any]:
+    """Do something in a process that may hang or die, which begins with what is imported here; return its last word."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(theirs, model_type, chosen.remedies, chosen.training, chosen.timeout))
+    process = context.Process(target=_send, args=(theirs, function, *arguments, seconds))
     process.start()
     theirs.close()
-    try:
-        line = ours.recv() if ours.poll(chosen.timeout) else {"error": "no end within the time"}
-    except EOFError:
-        line = {"error": "the process died"}
+    line: dict[str, Any] | None = None
+    end = time.monotonic() + seconds
+    with contextlib.suppress(EOFError):
+        while ours.poll(max(0.0, end - time.monotonic())):
+            said = ours.recv()
+            line = {**line, "stopped": said["error"]} if line is not None and "error" in said else said
+    if line is None:
+        line = {"error": "no end within the time" if process.is_alive() else "the process died"}
     if process.is_alive():
         process.join(5)
-    if process.is_alive() and process.pid is not None:
-        os.kill(process.pid, signal.SIGKILL)
+    if process.is_alive():
+        process.kill()
     process.join()
-    return dict(line)
+    return line
 
 
-def _send(pipe: Any, model_type: str, remedies: bool, training: bool, timeout: float) -> None:  # noqa: FBT001
+def _send(pipe: Any, function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any) -> None:
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + _MOST_MEMORY, resource.RLIM_INFINITY))
     try:
-        pipe.send(look_at(model_type, remedies=remedies, training=training, seconds=timeout * 0.6))
+        for line in function(*arguments):
+            pipe.send(line)
     except Exception as error:  # noqa: BLE001 - whatever a model does with a configuration that is not its own
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         pipe.send({"error": f"{type(error).__name__}: {str(error)[:200]} ({where})"})
 
 
-def look_at(model_type: str, *, remedies: bool, training: bool, seconds: float) -> dict[str, Any]:
-    """Compile one architecture, and try remedies where it breaks."""
+def look_at(model_type: str, remedies: bool, training: bool, seconds: float) -> Iterator[dict[str, Any]]:  # noqa: FBT001
+    """Compile one architecture, then try remedies where it breaks, for the most part of some seconds."""
     import tiny_models
     import torch
 
@@ -138,9 +163,9 @@ def look_at(model_type: str, *, remedies: bool, training: bool, seconds: float) 
         "breaks": [_of_break(report, each) for each in report.breaks],
         "compile_s": round(time.perf_counter() - start, 1),
     }
+    yield line
     if remedies and report.breaks:
-        line.update(_tried(model_type, model, inputs, training=training, seconds=seconds))
-    return line
+        yield {**line, **_tried(model_type, model, inputs, training=training, seconds=0.6 * seconds)}
 
 
 def _of_break(report: Any, found: Any) -> dict[str, Any]:
@@ -184,7 +209,11 @@ def _tried(model_type: str, model: Any, inputs: dict[str, Any], *, training: boo
         "furthest": furthest and furthest.verdict,
         "seconds": round(spent, 1),
         "remedies": [_of_remedy(each) for each in remedies],
-        "check": _check_apart(model_type, furthest, paths, training=training) if furthest else "nothing to run",
+        **(
+            {"claim": _claim(model_type, furthest, paths, training=training)}
+            if furthest
+            else {"check": "nothing to run"}
+        ),
     }
 
 
@@ -195,42 +224,50 @@ def _of_remedy(remedy: Any) -> dict[str, Any]:
     return {**{name: getattr(remedy, name) for name in names}, **counts, "seconds": round(remedy.seconds, 1)}
 
 
-def _check_apart(model_type: str, remedy: Any, paths: dict[str, str], *, training: bool) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        asked = {
-            "type": model_type,
-            "training": training,
-            "code": remedy.code,
-            "settings": remedy.settings,
-            "edits": [
-                [paths[each.source], each.first_line, each.last_line, each.old, each.new] for each in remedy.edits
-            ],
-            "breaks": remedy.evidence.breaks_after,
-        }
-        results = {}
-        for name in ("original", "changed"):
-            file = Path(folder) / f"{name}.json"
-            file.write_text(json.dumps({**asked, "changed": name == "changed", "results": f"{folder}/{name}.pt"}))
-            command = [sys.executable, __file__, "--check", str(file)]
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-            if ended.returncode:
-                return f"{name} ends with {(ended.stderr.strip().splitlines() or ['nothing'])[-1][:200]}"
-            results[name] = Path(folder) / f"{name}.pt"
-        return _compared(results["original"], results["changed"], remedy)
+def _claim(model_type: str, remedy: Any, paths: dict[str, str], *, training: bool) -> dict[str, Any]:
+    """Return what a remedy says, and what is needed to see whether it holds."""
+    return {
+        "type": model_type,
+        "training": training,
+        "code": remedy.code,
+        "edits": [[paths[each.source], each.first_line, each.last_line, each.old, each.new] for each in remedy.edits],
+        "breaks": remedy.evidence.breaks_after,
+        "verdict": remedy.verdict,
+    }
 
 
-def _compared(original: Path, changed: Path, remedy: Any) -> str:
-    """Compare with our own eyes, not the package's: values and gradients."""
+def checked(claim: dict[str, Any]) -> str:
+    """Run the program as it is and with a remedy, each in a process of its own, and compare with our own eyes."""
     import torch
 
-    first, second = torch.load(original, weights_only=False), torch.load(changed, weights_only=False)
-    if second["breaks"] != remedy.evidence.breaks_after:
-        return f"{second['breaks']} breaks instead of {remedy.evidence.breaks_after}"
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("original", "changed"):
+            asked = {**claim, "changed": name == "changed", "results": f"{folder}/{name}.pt"}
+            if asked["changed"] and asked["edits"]:  # files are edited as they are imported
+                file = Path(folder) / "asked.json"
+                file.write_text(json.dumps(asked))
+                command = [sys.executable, __file__, "--check", str(file)]
+                ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+                said = [line for line in ended.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
+                error = (said or ["nothing"])[0][:200] if ended.returncode else None
+            else:
+                error = in_a_process(_check, asked, seconds=300).get("error")
+            if error:
+                return f"{name} ends with {error}"
+        first, second = (torch.load(f"{folder}/{name}.pt", weights_only=False) for name in ("original", "changed"))
+    return _compared(first, second, claim)
+
+
+def _compared(first: dict[str, Any], second: dict[str, Any], claim: dict[str, Any]) -> str:
+    import torch
+
+    if second["breaks"] != claim["breaks"]:
+        return f"{second['breaks']} breaks instead of {claim['breaks']}"
     for name in ("values", "gradients"):
         if len(first[name]) != len(second[name]):
             return f"other {name}"
         for one, other in zip(first[name], second[name], strict=True):
-            if (one is None) != (other is None) and remedy.verdict != "works but differs":
+            if (one is None) != (other is None) and claim["verdict"] != "works but differs":
                 return f"{name}: one is missing"
             if one is None or other is None:
                 continue
@@ -239,9 +276,13 @@ def _compared(original: Path, changed: Path, remedy: Any) -> str:
     return "holds"
 
 
-def check(file: Path) -> None:
-    """Run a model whose library's sources were edited before they are imported."""
-    asked = json.loads(file.read_text())
+def _check(asked: dict[str, Any], _: float) -> Iterator[dict[str, Any]]:
+    check(asked)
+    yield {}
+
+
+def check(asked: dict[str, Any]) -> None:
+    """Run a model, changed if asked to: edits are made in the library's sources before they are imported."""
     warnings.filterwarnings("ignore")
     if asked["changed"]:
         _edit_on_import(asked["edits"])
@@ -270,20 +311,23 @@ def check(file: Path) -> None:
 
 
 def _edit_on_import(edits: list[list[Any]]) -> None:
-    """Have files read with edits when they are imported."""
+    """Have files read with edits when they are imported. Their paths start at the folder of the packages."""
     from importlib.machinery import SourceFileLoader
 
     by_path: dict[str, list[list[Any]]] = {}
     for path, *edit in edits:
-        by_path.setdefault(path, []).append(edit)
+        by_path.setdefault(f"/{path.lstrip('/')}", []).append(edit)
     read, code_of = SourceFileLoader.get_data, SourceFileLoader.get_code
+
+    def edits_of(path: str) -> list[list[Any]]:
+        return next((found for end, found in by_path.items() if path.endswith(end)), [])
 
     def edited(self: Any, path: str) -> bytes:
         data = read(self, path)
-        if path not in by_path:
+        if not edits_of(path):
             return data
         lines = data.decode().split("\n")
-        for first, last, old, new in sorted(by_path[path], reverse=True):
+        for first, last, old, new in sorted(edits_of(path), reverse=True):
             if "\n".join(lines[first - 1 : last]) != old:
                 raise ValueError(f"{path} reads otherwise at line {first}")
             lines[first - 1 : last] = new.split("\n") if new or last < first else []
@@ -291,7 +335,7 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
 
     def compiled(self: Any, fullname: str) -> Any:
         path = self.get_filename(fullname)
-        if path in by_path:
+        if edits_of(path):
             return self.source_to_code(self.get_data(path), path)
         return code_of(self, fullname)
 
@@ -313,6 +357,48 @@ def print_table(lines: dict[str, dict[str, Any]]) -> None:
           f"{sum(line['check'] == 'holds' for line in tried)} claims hold")  # fmt: skip
     verdicts = [found["verdict"] for line in tried for found in line["breaks"]]
     print({verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)})
+
+
+def publish(lines: dict[str, dict[str, Any]]) -> None:
+    """Write what the page on models shows: the versions, then one line for each architecture, by name."""
+    versions = {json.dumps(line["versions"]) for line in lines.values()}
+    libraries = {tuple(json.loads(each)[name] for name in ("torch", "transformers")) for each in versions}
+    if len(libraries) != 1:
+        raise SystemExit(f"recorded with several versions: {', '.join(map(str, sorted(libraries)))}")
+    texts = [max(versions, key=lambda each: str(json.loads(each)["date"]))]
+    texts += [json.dumps(_published(lines[key])) for key in sorted(lines)]
+    _PUBLISHED.write_text("\n".join(texts) + "\n")
+    print(f"{_PUBLISHED}: {len(lines)} architectures")
+
+
+def _published(line: dict[str, Any]) -> dict[str, Any]:
+    """Return what is shown of one architecture: of its remedies, the best one for each break and the furthest."""
+    names = ("type", "training", "class", "error", "graphs", "events", "left", "furthest", "check", "seconds")
+    shown = {name: line[name] for name in names if name in line}
+    if "error" in line:
+        return shown
+    kept = ("gb_id", "gb_type", "file", "function", "line", "code", "verdict")
+    breaks = []
+    for found in line["breaks"]:
+        working = [each for each in line.get("remedies", []) if each["verdict"] in _WORKING]
+        mending = [each for each in working if found["id"] in each["breaks"]]
+        best = min(mending, key=lambda each: (_WORKING.index(each["verdict"]), len(each["title"])), default=None)
+        persons = [each["person"] for each in line.get("remedies", []) if found["id"] in each["breaks"]]
+        breaks.append(
+            {
+                **{name: found.get(name) for name in kept},
+                "code": " ".join((found["code"] or "").split()),
+                "remedy": best and best["title"],
+                "person": next((said for said in persons if said), None),
+            }
+        )
+    furthest = _furthest(line.get("remedies", []))
+    return {**shown, "breaks": breaks, "remedy": furthest and furthest["title"]}
+
+
+def _furthest(remedies: list[dict[str, Any]]) -> dict[str, Any] | None:
+    working = [each for each in remedies if each["verdict"] in _WORKING and "after" in each]
+    return max(working, key=lambda each: (-each["after"], each["verdict"] == "works"), default=None)
 
 
 if __name__ == "__main__":

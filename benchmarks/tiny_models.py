@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
 from transformers.models.auto import configuration_auto, modeling_auto
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Which class of an architecture is built: the first mapping that has it.
 _HEADS = (
@@ -44,6 +48,8 @@ _SMALL: tuple[tuple[str, Any], ...] = (
     (r"patch_size", 8),
     (r"num_queries|num_query_tokens", 8),
     (r"spatial_merge_size", 2),
+    (r"mm_tokens_per_image", 4),
+    (r"image_grid_pinpoints", [[32, 32]]),
     (r"num_mel_bins|num_mels|feature_size|input_feat_per_channel", 16),
     (r"conv_dim", [16, 16]),
     (r"conv_kernel", [4, 4]),
@@ -74,17 +80,28 @@ _RESNETS = {
     "backbone_config": {**_RESNET["backbone_config"], "out_features": ["stage2", "stage3", "stage4"]},
 }
 _OWN: dict[str, dict[str, Any]] = {
+    "aria": {"projector_patch_to_query_dict": {16: 4}},
+    "blip-2": {"image_token_index": 90},
+    "instructblip": {"image_token_index": 90},
+    "deepseek_v2": {"n_routed_experts": 4, "num_experts_per_tok": 2},
+    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2},
+    "nemotron": {"num_key_value_heads": 2},
     "conditional_detr": _RESNET,
     "deformable_detr": {**_RESNETS, "num_feature_levels": 3},
     "detr": _RESNET,
     "glm4v": {"text_config": _ROPE},
-    "glm4v_moe": {"text_config": _ROPE},
+    "glm4v_moe": {"text_config": {"rope_parameters": {**_ROPE["rope_parameters"], "mrope_section": [1, 1, 2]}}},
     "qwen2_vl": {"vision_config": {"num_heads": 2, "mlp_ratio": 2}, "text_config": _ROPE},
     "qwen2_5_vl": {"vision_config": {"fullatt_block_indexes": [1], "window_size": 32}, "text_config": _ROPE},
     "qwen3_vl": {"vision_config": {"deepstack_visual_indexes": [0], "num_position_embeddings": 16}},
     "qwen3_vl_moe": {"vision_config": {"deepstack_visual_indexes": [0], "num_position_embeddings": 16}},
 }
 _IMAGE, _VISION_START, _VIDEO = 90, 91, 92
+#: The dimensions that the pixels of an architecture have between the batch and the channels.
+_SEVERAL_IMAGES = {
+    "idefics2": (1,), "idefics3": (1,), "smolvlm": (1,), "llava_next": (2,), "llava_onevision": (2,),
+    "llava_next_video": (2,), "granite4_vision": (2,),
+}  # fmt: skip
 
 
 def architectures() -> list[str]:
@@ -108,15 +125,41 @@ def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, d
     Exception
         If no configuration of the generic kind fits.
     """
+    try:
+        return _made(model_type, training=training, large=False)
+    except (RuntimeError, ValueError):
+        return _made(model_type, training=training, large=True)  # some take images of their own size only
+
+
+def _made(model_type: str, *, training: bool, large: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
     torch.manual_seed(0)
     config_class = getattr(transformers, vars(configuration_auto)["CONFIG_MAPPING_NAMES"][model_type])
-    config = _small(config_class, _OWN.get(model_type, {}), top=True)
+    config = _small(config_class, _OWN.get(model_type, {}), top=True, large=large)
     model = _class_of(model_type)(config).train(training)
     for parameter in model.parameters():
         if not torch.isfinite(parameter).all():
             torch.nn.init.normal_(parameter, std=0.02)
-    torch.manual_seed(1)
-    return model, inputs_of(model)
+    for places in _places(model):
+        torch.manual_seed(1)
+        inputs = inputs_of(model, places)
+        with contextlib.suppress(ValueError), torch.no_grad():
+            model(**inputs)
+            break
+    return model, inputs
+
+
+def _places(model: Any) -> Iterator[int | None]:
+    """Yield how many places of the text an image may take, as far as the model says so when there are too few."""
+    yield None
+    try:
+        torch.manual_seed(1)
+        with torch.no_grad():
+            model(**inputs_of(model))
+    except ValueError as error:
+        counted = re.search(r"features and image tokens do not match.* features:? (\d+)", str(error))
+        if counted is not None:
+            yield int(counted[1])
+            yield int(counted[1]) // 32  # some count numbers, 32 for each place
 
 
 def _mapping(head: str) -> dict[str, Any]:
@@ -131,19 +174,24 @@ def _class_of(model_type: str) -> Any:
     raise LookupError(f"no model of {model_type}")
 
 
-def _small(config_class: Any, own: dict[str, Any], *, top: bool = False) -> Any:
+def _small(config_class: Any, own: dict[str, Any], *, top: bool = False, large: bool = False) -> Any:
     default = config_class()
     chosen: dict[str, Any] = {}
     parts = dict(getattr(config_class, "sub_configs", {}))
     for name, value in vars(default).items():
-        if name in parts or name.startswith("_"):
+        if name in parts or name.startswith("_") or (large and name in {"image_size", "patch_size"}):
             continue
         small = _small_value(name, value)
         if small is not None:
             chosen[name] = small
     for name, part in parts.items():
-        if inspect.isclass(part) and not part.__name__.startswith("Auto"):
-            chosen[name] = _small(part, own.get(name, {})).to_dict()
+        # A part of any kind is of the kind that the default has.
+        of_any_kind = part.__name__.startswith("Auto")
+        kind = type(getattr(default, name, None)) if of_any_kind else part
+        if of_any_kind and name in own:
+            chosen[name] = own[name]
+        elif hasattr(kind, "to_dict"):
+            chosen[name] = _small(kind, own.get(name, {}), large=large).to_dict()
     chosen.update({name: value for name, value in own.items() if name not in parts})
     if "layer_types" in vars(default) and isinstance(default.layer_types, list):
         kinds = list(dict.fromkeys(default.layer_types))
@@ -165,6 +213,8 @@ def _small_value(name: str, value: Any) -> Any:
             known = {"image_token_id": _IMAGE, "image_token_index": _IMAGE, "video_token_id": _VIDEO}
             return known.get(name, _VISION_START if name.startswith("vision_start") else 93 + len(name) % 6)
         return [1] if isinstance(value, list) else None
+    if name == "vocab_size":
+        return 99
     if value is None or isinstance(value, str | dict):
         return [2, 3, 3] if name == "mrope_section" else None
     for pattern, small in _SMALL:
@@ -176,18 +226,27 @@ def _small_value(name: str, value: Any) -> Any:
     return None
 
 
-def inputs_of(model: Any) -> dict[str, Any]:
-    """Return small inputs for a model, by the names of its ``forward``."""
+def inputs_of(model: Any, places: int | None = None) -> dict[str, Any]:
+    """Return small inputs for a model, by the names of its ``forward``.
+
+    Parameters
+    ----------
+    places : int, optional
+        How many places of the text the image takes, where that is known.
+    """
     config = model.config
     names = inspect.signature(model.forward).parameters
     main = getattr(model, "main_input_name", "input_ids")
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     vocabulary = int(min(getattr(text, "vocab_size", 80) or 80, 80))
     made: dict[str, Any] = {}
-    if "input_ids" in names and main not in {"pixel_values", "input_values", "input_features"}:
+    reads = main == "pixel_values" and hasattr(config, "text_config")
+    if "input_ids" in names and (reads or main not in {"pixel_values", "input_values", "input_features"}):
         made["input_ids"] = torch.randint(5, vocabulary, (1, 24))
         if "attention_mask" in names:
             made["attention_mask"] = torch.ones(1, 24, dtype=torch.long)
+    elif "input_ids" in names and names["input_ids"].default is inspect.Parameter.empty:
+        made["input_ids"] = torch.randint(5, vocabulary, (1, 24))
     if main in {"input_values", "input_features"} or main not in made:
         made.update(_main_input(main, config))
     if "decoder_input_ids" in names and getattr(config, "is_encoder_decoder", False):
@@ -197,7 +256,9 @@ def inputs_of(model: Any) -> dict[str, Any]:
     if "bbox" in names and "input_ids" in made:
         made["bbox"] = torch.randint(0, 20, (1, 24, 2)).repeat(1, 1, 2).sort(-1).values
     if "pixel_values" in names and "input_ids" in made and hasattr(config, "vision_config"):
-        _add_image(made, config, names)
+        _add_image(made, config, names, places)
+    if "qformer_input_ids" in names:
+        made["qformer_input_ids"] = torch.randint(5, 80, (1, 8))
     return made
 
 
@@ -206,9 +267,11 @@ def _main_input(main: str, config: Any) -> dict[str, Any]:
     size = getattr(vision, "image_size", 64) or 64
     height, width = (size, size) if isinstance(size, int) else (size[0], size[1])
     if main == "pixel_values":
-        return {main: torch.randn(1, getattr(vision, "num_channels", 3) or 3, height, width)}
+        frames = [vision.num_frames] if hasattr(vision, "num_frames") else []
+        return {main: torch.randn(1, *frames, getattr(vision, "num_channels", 3) or 3, height, width)}
     if main == "input_values":
-        return {main: torch.randn(1, 800)}
+        channels = getattr(config, "audio_channels", None)
+        return {main: torch.randn(1, channels, 800) if channels else torch.randn(1, 800)}
     if main == "input_features":
         audio = getattr(config, "audio_config", config)
         bins: int = getattr(audio, "num_mel_bins", None) or getattr(audio, "feature_size", None) or 16
@@ -219,7 +282,7 @@ def _main_input(main: str, config: Any) -> dict[str, Any]:
     return {main: torch.randn(1, 24, 32)}
 
 
-def _add_image(made: dict[str, Any], config: Any, names: Any) -> None:
+def _add_image(made: dict[str, Any], config: Any, names: Any, places: int | None) -> None:
     """Put the places of an image into the text, and the image beside it."""
     vision = config.vision_config
     token = getattr(config, "image_token_id", None) or getattr(config, "image_token_index", None)
@@ -234,10 +297,15 @@ def _add_image(made: dict[str, Any], config: Any, names: Any) -> None:
         count = 4
         ids[0, 1] = _VISION_START
     else:
-        size = getattr(vision, "image_size", 32)
-        made["pixel_values"] = torch.randn(1, channels, size, size)
-        count = (size // patch) ** 2
+        size = getattr(vision, "image_size", 32) or 32
+        size = size if isinstance(size, int) else size[0]
+        images = _SEVERAL_IMAGES.get(config.model_type, ())
+        made["pixel_values"] = torch.randn(1, *images, channels, size, size)
+        known = [getattr(config, name, None) for name in ("mm_tokens_per_image", "num_query_tokens")]
+        count = next((number for number in (places, *known) if number), (size // patch) ** 2)
         made["input_ids"] = ids = torch.randint(5, 80, (1, count + 8))
+        if "image_sizes" in names and (images or config.model_type == "mistral3"):
+            made["image_sizes"] = torch.tensor([[size, size]])
     if token is not None:
         ids[0, 2 : 2 + count] = token
     if "attention_mask" in made:

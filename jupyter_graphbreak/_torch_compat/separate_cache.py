@@ -71,16 +71,9 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
     before = {id(code): (code, {id(entry.guard_manager) for entry in _entries(code)}) for code in _living(seen)}
     most = 0
     for code in codes:
-        for part in (code, *resume_codes(code)):
-            count = len(_entries(part))
-            most = max(most, count)
-            if count:
-                _resume_compiling(part)
-            else:
-                _reset(part)
+        most = max(most, *map(_begin_anew, (code, *resume_codes(code))))
     for code in _living(seen):  # what the given code leads to by ways that only a run shows
-        if not _entries(code):
-            _reset(code)
+        most = max(most, _begin_anew(code))
     with (
         _higher_limits(most), _kept_counters(), _fresh_profile(), _no_reset(), _kept_hooks(), _own_wrappers(),
         kept_override(),
@@ -95,6 +88,8 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
                 for entry in _entries(code):
                     if id(entry.guard_manager) not in held:
                         _drop(entry)
+                if held:
+                    _resume_compiling(code)
 
 
 def _living(references: list[ref[CodeType]]) -> list[CodeType]:
@@ -104,6 +99,16 @@ def _living(references: list[ref[CodeType]]) -> list[CodeType]:
 def _entries(code: CodeType) -> list[Any]:
     read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
     return list(read(code)) if read is not None else []
+
+
+def _begin_anew(code: CodeType) -> int:
+    """Have Dynamo compile code on which it may have given up; return how often it has compiled it."""
+    count = len(_entries(code))
+    if count:
+        _resume_compiling(code)
+    else:
+        _reset(code)
+    return count
 
 
 def _reset(code: CodeType) -> None:

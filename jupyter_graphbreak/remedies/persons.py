@@ -15,6 +15,10 @@ _BRANCH = (
 _DISABLED = "Decide whether this function must stay out of the graph: somebody disabled it on purpose."
 _HOST = "Decide whether the number is needed at all, or whether what follows can be computed with the tensor."
 _SHAPE = "Decide whether what follows can work with all elements and a mask, so that shapes do not depend on the data."
+_NO_SHAPE = (
+    "Decide whether this operation may stay eager: no graph knows the shape of its result, unless a custom operator "
+    "with a fake kernel holds it (torch.library.custom_op)."
+)
 _KEY = "Decide on keys that are constants, such as names: a graph does not know the identity of a tensor."
 _GENERATOR = "Decide whether a list can take the generator's place; compile the function that consumes it."
 _GROUPS = "Decide whether the groups can be made before the compiled function: their number depends on the data."
@@ -30,7 +34,7 @@ _ERROR = "Decide whether this is right: PyTorch expects the code to fail when it
 
 _BY_GB_ID = {
     "GB0003": _GENERATOR, "GB0014": _RNN, "GB0015": "Decide whether the tensor can be dense in the compiled function.",
-    "GB0033": _HOST, "GB0035": _BRANCH, "GB0036": _SHAPE, "GB0037": _SHAPE, "GB0038": _HOST,
+    "GB0033": _HOST, "GB0035": _BRANCH, "GB0036": _SHAPE, "GB0037": _NO_SHAPE, "GB0038": _HOST,
     "GB0039": "Decide which arguments may change from call to call: hand them in as tensors, or mark them dynamic.",
     "GB0083": _BACKWARD, "GB0092": _STATE, "GB0098": _DISABLED, "GB0099": _DISABLED, "GB0109": _HOST, "GB0115": _GROUPS,
     "GB0123": _BACKWARD, "GB0124": _HOST, "GB0125": _FLAG, "GB0134": _GROUPS, "GB0142": _CONTEXT, "GB0152": _GROUPS,

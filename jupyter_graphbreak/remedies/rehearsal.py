@@ -6,6 +6,7 @@ import contextlib
 import linecache
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +29,14 @@ from jupyter_graphbreak.remedies.program.application import (
     compile_file,
 )
 from jupyter_graphbreak.remedies.program.change import Change
-from jupyter_graphbreak.report.remedies import Evidence
+from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.trial.difference import differences
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import CodeType
 
@@ -69,6 +70,15 @@ class Performed:
     files: dict[str, str]
     results: list[Result]
 
+    def with_further(self, results: list[Result]) -> Performed:
+        """Return this run and what the program did on further inputs."""
+        return replace(self, results=[*self.results, *results])
+
+    def begins_like(self, original: Performed) -> bool:
+        """Whether Dynamo was given the function with which the original begins."""
+        begins = [frame.function for frame in original.report.frames[:1]]
+        return set(begins) <= {frame.function for frame in self.report.frames}
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -90,6 +100,10 @@ class Attempt:
     gone: frozenset[str] = frozenset()
     report: Report | None = None
     seconds: float = 0.0
+
+
+#: Whether a program that ran on some inputs may work, so that running it on the others is worth the time.
+Promises = Callable[[Performed], bool]
 
 
 class Rehearsal:
@@ -118,7 +132,7 @@ class Rehearsal:
         self.program = Program(find_cell=find_cell)
         usual = self._itself.usual()
         #: What it does compiled as it is.
-        self.original = self._performed(Change(), usual)
+        self.original = self._performed(Change(), usual, lambda _: True)
         texts = {source: _text(filename, find_cell) for source, filename in self.original.files.items()}
         self.program = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
@@ -146,7 +160,12 @@ class Rehearsal:
             The conditions that the change touches.
         """
         trials, both = self._itself.chosen(self.program, watched)
-        return self._judged(change, lambda: self._performed(change, trials), goals, trials, both=both)
+        elsewhere = change.compiles_itself
+
+        def perform(promises: Promises) -> Performed:
+            return self._performed(change, trials, promises)
+
+        return self._judged(change, perform, goals, trials, both=both, elsewhere=elsewhere)
 
     def attempt_instead(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> Attempt:
         """Run another function in place of the entry's own on every input, and judge it.
@@ -161,22 +180,23 @@ class Rehearsal:
         """
         trials = self._itself.usual()
 
-        def perform() -> Performed:
+        def perform(promises: Promises) -> Performed:
             with untouched(), eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 with separate_cache(own_codes(subject.call)):
-                    return self._run_all(subject.call, subject, Change(), trials, self.program.find_cell)
+                    return self._run_all(subject.call, subject, Change(), trials, self.program.find_cell, promises)
 
-        return self._judged(change, perform, goals, trials, both=None)
+        return self._judged(change, perform, goals, trials, both=None, elsewhere=True)
 
     def _judged(
         self,
         change: Change,
-        perform: Callable[[], Performed],
+        perform: Callable[[Promises], Performed],
         goals: frozenset[str],
         trials: list[Trial],
         *,
         both: bool | None,
+        elsewhere: bool,
     ) -> Attempt:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
@@ -184,8 +204,13 @@ class Rehearsal:
         gone = frozenset[str]()
         found: list[Difference] = []
         performed: Performed | None = None
+
+        def promises(first: Performed) -> bool:
+            reason, found = self._compared(first, trials)
+            return reason is None and self._verdict(first, found, goals, elsewhere=elsewhere)[0] in WORKING
+
         try:
-            performed = perform()
+            performed = perform(promises)
         except (CannotApplyError, SyntaxError) as error:
             reason = f"cannot be applied: {error}"
         except Exception as error:  # noqa: BLE001 - whatever the changed program makes torch do
@@ -194,7 +219,7 @@ class Rehearsal:
             reason, found = self._compared(performed, trials)
             gone = frozenset(goals_gone(self.original, performed))
             if reason is None:
-                verdict, reason = self._verdict(performed, found, goals, gone)
+                verdict, reason = self._verdict(performed, found, goals, elsewhere=elsewhere)
             if verdict == "works" and both is False:
                 verdict, reason = "works on what ran", "one side of a condition never ran"
         return Attempt(
@@ -209,12 +234,25 @@ class Rehearsal:
         )
 
     def _verdict(
-        self, performed: Performed, found: list[Difference], goals: frozenset[str], gone: frozenset[str]
+        self, performed: Performed, found: list[Difference], goals: frozenset[str], *, elsewhere: bool
     ) -> tuple[RemedyVerdict, str | None]:
+        """Return the verdict on a program that ran, and why.
+
+        Parameters
+        ----------
+        elsewhere : bool
+            Whether another function is compiled than that of the original.
+        """
         if any(not difference.declared for difference in found):
             return "another result", next(difference.text for difference in found if not difference.declared)
-        if not goals & gone:
+        if goals.isdisjoint(goals_gone(self.original, performed)):
             return "break stays", None
+        # Where Dynamo has given up on what runs, nothing breaks.
+        if not (performed.report.frames if elsewhere else performed.begins_like(self.original)):
+            return "not tried", "Dynamo did not compile what the program begins with"
+        given_up = _given_up(performed.report) - _given_up(self.original.report)
+        if given_up:
+            return "another break", f"then {min(given_up)} is compiled too often, and runs eagerly"
         before, after = self.original.report.summary.breaks, performed.report.summary.breaks
         if after >= before:
             return "another break", _new_break(self.original.report, performed.report)
@@ -265,7 +303,7 @@ class Rehearsal:
 
         return apply
 
-    def _performed(self, change: Change, trials: list[Trial]) -> Performed:
+    def _performed(self, change: Change, trials: list[Trial], promises: Promises) -> Performed:
         find_cell = self.program.find_changed_cell(change.texts)
         with untouched(), eager_random_numbers(), _kept_environment():
             # Copied as it reads before the change: the changed function may leave to another what it reads and writes.
@@ -275,7 +313,7 @@ class Rehearsal:
                 self._ready(change, application, subject) as call,
                 separate_cache(own_codes(call)),
             ):
-                return self._run_all(call, subject, change, trials, find_cell)
+                return self._run_all(call, subject, change, trials, find_cell, promises)
 
     @contextlib.contextmanager
     def _ready(self, change: Change, application: Application, subject: Subject) -> Iterator[Any]:
@@ -299,28 +337,35 @@ class Rehearsal:
         return Subject(subject.call, subject.arguments)
 
     def _run_all(
-        self, call: Any, subject: Subject, change: Change, trials: list[Trial], find_cell: FindCell
+        self,
+        call: Any,
+        subject: Subject,
+        change: Change,
+        trials: list[Trial],
+        find_cell: FindCell,
+        promises: Promises,
     ) -> Performed:
         backend = own_backend(self.entry.backend)
         compiled = call if change.compiles_itself else torch.compile(call, backend=backend, dynamic=self.entry.dynamic)
         forced = backend if change.compiles_itself else None
-        results: list[Result] = []
 
-        def perform(trial: Trial) -> None:
-            results.append(self._itself.run(compiled, subject, trial))
-
-        with forced_backend(forced), recorder.record(find_cell) as recording:
-            recording.describe_device(Device("auto", default_device_name()))
-            perform(trials[0])
-        report, files = build_with_files(recording.records)
-        later = None
-        raised = results[0].raised is not None and trials[0].expected.raised is None
-        if len(trials) > 1 and not raised:
+        def perform(some: list[Trial], done: Performed | None = None) -> tuple[Report, dict[str, str], list[Result]]:
+            results: list[Result] = []
             with forced_backend(forced), recorder.record(find_cell) as recording:
-                for trial in trials[1:]:
-                    perform(trial)
-            later, _ = build_with_files(recording.records)
-        return Performed(report, later, files, results)
+                recording.describe_device(Device("auto", default_device_name()))
+                for trial in some:
+                    if done is not None and not promises(done.with_further(results)):
+                        break
+                    results.append(self._itself.run(compiled, subject, trial))
+            return *build_with_files(recording.records), results
+
+        report, files, results = perform(trials[:1])
+        first = Performed(report, None, files, results)
+        raised = results[0].raised is not None and trials[0].expected.raised is None
+        if len(trials) == 1 or raised or not promises(first):
+            return first
+        later, _, more = perform(trials[1:], first)
+        return Performed(report, later, files, [*results, *more])
 
 
 def goals_gone(original: Performed, changed: Performed) -> Iterator[str]:
@@ -341,6 +386,11 @@ def compared(results: list[Result]) -> list[str]:
     what += ["logs"] if any(result.effects.logged for result in results) else []
     what += ["exceptions"] if any(result.raised is not None for result in results) else []
     return [*what, "aliasing", "state", "random numbers"]
+
+
+def _given_up(report: Report) -> set[str]:
+    """Return the functions that run eagerly, with all that they call, because they were compiled too often."""
+    return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
 
 
 def _new_break(before: Report, after: Report) -> str:

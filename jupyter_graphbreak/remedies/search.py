@@ -149,10 +149,12 @@ class Search:
                 steps += [proposal for proposal in harmless if proposal not in steps]
         if len(goals) < _FEWEST_AT_ONCE:
             return None
-        fewer = [step for step in steps if not any(name.endswith(_RISKY) for name in step.settings)]
-        for chosen in [steps, fewer] if fewer != steps else [steps]:
-            if chosen and not self._late():
-                self.tried.append(self._followed(frozenset(goals), chosen, "all settings"))
+        # A switch may turn off what a setting alone keeps, such as a check.
+        settings = [step for step in steps if step.kind == "setting"]
+        choices = [steps, settings, _without_risk(steps), _without_risk(settings)]
+        for index, chosen in enumerate(choices):
+            if chosen and chosen not in choices[:index] and not self._late():
+                self.tried.append(self._followed(frozenset(goals), _without_repetition(chosen), "all settings"))
                 if self.tried[-1].works:
                     self._included = chosen
                     return self.tried[-1]
@@ -164,6 +166,8 @@ class Search:
         report, texts = self.rehearsal.original.report, self.rehearsal.program.texts
         for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
             if proposal in self._included:  # the break stayed when it was tried with others
+                continue
+            if best is not None and _sets_more(proposal, best.attempt.change):
                 continue
             if self._late():
                 break
@@ -258,6 +262,21 @@ class Search:
         titles = [*(title for part in merged for title in part.titles), *(step.title for step in steps)]
         kind = _kind([*(part.kind for part in merged), *(step.kind for step in steps)])
         self.tried.append(_tried(families, titles, kind, attempt.gone, watched, attempt))
+
+
+def _sets_more(proposal: Proposal, change: Change) -> bool:
+    """Whether a proposal only sets what a change sets already, and more."""
+    return proposal.kind == "setting" and bool(change.settings) and change.settings.items() < proposal.settings.items()
+
+
+def _without_repetition(steps: list[Proposal]) -> list[Proposal]:
+    """Leave out settings that others hold, too."""
+    held = [step.settings.items() for step in steps]
+    return [step for step in steps if not (step.settings and any(step.settings.items() < other for other in held))]
+
+
+def _without_risk(steps: list[Proposal]) -> list[Proposal]:
+    return [step for step in steps if not any(name.endswith(_RISKY) for name in step.settings)]
 
 
 def _further(tried: Attempt, before: Attempt, target: Break) -> bool:

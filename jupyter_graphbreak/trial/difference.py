@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 
 Kind = Literal[
     "value", "exception", "argument", "gradient", "requires_grad", "aliasing", "state",
-    "printed", "stderr", "warned", "logged", "zero gradient", "random state",
+    "printed", "stderr", "warned", "logged", "zero gradient", "random state", "another error",
 ]  # fmt: skip
 #: Differences with which a changed program may do: its user is told and decides.
-DECLARED: frozenset[Kind] = frozenset({"printed", "stderr", "warned", "logged", "zero gradient", "random state"})
+DECLARED: frozenset[Kind] = frozenset(
+    {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "another error"}
+)
 _LONGEST = 60
+#: How the errors begin that a graph raises where a value is not as it was assumed to be.
+_ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
 #: What differs between two texts of equal results: digits beyond the fourth, gradient functions, addresses.
 _NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
 _OF_COMPILING = re.compile(r"grad_fn=<\w+>|\bat 0x[0-9a-f]+")
@@ -82,7 +87,25 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
     elif ours is None:
         yield Difference("exception", f"returns {show(actual.value)}, where the original raises {named(theirs)}")
     elif type(theirs) is not type(ours) or not same_text(_message(theirs), _message(ours)):
-        yield Difference("exception", f"raises {named(ours)}, where the original raises {named(theirs)}")
+        in_other_words = type(theirs) is type(ours) and _is_of_an_operation(theirs)
+        text = f"raises {named(ours)}, where the original raises {named(theirs)}"
+        yield Difference("another error" if in_other_words or _is_assertion(ours) else "exception", text)
+
+
+def _is_of_an_operation(error: BaseException) -> bool:
+    """Whether an operation of PyTorch refused what it was given, in its own words, and no statement raised this."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if type(error) is not RuntimeError or last is None:
+        return False
+    here = (step for step in dis.get_instructions(last.tb_frame.f_code) if step.offset == last.tb_lasti)
+    return not any(step.opname in {"RAISE_VARARGS", "RERAISE"} for step in here)
+
+
+def _is_assertion(error: BaseException) -> bool:
+    """Whether a graph refused what it was given, by what was assumed of its values while it was captured."""
+    return type(error) is RuntimeError and _message(error).startswith(_ASSERTIONS)
 
 
 def named(error: BaseException | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tempfile
@@ -132,6 +133,7 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     "gpu": [([], 0, 1, 0, 0), ([], 0, 1, 0, 0)],
     "options": [([], 0, 1, 0, 0), (["2 x.min() > 0"], 1, 1, 0, 0)],
     "schema": [],
+    "models": [],
 }
 
 #: What a page must not show: folders of this machine, and code that only runs the notebook.
@@ -289,6 +291,21 @@ def test_the_parameters_of_what_a_user_holds_are_on_the_page_of_the_api(site: Pa
     for name in ("results.Changes", "Frontends", "report.frontends.Verdict", "_torch_compat.version.TorchUnavailable"):
         assert f'id="jupyter_graphbreak.{name}"' in page
     assert 'id="jupyter_graphbreak.Report.diff"' in page
+
+
+def test_the_page_on_models_says_what_was_recorded(site: Path) -> None:
+    recording = (ROOT / "benchmarks" / "architectures.jsonl").read_text(encoding="utf-8")
+    versions, *lines = map(json.loads, recording.splitlines())
+    assert [private for private in PRIVATE if private in recording] == []
+    said, table, *_ = (output["data"]["text/markdown"] for output in outputs(executed(site, "models")))
+    breaking = [line for line in lines if line.get("breaks") and not line["training"]]
+    assert versions["torch"] in said
+    assert f"{len(breaking)} break" in said
+    assert f"at {sum(len(line['breaks']) for line in breaking)} places" in said
+    rows = {cells[0].strip(): cells for cells in (row.strip("|").split("|") for row in table.splitlines()[2:])}
+    assert set(rows) == {line["type"] for line in breaking}
+    for line in breaking:
+        assert rows[line["type"]][-1].strip() == str(line.get("left", "not tried"))
 
 
 def test_without_a_recording_the_page_on_gpus_says_so(site: Path) -> None:

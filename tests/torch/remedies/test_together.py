@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 
 import jupyter_graphbreak
+from jupyter_graphbreak.remedies.program.change import Change
+from jupyter_graphbreak.remedies.rehearsal import Rehearsal
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Report
+from jupyter_graphbreak.trial.entry import Entry
+from jupyter_graphbreak.trial.inputs import Arguments
 
 TABLE = {}
+NAMES = "abcdefg"
 
 
 def chosen(x: torch.Tensor) -> torch.Tensor:
@@ -33,6 +40,18 @@ def guarded(x: torch.Tensor, limit: int | None) -> torch.Tensor:
     if limit is not None and x.max() >= limit:
         raise ValueError("too large")
     return x + 1
+
+
+def one_step(x: torch.Tensor, name: str) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    return x + len(name)
+
+
+def steps(x: torch.Tensor) -> torch.Tensor:
+    step = getattr(sys.modules[__name__], "one_" + "step")  # found by no look at the code: it is not copied
+    for name in NAMES:
+        x = step(x, name)
+    return x.sum() * x.max().item()
 
 
 def furthest(report: Report) -> int:
@@ -69,3 +88,28 @@ def test_a_check_behind_a_test_of_pythons_goes_into_the_graph() -> None:
     assert report.remedies is not None
     edits = [edit.new for each in report.remedies if each.verdict in WORKING for edit in each.edits]
     assert any("_assert_async" in new for new in edits)
+
+
+def test_what_was_compiled_too_often_meanwhile_is_compiled_in_each_trial() -> None:
+    x = torch.ones(3)
+    for name in NAMES:
+        torch.compile(one_step, backend="eager")(x, name)
+    rehearsal = Rehearsal(Entry("steps", None, steps, Arguments(x), "eager", None))
+    first = rehearsal.original.report
+    assert first.breaks
+    for _ in range(3):
+        attempt = rehearsal.attempt(Change(), frozenset(listed.id for listed in first.breaks))
+        assert attempt.verdict == "break stays"
+        assert attempt.report is not None
+        assert attempt.report.summary == first.summary
+
+
+def test_what_dynamo_does_not_compile_is_not_said_to_work() -> None:
+    rehearsal = Rehearsal(Entry("sizes", None, sizes, Arguments(torch.tensor([1.0, -2.0, 3.0])), "eager", None))
+    goals = frozenset(listed.id for listed in rehearsal.original.report.breaks)
+    with torch.compiler.set_stance("force_eager"):
+        assert rehearsal.attempt(Change(), goals).verdict == "not tried"
+    attempt = rehearsal.attempt(Change(), goals)
+    assert attempt.verdict == "break stays"
+    assert attempt.evidence is not None
+    assert attempt.evidence.inputs == 1, "what does not help on the first input is not run on the others"

@@ -121,13 +121,13 @@ def interrupting(at: int) -> Callable[..., Any]:
     attempt = Rehearsal._performed
     calls = 0
 
-    def performed(self: Rehearsal, change: Any, trials: Any) -> Any:
+    def performed(self: Rehearsal, *asked: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls != at:
-            return attempt(self, change, trials)
+            return attempt(self, *asked)
         with interrupted_runs():
-            return attempt(self, change, trials)
+            return attempt(self, *asked)
 
     return performed
 

@@ -97,6 +97,47 @@ def raises_something_else() -> Any:
     return lambda x: 1 // (x.dim() - 1), f
 
 
+@case(
+    "another error",
+    "raises RuntimeError: refused, where the original raises RuntimeError: shape '[2]' is invalid for input of size 3",
+)
+def an_operation_refuses_in_other_words() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        raise RuntimeError("refused")
+
+    return lambda x: x.view(2), f
+
+
+@case("another error", "raises RuntimeError: Runtime assertion failed, where the original raises ValueError: no")
+def a_graph_refuses_what_the_original_refuses() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        raise RuntimeError("Runtime assertion failed")
+
+    def g(x: torch.Tensor) -> Any:
+        raise ValueError("no")
+
+    return g, f
+
+
+@case("exception", "raises RuntimeError: Runtime assertion failed, where the original returns tensor([1., 1., 1.])")
+def a_graph_refuses_what_the_original_takes() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        raise RuntimeError("Runtime assertion failed")
+
+    return lambda x: x * 1, f
+
+
+@case("exception", "raises RuntimeError: b, where the original raises RuntimeError: a")
+def a_statement_raises_what_operations_raise() -> Any:
+    def raising(text: str) -> Any:
+        def f(x: torch.Tensor) -> Any:
+            raise RuntimeError(text)
+
+        return f
+
+    return raising("a"), raising("b")
+
+
 @case("exception", "raises ValueError: b, where the original raises ValueError: a")
 def raises_with_another_message() -> Any:
     def raising(text: str) -> Any:
@@ -290,7 +331,7 @@ def numpy_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
 
 
-DECLARED = {"printed", "stderr", "warned", "logged", "zero gradient", "random state"}
+DECLARED = {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "another error"}
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jupyter_graphbreak.remedies.program.change import Change, applied_to, code_of, edits_of, patch_of
 from jupyter_graphbreak.remedies.proposal import Proposal
-from jupyter_graphbreak.remedies.search import _merged
+from jupyter_graphbreak.remedies.search import _merged, _sets_more, _without_repetition
 from jupyter_graphbreak.report.remedies import Edit
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"
@@ -139,3 +139,18 @@ def test_a_path_from_the_root_is_told_as_one_from_there() -> None:
     patch = patch_of({"s1": "a"}, Change({"s1": "b"}), {"s1": path})
     assert patch is not None
     assert patch.splitlines()[0] == f"--- a/{path.lstrip('/')}"
+
+
+def test_what_other_settings_hold_is_not_set_twice() -> None:
+    switch = Proposal("switch", "off", code="model.off = True")
+    one, both = Proposal("s", "one", settings={FLAG: True}), Proposal("s", "both", settings={FLAG: True, SAID: ["f"]})
+    assert _without_repetition([one, switch, both]) == [switch, both]
+    assert _without_repetition([one, switch]) == [one, switch]
+
+
+def test_more_settings_than_what_works_are_not_tried() -> None:
+    both = Proposal("s", "both", settings={FLAG: True, SAID: ["f"]})
+    assert _sets_more(both, Change(settings={FLAG: True}))
+    assert not _sets_more(both, Change(settings={FLAG: False}))
+    assert not _sets_more(both, Change({"s1": "x"}))
+    assert not _sets_more(Proposal("r", "edit", {"s1": "y"}, {FLAG: True, SAID: []}), Change(settings={FLAG: True}))

@@ -23,6 +23,7 @@ def said(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()
         ("loss.backward()", "GB0123", "where the compiled part ends"),
         ("optimizer.step()", "GB0147", "where the compiled part ends"),
         ("np.random.rand(3)", "GB0033", "NumPy's generator"),
+        ("nn.functional.ctc_loss(y, t, n, m)", "GB0037", "custom operator"),
         ("{x, y}", "GB0222", "an order"),
         ("cache[x]", "GB0366", "keys that are constants"),
         ("model.generate(ids)", "GB0170", "model's forward"),

@@ -1,0 +1,144 @@
+"""Make the tables of the page on models from what ``benchmarks/architectures.py`` recorded."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_FILE = Path(__file__).parents[1] / "benchmarks" / "architectures.jsonl"
+_WORKING = ("works", "works on what ran", "works but differs")
+_LONGEST = 60
+
+
+@cache
+def _recorded() -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Return the versions of the run, and what was recorded of each architecture."""
+    versions, *lines = map(json.loads, _FILE.read_text(encoding="utf-8").splitlines())
+    return versions, lines
+
+
+def _ran(*, training: bool = False) -> list[dict[str, Any]]:
+    return [line for line in _recorded()[1] if "error" not in line and line["training"] is training]
+
+
+def _breaking(*, training: bool = False) -> list[dict[str, Any]]:
+    return [line for line in _ran(training=training) if line["breaks"]]
+
+
+def summary() -> str:
+    """Return the figures of the run in sentences, in Markdown."""
+    versions, lines = _recorded()
+    forward = [line for line in lines if not line["training"]]
+    ran, breaking = _ran(), _breaking()
+    places = [found for line in breaking for found in line["breaks"]]
+    causes = {_cause(found) for found in places}
+    tried = [line for line in breaking if "left" in line]
+    free = sum(line["left"] == 0 for line in tried)
+    held = sum(line["check"] == "holds" for line in tried)
+    claims = sum(line["check"] != "nothing to run" for line in tried)
+    left = sum(line["left"] for line in tried)
+    return (
+        f"Recorded on {versions['date']} with torch {versions['torch']} and transformers {versions['transformers']}: "
+        f"of {len(forward)} architectures {len(ran)} ran, and **{len(breaking)} break**, at {len(places)} places for "
+        f"{len(causes)} causes. With what the remedies propose **{free} of the {len(tried)} end without a break** and "
+        f"{left} places are left in the others. {_times(claims, 'claim')} was run again by another program, in a "
+        f"process of its own: {held} held."
+    )
+
+
+def _times(count: int, noun: str) -> str:
+    return f"The one {noun}" if count == 1 else f"Each of the {count} {noun}s"
+
+
+def architectures(*, training: bool = False) -> str:
+    """Return a table of the architectures that break: where, why, what mends them, and what is left."""
+    rows = ["| architecture | breaks | why | what mends it | left |", "| --- | --- | --- | --- | --- |"]
+    for line in sorted(_breaking(training=training), key=lambda line: (line.get("left", 99), line["type"])):
+        counts: dict[str, int] = defaultdict(int)
+        for found in line["breaks"]:
+            counts[found["gb_id"] or found["gb_type"]] += 1
+        why = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in sorted(counts.items()))
+        nothing = "a person must decide" if "left" in line else ""
+        remedy = _in_cell(line.get("remedy") or nothing)
+        verdict = f" *({line['furthest']})*" if line.get("furthest") not in {None, "works"} else ""
+        left = line.get("left", "not tried")
+        rows.append(f"| {line['type']} | {len(line['breaks'])} | {why} | {remedy}{verdict} | {left} |")
+    return "\n".join(rows)
+
+
+def causes() -> str:
+    """Return a table of the causes: how many architectures and places, and how many of the places a remedy mends."""
+    places: dict[tuple[str, str], list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+    for line in _breaking():
+        for found in line["breaks"]:
+            places[_cause(found)].append((line["type"], found))
+    rows = [
+        "| cause | architectures | places | in the source | tried | mended | most often by |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for (gb_id, gb_type), found in sorted(places.items(), key=lambda item: (-len(item[1]), item[0])):
+        mended = [each for _, each in found if each.get("verdict") in _WORKING]
+        titles = [each["remedy"] for each in mended if each.get("remedy")]
+        most = max(sorted(set(titles)), key=titles.count, default="")
+        tried = sum(each.get("verdict") is not None for _, each in found)
+        lines = {(each["file"], each["line"]) for _, each in found}
+        models = len({model for model, _ in found})
+        rows.append(
+            f"| {gb_type} ({gb_id}) | {models} | {len(found)} | {_counted(len(lines), 'line')} | {tried} "
+            f"| {len(mended)} | {_in_cell(most)} |"
+        )
+    return "\n".join(rows)
+
+
+def places() -> str:
+    """Return a table of every place that breaks, by file, with the architectures that come to it."""
+    by_place: dict[tuple[str, int, str, str], list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+    for line in _breaking():
+        for found in line["breaks"]:
+            key = (found["file"] or "", found["line"] or 0, found["gb_id"] or found["gb_type"], found["code"])
+            by_place[key].append((line["type"], found))
+    rows = ["| place | code | why | architectures | mended of those tried |", "| --- | --- | --- | --- | --- |"]
+    for (file, line_number, gb_id, code), found in sorted(by_place.items()):
+        tried = [each for _, each in found if each.get("verdict") is not None]
+        mended = sum(each["verdict"] in _WORKING for each in tried)
+        models = ", ".join(sorted({model for model, _ in found}))
+        rows.append(f"| {file}:{line_number} | {_code(code)} | {gb_id} | {models} | {mended} of {len(tried)} |")
+    return "\n".join(rows)
+
+
+def not_run() -> str:
+    """Return a table of the architectures that did not run, with the error."""
+    rows = ["| architecture | what it raised |", "| --- | --- |"]
+    rows += [
+        f"| {line['type']} | {_code(line['error'])} |"
+        for line in _recorded()[1]
+        if "error" in line and not line["training"]
+    ]
+    return "\n".join(rows)
+
+
+def whole() -> str:
+    """Return the names of the architectures that ran without a break."""
+    return ", ".join(line["type"] for line in _ran() if not line["breaks"])
+
+
+def _cause(found: dict[str, Any]) -> tuple[str, str]:
+    return found["gb_id"] or "", found["gb_type"]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _code(text: str) -> str:
+    """Return a text as code in one cell of a table."""
+    plain = " ".join(text.split())
+    short = plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 3].rstrip()}..."
+    return f"``{short.replace('|', chr(92) + '|').replace('`', chr(39))}``" if short else ""
+
+
+def _in_cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.recording.additions import ResumedAt
 from jupyter_graphbreak.recording.records import KEPT, Record, without_spare_metrics
+from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
 from jupyter_graphbreak.trace.entries import Tally, begins_as_trace, entries
 from jupyter_graphbreak.trace.log_texts import source_records
 from jupyter_graphbreak.trace.opening import DAMAGE, opened
@@ -128,6 +130,11 @@ class _FileReader:
         rank = record.envelope.get("rank")
         if isinstance(rank, int):
             process.rank = rank
+        if LISTING.fullmatch(record.kind):
+            line = resumed_line(record.payload or "")
+            if line is None:
+                return
+            record = _resumed_at(line, record)
         self._origins[pid].read(record)
         if record.kind != "artifact:torch_version":
             process.records.append(self._light(without_spare_metrics(record)))
@@ -143,6 +150,13 @@ class _FileReader:
                 self._left_out += 1
                 return Record(record.envelope, "")
         return Record(record.envelope, self._payloads.setdefault(payload, payload))
+
+
+def _resumed_at(line: int, listing: Record) -> Record:
+    """Return what a report takes from the listing of a resume function's bytecode."""
+    data = listing.data
+    context = {key: value for key, value in listing.envelope.items() if value is not data}
+    return Record({ResumedAt.kind: {"line": line}, **context})
 
 
 def _told(name: str, tally: Tally, left_out: int) -> Iterator[str]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from jupyter_graphbreak.recording.source_texts import FindCell
+
 _RANK = re.compile(r"_rank_(\d+)(?:_|\.|$)")
 _HEAD = 1 << 16
 _WANTED = KEPT | {"artifact:torch_version", "str"}
@@ -73,8 +75,18 @@ def trace_files(path: Path) -> list[Path]:
     return sorted(files, key=lambda each: (_rank_in(each) is not None, _rank_in(each) or 0, str(each)))
 
 
-def read_processes(files: Sequence[Path], on_read: Callable[[int], None] = lambda _: None) -> Iterator[ProcessTrace]:
+def read_processes(
+    files: Sequence[Path], on_read: Callable[[int], None] = lambda _: None, find_cell: FindCell = lambda _: None
+) -> Iterator[ProcessTrace]:
     """Yield what each process wrote, one file after the other.
+
+    Parameters
+    ----------
+    files : sequence of Path
+    on_read : callable
+        Told how many further bytes were read.
+    find_cell : callable
+        Given the file name of a code object, the cell that it comes from.
 
     Raises
     ------
@@ -82,13 +94,14 @@ def read_processes(files: Sequence[Path], on_read: Callable[[int], None] = lambd
         If a file cannot be read or holds no entry of a trace.
     """
     for file in files:
-        yield from _FileReader(file, on_read).processes()
+        yield from _FileReader(file, on_read, find_cell).processes()
 
 
 class _FileReader:
     """Reads one file, in which more than one process may have written."""
 
-    def __init__(self, file: Path, on_read: Callable[[int], None]) -> None:
+    def __init__(self, file: Path, on_read: Callable[[int], None], find_cell: FindCell) -> None:
+        self._find_cell = find_cell
         self._file = file
         self._on_read = on_read
         self._tally = Tally()
@@ -118,7 +131,7 @@ class _FileReader:
             self._origins[0] = Origin()
         notes = list(_told(self._file.name, tally, self._left_out))
         for pid, process in self._by_pid.items():
-            texts = source_records(process.records)
+            texts = source_records(process.records, self._find_cell)
             process.records += [*texts.records, *self._origins[pid].records([*notes, *texts.notes])]
         return list(self._by_pid.values())
 

@@ -94,6 +94,23 @@ def test_an_isolated_python_is_watched(tmp_path: Path) -> None:
     assert len(run.job.processes) == 2
 
 
+def test_what_a_process_writes_that_outlives_the_block_is_removed(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    (tmp_path / "work.py").write_text(
+        "import os, time, torch\n"
+        f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.05)\n"
+        "torch.compile(torch._dynamo.graph_break, backend='eager')()\n"
+    )
+    with watched_children(print) as folder:
+        process = subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path)
+    assert not folder.exists()
+    go.touch()
+    assert process.wait() == 0
+    assert folder.exists()
+    with watched_children(print):
+        assert not folder.exists()
+
+
 def test_nothing_is_left_after_an_interruption() -> None:
     environment = dict(os.environ)
     with pytest.raises(KeyboardInterrupt), watched_children(print) as folder:

@@ -57,6 +57,8 @@ class Tally:
         Lines that belong to no entry.
     cut : str or None
         Why the end may be missing, where it may.
+    damage : str or None
+        What is wrong with its compression.
     """
 
     entries: int = 0
@@ -64,6 +66,7 @@ class Tally:
     damaged: int = 0
     foreign: int = 0
     cut: str | None = None
+    damage: str | None = None
 
 
 @dataclass

@@ -59,10 +59,13 @@ def trace_files(path: Path) -> list[Path]:
     UnreadableTrace
         If there is none.
     """
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise UnreadableTrace(f"{path}: no such file or folder")
+    try:
+        if path.is_file():
+            return [path]
+        if not path.is_dir():
+            raise UnreadableTrace(f"{path}: no such file or folder")
+    except OSError as error:  # a name that no file can have
+        raise UnreadableTrace(f"{path}: {error.strerror or error}") from None
     candidates = [
         each
         for pattern in ("*", "*/*")
@@ -119,12 +122,12 @@ class _FileReader:
                     for entry in entries(stream, tally, _WANTED):
                         self._take(entry.process, entry.record)
                 except DAMAGE as error:
-                    tally.cut = f"its compression is damaged ({error})"
+                    tally.cut = tally.damage = f"its compression is damaged ({error})"
         except OSError as error:
             raise UnreadableTrace(f"{self._file}: {error.strerror or error}") from None
         if tally.entries == tally.unreadable:
             empty = self._file.stat().st_size == 0
-            what = "the file is empty" if empty else "not a structured trace"
+            what = "the file is empty" if empty else tally.damage or "not a structured trace"
             raise UnreadableTrace(f"{self._file}: {what}; run the program with TORCH_TRACE=FOLDER")
         if not self._by_pid:  # entries there are, but none that a report is made from
             self._by_pid[0] = ProcessTrace(self._file, 0, _rank_in(self._file))

@@ -192,8 +192,12 @@ def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
     run = Run()
     recording: recorder.Recording | None = None
 
+    told: list[str] = []
+
     def tell(sentence: str) -> None:
-        if recording is not None:
+        if recording is None:
+            told.append(sentence)
+        else:
             recording.note("warning", sentence)
 
     with (
@@ -203,6 +207,8 @@ def capture(*, processes: bool = False, entries: bool = False) -> Iterator[Run]:
         try:
             with recorder.record() as recording:
                 recording.describe_device(Device("auto", default_device_name()))
+                for sentence in told:
+                    recording.note("warning", sentence)
                 yield run
         finally:
             if recording is not None:

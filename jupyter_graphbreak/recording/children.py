@@ -43,10 +43,14 @@ def watched_children(tell: Callable[[str], None]) -> Iterator[Path]:
     Parameters
     ----------
     tell : callable
-        Told in a sentence which process cannot be watched, as far as this process starts it itself.
+        Told in a sentence where traces are that are not in the folder, or which process cannot be watched, as far as
+        this process starts it itself.
     """
     global _folder, _tell, _is_hooked  # noqa: PLW0603 - see there
     if _VARIABLE in os.environ:
+        tell(
+            f"{_VARIABLE} was set before: processes wrote their logs to {os.environ[_VARIABLE]}, to be read from there."
+        )
         with tempfile.TemporaryDirectory(prefix="graphbreak-") as empty:
             yield Path(empty)
         return

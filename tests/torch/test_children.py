@@ -135,9 +135,10 @@ def test_nothing_is_left_after_an_interruption() -> None:
 
 def test_a_trace_folder_of_the_users_own_stays_in_force(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_TRACE", str(tmp_path))
-    with watched_children(print):
+    with api.capture(processes=True) as run:
         assert os.environ["TORCH_TRACE"] == str(tmp_path)
     assert os.environ["TORCH_TRACE"] == str(tmp_path)
+    assert any(f"wrote their logs to {tmp_path}" in note.message for note in run.report.diagnostics)
 
 
 def test_a_block_that_starts_no_process_has_no_job() -> None:

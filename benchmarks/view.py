@@ -1,6 +1,7 @@
 """Measure how big a report gets on its way to the reader, and how fast it shows: 1,000 breaks and 10,000 operations.
 
-Needs the browser that the browser tests need, and the front end built (``npm --prefix labextension run build``).
+Each is measured on a page of its own and, with ``--lab``, as the output of a cell in JupyterLab. Needs the browser that
+the browser tests need, and the front end built (``npm --prefix labextension run build``).
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from jupyter_graphbreak.results import Report  # noqa: E402 - the project's own 
 from jupyter_graphbreak.views.html.bundle import mime_bundle  # noqa: E402
 from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest  # noqa: E402
 from jupyter_graphbreak.views.html.widget import ReportWidget  # noqa: E402
+from tests.browser.pages import command, wait_for_kernel, wait_for_notebook  # noqa: E402
 from tests.find_browser import find_browser  # noqa: E402
+from tests.lab_server import jupyterlab  # noqa: E402
 from tests.sample_reports import big, two_breaks  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from playwright.sync_api import Page
 
 _FILTER = """
 box => ['9', '99', '999', '', 'l', 'la', 'lay'].map(text => {
@@ -39,18 +44,51 @@ box => ['9', '99', '999', '', 'l', 'la', 'lay'].map(text => {
 })"""
 
 
+_MORE = """
+async button => {
+  const list = document.querySelector('[data-list=breaks]');
+  const before = list.childElementCount;
+  const start = performance.now();
+  button.click();
+  while (list.childElementCount === before) {
+    await new Promise(resolve => setTimeout(resolve));
+  }
+  document.body.getBoundingClientRect();
+  return performance.now() - start;
+}"""
+
+#: From the moment at which the cell has the output to the frame that shows it.
+_WATCH = """
+() => {
+  window.times = {};
+  const see = () => {
+    times.output ??= document.querySelector('.jp-GraphBreakOutput') === null ? undefined : performance.now();
+    if (times.live === undefined && document.querySelector('.graphbreak.gb-live') !== null) {
+      times.live = performance.now();
+      requestAnimationFrame(() => setTimeout(() => { times.painted = performance.now(); }));
+    }
+  };
+  const what = { childList: true, subtree: true, attributes: true, attributeFilter: ['class'] };
+  new MutationObserver(see).observe(document.body, what);
+}"""
+
+
 def main() -> int:
     """Parse the arguments and measure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("reports", nargs="*", type=Path, help="saved reports (.json) to measure as well")
     parser.add_argument("--runs", type=int, default=5, help="how often each page is opened (default: %(default)s)")
+    parser.add_argument("--lab", action="store_true", help="measure in JupyterLab, too")
     arguments = parser.parse_args()
     reports = {"2 breaks, 9 ops": two_breaks(), "1,000 breaks, 10,000 ops": big()}
+    reports["1,600 breaks, 16,000 ops"] = big(1600, 16_000)
     reports |= {path.name: Report.from_json(path.read_bytes()) for path in arguments.reports}
     for name, report in reports.items():
         print(name)
         _sizes(report)
         _times(report, arguments.runs)
+        if arguments.lab:
+            _lab_times(report, arguments.runs)
     return 0
 
 
@@ -65,7 +103,8 @@ def _sizes(report: Report) -> None:
         print(f"  {_kb(data):>9} {mime_type}")
     print(f"  {_kb(bundle):>9} the cell's saved output, all of them; {_notebook_kb(bundle)} as a notebook indents it")
     print(f"  {_kb(state):>9} the widget's state, where a front end saves it; its script is {_kb(state['_esm'])}")
-    print(f"  {len(render_page(report)) / 1e3:6.0f} kB a page of its own")
+    page, page_s = _timed(lambda: render_page(report))
+    print(f"  {len(page) / 1e3:6.0f} kB a page of its own, made in {page_s * 1e3:.0f} ms")
     print(f"  rendering: {html_s * 1e3:.0f} ms ({len(html)} characters), what that leaves out {rest_s * 1e3:.0f} ms")
 
 
@@ -74,6 +113,7 @@ def _times(report: Report, runs: int) -> None:
 
     paints: list[float] = []
     keys: list[float] = []
+    more: list[float] = []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = Path(folder) / "report.html"
         report.save(path)
@@ -87,10 +127,60 @@ def _times(report: Report, runs: int) -> None:
             box.focus()
             page.wait_for_timeout(1000)
             keys += page.evaluate(_FILTER, box.element_handle())
+            page.reload()
+            page.wait_for_selector(".gb-live")
+            more += _more(page)
             page.close()
         browser.close()
-    print(f"  first paint: {statistics.median(paints):.0f} ms, at most {max(paints):.0f} ms")
-    print(f"  a key pressed in the filter: {statistics.median(keys):.1f} ms, at most {max(keys):.1f} ms")
+    _print_times("", paints, keys, more)
+
+
+def _lab_times(report: Report, runs: int) -> None:
+    from playwright.sync_api import sync_playwright
+
+    show = "from pathlib import Path\nfrom jupyter_graphbreak import Report\nreport = Report.from_json("
+    show += "Path('report.json').read_bytes())"
+    paints: list[float] = []
+    keys: list[float] = []
+    more: list[float] = []
+    with tempfile.TemporaryDirectory() as folder, jupyterlab(Path(folder)) as lab, sync_playwright() as playwright:
+        (lab.folder / "report.json").write_bytes(report.to_json())
+        lab.save("view", "%load_ext jupyter_graphbreak\n" + show, "report")
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])
+        for _ in range(runs):
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            page.goto(f"{lab.url}/lab/tree/view.ipynb?reset")
+            wait_for_notebook(page)
+            wait_for_kernel(page)
+            page.evaluate(_WATCH)
+            command(page, "notebook:run-all-cells")
+            page.wait_for_function("window.times.painted !== undefined", timeout=120_000)
+            paints.append(page.evaluate("times.painted - times.output"))
+            page.wait_for_timeout(2000)
+            more += _more(page)
+            box = page.get_by_label("Filter the pane")
+            box.focus()
+            page.wait_for_timeout(1000)
+            keys += page.evaluate(_FILTER, box.element_handle())
+            page.close()
+        browser.close()
+    _print_times(" in JupyterLab", paints, keys, more)
+
+
+def _more(page: Page) -> list[float]:
+    """Press the button for more breaks twice: the first time, what the markup leaves out has to be fetched."""
+    times = []
+    for _ in range(2):
+        button = page.query_selector("[data-more=breaks] button")
+        if button is not None and button.is_visible():
+            times.append(page.evaluate(_MORE, button))
+    return times
+
+
+def _print_times(where: str, paints: list[float], keys: list[float], more: list[float]) -> None:
+    for what, times in {"first paint": paints, "a key pressed in the filter": keys, '"show more"': more}.items():
+        if times:
+            print(f"  {what}{where}: {statistics.median(times):.1f} ms, {min(times):.1f} to {max(times):.1f} ms")
 
 
 def _timed(act: Callable[[], Any]) -> tuple[Any, float]:

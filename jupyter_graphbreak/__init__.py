@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.api import (
-        capture,
-        check,
-        compare_frontends,
-        explain,
-        explain_notebook,
-        measure,
-        read_notebook,
-        read_trace,
-        try_remedies,
-    )
+    from jupyter_graphbreak.api.saved import explain_notebook, read_notebook, read_trace
+    from jupyter_graphbreak.api.single_calls import check, compare_frontends, measure, try_remedies
+    from jupyter_graphbreak.api.watching import capture, explain
     from jupyter_graphbreak.remedies.program.library_patch import apply_patch
     from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, Report
     from jupyter_graphbreak.trial.inputs import Arguments
@@ -51,15 +43,15 @@ _HOMES = {
     "Job": "results",
     "Report": "results",
     "apply_patch": "remedies.program.library_patch",
-    "capture": "api",
-    "check": "api",
-    "compare_frontends": "api",
-    "explain": "api",
-    "explain_notebook": "api",
-    "measure": "api",
-    "read_notebook": "api",
-    "read_trace": "api",
-    "try_remedies": "api",
+    "capture": "api.watching",
+    "check": "api.single_calls",
+    "compare_frontends": "api.single_calls",
+    "explain": "api.watching",
+    "explain_notebook": "api.saved",
+    "measure": "api.single_calls",
+    "read_notebook": "api.saved",
+    "read_trace": "api.saved",
+    "try_remedies": "api.single_calls",
 }
 
 

@@ -42,7 +42,7 @@ class ReportRenderer:
             return None
         renderer.add_js_file("graphbreak", None, {"type": "module", "body": page_script()})
         if data.mime_type == JOB_MIME_TYPE:
-            html = render_job_html(msgspec.convert(data.content, Job))
+            html = render_job_html(msgspec.convert(data.content, Job), with_data=True)
         else:
             html = render_with_data(Report.from_dict(data.content))
         return [nodes.container("", nodes.raw("", html, format="html"), classes=["output"])]

@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from jupyter_graphbreak.api import Run
+    from jupyter_graphbreak.api.watching import Run
     from jupyter_graphbreak.report.schema import Break, Report
 
 
@@ -84,10 +84,10 @@ class GraphBreaks:
 def _watched() -> Iterator[Run]:
     import torch
 
-    from jupyter_graphbreak import api
+    from jupyter_graphbreak.api.watching import capture
 
     torch.compiler.reset()
-    with api.capture() as run:
+    with capture() as run:
         yield run
 
 

@@ -12,9 +12,15 @@ from typing import Any
 
 import pytest
 
+from tests import warm_kernels
+
 ROOT = Path(__file__).parents[1]
 #: The process among those of pytest-xdist; None where there is one process only.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+#: Tests in a browser that need no JupyterLab.
+WITHOUT_JUPYTERLAB = ("tests/browser/test_docs.py", "tests/browser/test_hosts.py", "tests/browser/test_page.py")
+#: Long files whose tests share nothing, so that several workers can take them.
+PARTED = ("tests/torch/remedies/test_by_hand.py", "tests/cli/test_commands.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,12 +32,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give everything that drives a browser to one worker, so that one JupyterLab is enough; share the other files."""
+    """Give all tests in JupyterLab to one worker, so that one server is enough; share the other files.
+
+    The tests of a long file that share nothing are shared, too.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc] # it ships no types
         def _split_scope(self, nodeid: str) -> str:
-            return "browser" if nodeid.startswith("tests/browser/") else str(super()._split_scope(nodeid))
+            if nodeid.startswith("tests/browser/") and not nodeid.startswith(WITHOUT_JUPYTERLAB):
+                return "JupyterLab"
+            return nodeid if nodeid.startswith(PARTED) else str(super()._split_scope(nodeid))
 
     config.option.loadscopereorder = False  # keep the order from above
     return Scheduling(config, log)
@@ -41,10 +52,30 @@ def needs_site(item: pytest.Item) -> bool:
     return "site" in getattr(item, "fixturenames", ())
 
 
-def site_folder(factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the documentation, which all workers share."""
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that all workers share."""
     own = factory.getbasetemp()
-    return (own if WORKER is None else own.parent) / "site"
+    return own if WORKER is None else own.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have all kernels run the package as it stands here, and begin with PyTorch loaded."""
+    before = {name: os.environ.get(name) for name in ("JUPYTER_PATH", "PYTHONPATH")}
+    paths = (before["PYTHONPATH"] or "").split(os.pathsep)
+    if str(ROOT) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), *paths]))
+    folder = shared_folder(tmp_path_factory) / "kernels"
+    warm = warm_kernels.use_warm_kernels(folder, dict(os.environ))
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [warm, before["JUPYTER_PATH"]]))
+    yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if WORKER in {None, "gw0"}:
+        warm_kernels.stop(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -53,7 +84,8 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     if WORKER not in {None, "gw0"} or not any(map(needs_site, request.session.items)):
         yield
         return
-    folder = site_folder(tmp_path_factory)
+    request.getfixturevalue("kernels")  # its pages are executed in them
+    folder = shared_folder(tmp_path_factory) / "site"
     folder.mkdir()
     # With nice: the tests have time limits, and the build has none.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
@@ -66,7 +98,7 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wait for the documentation; the executed notebooks are beside it, in ``jupyter_execute``."""
-    folder = site_folder(tmp_path_factory)
+    folder = shared_folder(tmp_path_factory) / "site"
     status = folder / "status"
     while not status.exists() or not status.read_text():
         time.sleep(0.2)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import nbformat
 
-from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.results import Job, Report
 from jupyter_graphbreak.views.html.bundle import mime_bundle
 
 if TYPE_CHECKING:
@@ -86,11 +86,18 @@ def report_cell(report: Report, number: int = 1) -> Any:
     own = next(source for source in report.sources if source.kind == "cell")
     view = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
     bundle = mime_bundle(report, None) | {"application/vnd.jupyter.widget-view+json": view}
-    return nbformat.v4.new_code_cell(
-        own.segments[0].text,
-        execution_count=number,
-        outputs=[nbformat.v4.new_output("display_data", bundle)],
-    )
+    return _run_cell(own.segments[0].text, bundle, number)
+
+
+def job_cell(job: Job, number: int = 1) -> Any:
+    """Return a cell with a job in its output, as ``--processes`` leaves it."""
+    bundle = mime_bundle(Report.of(job.processes[0].report), None) | job._repr_mimebundle_()
+    return _run_cell("%%compile_explain --processes\nstart()", bundle, number)
+
+
+def _run_cell(source: str, bundle: dict[str, Any], number: int) -> Any:
+    output = nbformat.v4.new_output("display_data", bundle)
+    return nbformat.v4.new_code_cell(source, execution_count=number, outputs=[output])
 
 
 @contextmanager
@@ -118,8 +125,8 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
         **os.environ,
         **{name: str(home / name.lower()) for name in own},
         # The package as it stands here, whether or not it is installed.
-        "JUPYTER_PATH": str(home / "share"),
-        "PYTHONPATH": str(ROOT),
+        "JUPYTER_PATH": os.pathsep.join(filter(None, [str(home / "share"), os.environ.get("JUPYTER_PATH")])),
+        "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT)),
     }
     python = os.environ.get("LAB_PYTHON", sys.executable)
     command = [python, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]

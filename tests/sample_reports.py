@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.finished.priority import with_priorities
+from jupyter_graphbreak.analysis.reports.jobs import build_job
 from jupyter_graphbreak.report.figures import Summary, Timing
+from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import (
     Advice,
@@ -34,7 +36,7 @@ from jupyter_graphbreak.report.schema import (
     TensorMeta,
     WhatIf,
 )
-from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.results import Job, Report
 from tests.sample_remedies import with_checks, with_cost, with_hostile_text, with_remedies
 
 if TYPE_CHECKING:
@@ -310,6 +312,21 @@ def cost() -> Report:
 def checks() -> Report:
     """The cell with two breaks, its result compared with the eager one."""
     return with_checks(two_breaks())
+
+
+def everything() -> Report:
+    """The cell with two breaks, with all that can be asked about it: remedies, cost and a comparison of results."""
+    return with_checks(cost())
+
+
+def job() -> Job:
+    """A kernel and two ranks that it started; only one of the ranks has breaks."""
+    processes = [
+        Process("p1", None, 4710, None, no_breaks()),
+        Process("p2", 0, 4711, "python train.py", two_breaks()),
+        Process("p3", 1, 4712, "python train.py", failed()),
+    ]
+    return Job.of(build_job(processes))
 
 
 def hostile() -> Report:

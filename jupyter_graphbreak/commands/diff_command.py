@@ -47,19 +47,19 @@ def _first_byte(path: Path) -> bytes:
 
 
 def _report(path: Path) -> Report:
-    from jupyter_graphbreak import api
+    from jupyter_graphbreak.api.saved import read_notebook, read_trace
     from jupyter_graphbreak.notebookfiles.reading import UnreadableNotebook
     from jupyter_graphbreak.trace.processes import UnreadableTrace
 
     try:
         if path.suffix == ".ipynb":
-            reports = api.read_notebook(path)
+            reports = read_notebook(path)
             if len(reports) != 1:
                 raise click.UsageError(f"{path}: {len(reports)} reports; save the one to compare as JSON")
             return reports[0]
         if path.is_file() and _first_byte(path) in {b"{", b"["}:
             return Report.from_json(path.read_bytes())
-        read = api.read_trace(path)
+        read = read_trace(path)
     except (UnreadableNotebook, UnreadableTrace) as error:
         raise click.UsageError(str(error)) from None
     except (msgspec.DecodeError, msgspec.ValidationError, json.JSONDecodeError) as error:

@@ -21,13 +21,13 @@ def log_command(path: Path, **shared: Any) -> int:
     PATH is such a folder, or one log of it; logs may be compressed with gzip or zstd, and cut short. Several processes
     make a job: breaks that only some ranks have come first.
     """
-    from jupyter_graphbreak import api
+    from jupyter_graphbreak.api.saved import read_trace
     from jupyter_graphbreak.results import Job
     from jupyter_graphbreak.trace.processes import UnreadableTrace
 
     gate = Gate(Shared(**shared))
     try:
-        read = api.read_trace(path, progress=sys.stderr.isatty())
+        read = read_trace(path, progress=sys.stderr.isatty())
     except UnreadableTrace as error:
         raise click.UsageError(str(error)) from None
     return gate.finish(of_job(read) if isinstance(read, Job) else Found([read]))

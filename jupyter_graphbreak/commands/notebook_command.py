@@ -23,7 +23,7 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
     With --execute the notebook is run first, up to the first cell that raises (the exit status is 1 then); the file
     stays as it is.
     """
-    from jupyter_graphbreak import api
+    from jupyter_graphbreak.api.saved import explain_notebook, read_notebook
     from jupyter_graphbreak.notebookfiles.reading import UnreadableNotebook
 
     gate = Gate(Shared(**shared))
@@ -36,10 +36,10 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
     error = None
     try:
         if execute:
-            explained = api.explain_notebook(path, output=output, progress=sys.stderr.isatty())
+            explained = explain_notebook(path, output=output, progress=sys.stderr.isatty())
             reports, error = explained.reports, explained.error
         else:
-            reports = api.read_notebook(path)
+            reports = read_notebook(path)
     except UnreadableNotebook as problem:
         raise click.UsageError(str(problem)) from None
     status = gate.finish(Found(reports, notebook=path.as_posix()))

@@ -63,13 +63,13 @@ def script_command(context: click.Context, /, *, processes: bool, **shared: Any)
     if module is not None and not _is_there(module):
         raise click.UsageError(f"-m {module}: no such module")
 
-    from jupyter_graphbreak import api
+    from jupyter_graphbreak.api.watching import capture
 
     status = 0
     run = None
     with _stdout_to_stderr(really=shared["form"] != "text"):
         try:
-            with api.capture(processes=processes) as run, _as_main(module, program[0], arguments):
+            with capture(processes=processes) as run, _as_main(module, program[0], arguments):
                 if module is None:
                     runpy.run_path(program[0], run_name="__main__")
                 else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
+import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,7 @@ from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.report.cost import Coverage, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
-from jupyter_graphbreak.trial.entry import Entry
+from jupyter_graphbreak.trial.entry import Entry, copies_limit
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.subject import Subject
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 #: Profiled calls, the first of which is slow.
 _PROFILES = 15
+#: Seconds after which no further remedy is compiled to be measured.
+_PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def measure_entry(
     run : Report or None
         The report whose graphs, breaks and frames the parts name; without it those of the report that is made here.
     budget : Budget or None
-        How long measuring may take, compiling aside.
+        How long measuring may take, compiling aside; without it a second for each variant.
     find_cell : callable
         Given the file name of a code object, the cell it comes from.
 
@@ -87,7 +91,7 @@ def measure_entry(
     with untouched(), contextlib.ExitStack() as opened:
         eager = Variant(entry, compiled=False)
         compiled = Variant(entry, compiled=True)
-        others = dict(_remedied(remedied or {}))
+        others = dict(_changed(remedied or {}, compiled))
         for variant in (compiled, *others.values()):
             opened.enter_context(separate_cache(own_codes(variant.subject.call)))
         empty = EmptyBreak()
@@ -97,16 +101,11 @@ def measure_entry(
             recording.describe_device(Device("auto", default_device_name()))
             settled = compiled.warm_up()
         own = build_report(recording.records)
-        for ids, variant in list(others.items()):
-            try:
-                settled = variant.warm_up() and settled
-            except Exception:  # noqa: BLE001 - a remedy that fails has no time
-                del others[ids]
+        others = dict(_warm(others)) if settled else {}
         empty.run()
         begun = compilations_begun()
-        *timed, empty_calls = time_in_turn(
-            [*(one.run for one in (eager, compiled, *others.values())), empty.run], budget
-        )
+        runs = [variant.run for variant in (eager, compiled, *others.values())]
+        *timed, empty_calls = time_in_turn([*runs, empty.run], budget or Budget(seconds=len(runs)))
         settled = settled and begun == compilations_begun()
         ranges, empty_ranges = _profiles(compiled, empty) if settled else ([], [])
         on_processor = isinstance(compiled.clock, ProcessorClock)
@@ -130,10 +129,27 @@ def measure_entry(
     return Measured(cost, own)
 
 
-def _remedied(remedied: Mapping[tuple[str, ...], Remedied]) -> Iterator[tuple[tuple[str, ...], Variant]]:
-    for ids, applied in remedied.items():
-        with applied() as changed:
-            yield ids, Variant(changed, compiled=True, applied=applied)
+def _changed(
+    remedied: Mapping[tuple[str, ...], Remedied], compiled: Variant
+) -> Iterator[tuple[tuple[str, ...], Variant]]:
+    """Yield a variant for each remedy that can be applied, as many as there is memory for."""
+    size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
+    room = copies_limit() // max(size, 1)
+    for ids, applied in itertools.islice(remedied.items(), room):
+        variant = None
+        with contextlib.suppress(Exception), applied() as changed:  # it has no time then
+            variant = Variant(changed, compiled=True, applied=applied)
+        if variant is not None:
+            yield ids, variant
+
+
+def _warm(variants: Mapping[tuple[str, ...], Variant]) -> Iterator[tuple[tuple[str, ...], Variant]]:
+    """Yield the variants that settle, until it gets late; what fails has no time."""
+    end = time.monotonic() + _PATIENCE_S
+    for ids, variant in variants.items():
+        with contextlib.suppress(Exception):
+            if time.monotonic() < end and variant.warm_up():
+                yield ids, variant
 
 
 def _profiles(compiled: Variant, empty: EmptyBreak) -> tuple[list[list[Range]], list[list[Range]]]:

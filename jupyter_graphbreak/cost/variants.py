@@ -70,6 +70,10 @@ class Variant:
         self._changes_arguments = self._changes_state = False
         self.random = False
 
+    def tensors(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors of its copies."""
+        yield from tensors_of(self.subject, self._arguments)
+
     def warm_up(self) -> bool:
         """Call it until nothing is compiled any more; return whether that came about."""
         before = _random_state()

@@ -49,14 +49,14 @@ class FrontendComparison:
 
     def prepared(self, calls: list[ast.Call]) -> Callable[[], Frontends]:
         """Return what compares them on the function and the inputs of some calls, as they are now."""
-        from jupyter_graphbreak import api
+        from jupyter_graphbreak.api.single_calls import compare
         from jupyter_graphbreak.frontends.comparison import as_it_is
         from jupyter_graphbreak.trial.inputs import Arguments
 
         evaluated = [evaluate(call, self._namespace) for call in calls]
         function = as_it_is(evaluated[0][0])
         first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in evaluated]
-        return lambda: api.compare(function.call, first, others, backend=self._backend, find_cell=self._cells.find)
+        return lambda: compare(function.call, first, others, backend=self._backend, find_cell=self._cells.find)
 
     def _is_own_function(self, expression: ast.expr) -> bool:
         from jupyter_graphbreak.recording.targets import is_written_here

@@ -56,13 +56,13 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
 
 def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
     """Show what trace logs say, and store it where that is asked for."""
-    from jupyter_graphbreak import api
+    from jupyter_graphbreak.api.saved import read_trace
     from jupyter_graphbreak.trace.processes import UnreadableTrace
 
     if options.expression:
         raise UsageError(f"%compile_explain --log explains a log, and no call: leave out {options.expression!r}")
     try:
-        explained = api.read_trace(Path(path).expanduser(), progress=not options.quiet)
+        explained = read_trace(Path(path).expanduser(), progress=not options.quiet)
     except (UnreadableTrace, OSError) as error:
         raise UsageError(str(error)) from None
     if options.output is not None:

@@ -188,6 +188,11 @@ class CompileExplain(Magics):
         help="Compare the results of what is compiled with eager ones; name the first operation that differs.",
     )
     @argument(
+        "--fresh",
+        action="store_true",
+        help="Forget first all that this kernel has compiled, so that runs can be compared.",
+    )
+    @argument(
         "--log", default=None, metavar="PATH",
         help="Explain the logs that a program wrote with TORCH_TRACE: a folder of them, or one of them.",
     )  # fmt: skip

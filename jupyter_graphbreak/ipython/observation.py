@@ -92,6 +92,7 @@ class Observation:
         self._children: list[Process] = []
         self._cells = cells
         self._kept: KeptEntries | None = None
+        self._phase = ""
         choice = self._checked()
         self._device = choice.default if choice is not None else None
         try:
@@ -106,7 +107,7 @@ class Observation:
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
         from jupyter_graphbreak.recording.children import watched_children
-        from jupyter_graphbreak.recording.targets import forget
+        from jupyter_graphbreak.recording.targets import forget, forget_everything
 
         opened = self._opened
         if not self.options.quiet and not self.options.frontends:
@@ -116,6 +117,8 @@ class Observation:
             if problem is not None:
                 self._faults.append(Diagnostic("warning", problem))
         try:
+            if self.options.fresh:
+                forget_everything()
             forget(*self._named.values())
         except Exception as fault:  # noqa: BLE001 - then what was compiled before stays compiled
             self.note_fault("forgetting what was compiled before", fault)
@@ -219,9 +222,9 @@ class Observation:
             self.note_fault("noting how the run ended", fault)
         if self._folder is not None:
             try:
-                from jupyter_graphbreak import api
+                from jupyter_graphbreak.api.run_reports import processes_in
 
-                self._children = api.processes_in(self._folder, self._cells.find)
+                self._children = processes_in(self._folder, self._cells.find)
             except Exception as fault:  # noqa: BLE001 - then the report is that of the kernel alone
                 self.note_fault("reading what other processes wrote", fault)
         self._opened.close()
@@ -231,50 +234,49 @@ class Observation:
         from IPython.utils.capture import capture_output
         from msgspec.structs import replace
 
-        from jupyter_graphbreak import api
         from jupyter_graphbreak._torch_compat.default_device import default_device
+        from jupyter_graphbreak.api.rerun import Rerun
         from jupyter_graphbreak.ipython.cell.edited import compiler_for
 
         find = self._cells.find
         compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
-        steps: list[tuple[bool, str, Callable[[Report], Report]]] = [
-            (
-                self.options.remedies,
-                "trying remedies",
-                lambda now: api.tried(now, files, kept, compile_text=compile_text, find_cell=find, tell=self._tell),
-            ),
-            (self.options.cost, "measuring", lambda now: api.costed(now, kept, find)),
-            (self.options.check, "checking", lambda now: api.checked(now, kept, find)),
+        again = Rerun(report, files, kept, find, self._tell)
+        steps: list[tuple[bool, str, Callable[[], Report]]] = [
+            (self.options.remedies, "trying remedies", lambda: again.try_remedies(compile_text=compile_text)),
+            (self.options.cost, "measuring", again.measure),
+            (self.options.check, "checking", again.check),
         ]
         for wanted, what, step in steps:
             if wanted:
-                self._tell("", what)
+                self._phase = what
+                self._tell("")
                 try:
                     with default_device(self._device), capture_output():
-                        report = step(report)
+                        step()
                 except KeyboardInterrupt:
                     self.note("warning", f"{what.capitalize()} was interrupted.")
-                    report = replace(report, diagnostics=[*report.diagnostics, self._faults[-1]])
+                    again.report = replace(again.report, diagnostics=[*again.report.diagnostics, self._faults[-1]])
                 except Exception as fault:  # noqa: BLE001 - the report stands without it
                     self.note_fault(what, fault)
-                    report = replace(report, diagnostics=[*report.diagnostics, self._faults[-1]])
-        return report
+                    again.report = replace(again.report, diagnostics=[*again.report.diagnostics, self._faults[-1]])
+        return again.report
 
-    def _tell(self, what: str, phase: str = "trying") -> None:
+    def _tell(self, what: str) -> None:
         """Show what is done, where the report will be."""
         if self._output is not None and self._output.live:
-            self._output.show_progress(Progress(phase, what or None, 0, 0, 0, time.perf_counter() - self._begun))
+            elapsed_s = time.perf_counter() - self._begun
+            self._output.show_progress(Progress(self._phase, what or None, 0, 0, 0, elapsed_s))
 
     def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> tuple[Report, dict[str, str]]:
         """Return the report and the files of its sources; one that holds only what went wrong, if it cannot be made."""
         from msgspec.structs import replace
 
-        from jupyter_graphbreak import api
+        from jupyter_graphbreak.api.run_reports import report_of
 
         report, files = None, dict[str, str]()
         if self.recording is not None:
             try:
-                report, files = api.report_of(self.recording)
+                report, files = report_of(self.recording)
             except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
                 self.note_fault("making the report", fault)
         if report is None:
@@ -288,10 +290,10 @@ class Observation:
 
     def _job(self, report: Report) -> Job | None:
         """Return the job of the kernel and the processes that the cell started, where there are some."""
-        from jupyter_graphbreak import api
+        from jupyter_graphbreak.api.run_reports import job_of
 
         try:
-            return api.job_of(report, self._children)
+            return job_of(report, self._children)
         except Exception as fault:  # noqa: BLE001 - as above
             self.note_fault("putting the reports of several processes together", fault)
             return None

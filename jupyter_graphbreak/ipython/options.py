@@ -39,6 +39,8 @@ class Options(msgspec.Struct, frozen=True):
         Whether to measure what compiling costs and yields.
     check : bool
         Whether to compare compiled results with eager ones.
+    fresh : bool
+        Whether to forget first what the kernel has compiled.
     log : str or None
         The trace log to explain, in place of a run.
     expression : str
@@ -57,6 +59,7 @@ class Options(msgspec.Struct, frozen=True):
     remedies: bool = False
     cost: bool = False
     check: bool = False
+    fresh: bool = False
     log: str | None = None
     expression: str = ""
 

@@ -74,6 +74,16 @@ def forget(*values: Any) -> None:
     compiled.forget(own_codes(*values))
 
 
+def forget_everything() -> None:
+    """Forget all that this process has compiled, so that everything is compiled as if for the first time.
+
+    Code that a backend keeps in files, as inductor does, stays.
+    """
+    import torch
+
+    torch.compiler.reset()
+
+
 def reached(*values: Any) -> Iterator[Any]:
     """Yield the functions, modules and instances that some objects lead to."""
     yield from _reach(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, compiled_with
@@ -10,21 +11,54 @@ from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.remedies.program.application import compile_file
 from jupyter_graphbreak.remedies.rehearsal import Rehearsal
 from jupyter_graphbreak.remedies.remedy_list import with_remedies
-from jupyter_graphbreak.remedies.search import Search
+from jupyter_graphbreak.remedies.search import RANK, Search
 from jupyter_graphbreak.trial.entry import Entry, name_of
 from jupyter_graphbreak.trial.inputs import Arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
-    from jupyter_graphbreak.remedies.search import Tell
+    from jupyter_graphbreak.remedies.search import Tell, Tried
     from jupyter_graphbreak.report.schema import Report
+
+    #: Applies a remedy while its context is open, and hands out the entry with it.
+    Changed = Callable[[], AbstractContextManager[Entry]]
 
 #: Seconds after which no further change is tried.
 PATIENCE_S = 120.0
+#: So many times what the program itself took, where that is longer: with a slow backend each trial is slow, too.
+_PATIENCE_RUNS = 5
 _INTERRUPTED = "the search was interrupted"
+#: Remedies of one entry that are worth measuring, at the most: each is compiled once more.
+_MOST_MEASURED = 6
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search for remedies came to.
+
+    Parameters
+    ----------
+    report : Report
+        With :attr:`~jupyter_graphbreak.report.schema.Report.remedies`.
+    searches : list of tuple
+        Each search, and what it tried by the ids of the remedies.
+    """
+
+    report: Report
+    searches: list[tuple[Search, dict[str, Tried]]]
+
+    def remedied(self, entry: Entry) -> dict[tuple[str, ...], Changed]:
+        """Return what applies the remedies of an entry that are worth measuring, by their ids."""
+        return {
+            (ident,): search.rehearsal.changed(tried[ident].attempt.change)
+            for search, tried in self.searches
+            if search.rehearsal.entry is entry
+            for ident in worth_measuring(tried)
+        }
 
 
 def remedies_of_call(
@@ -33,8 +67,8 @@ def remedies_of_call(
     kwargs: dict[str, Any],
     *,
     also: Sequence[Callable[..., Any]] = (),
-    seconds: float = PATIENCE_S,
-) -> Report:
+    seconds: float | None = None,
+) -> Found:
     """Return the report of a function that is compiled on copies, with what was tried for its breaks.
 
     Parameters
@@ -44,8 +78,8 @@ def remedies_of_call(
         What to call it with.
     also : sequence of callable
         What somebody wrote in its place.
-    seconds : float
-        When to stop.
+    seconds : float or None
+        When to stop; by default after two minutes, or longer where the program itself is slow to compile.
 
     Raises
     ------
@@ -55,8 +89,9 @@ def remedies_of_call(
     call = _uncompiled(fn)
     backend, dynamic = compiled_with(fn) or ("eager", None)
     entry = Entry(name_of(call), None, call, Arguments(*args, **kwargs).bound(call), backend, dynamic)
+    begun = time.monotonic()
     rehearsal = Rehearsal(entry)
-    search = Search(rehearsal, time.monotonic() + seconds)
+    search = Search(rehearsal, _deadline(begun, seconds, begun))
     reasons: list[str] = []
     try:
         for rewrite in also:
@@ -64,7 +99,7 @@ def remedies_of_call(
         search.run()
     except KeyboardInterrupt:
         reasons.append(_INTERRUPTED)
-    return with_remedies(rehearsal.original.report, rehearsal.original.files, [search], reasons)
+    return _found(rehearsal.original.report, rehearsal.original.files, [search], reasons)
 
 
 def _uncompiled(fn: Any) -> Any:
@@ -77,12 +112,12 @@ def find_remedies(
     files: Mapping[str, str],
     entries: Sequence[Entry],
     *,
-    seconds: float = PATIENCE_S,
+    seconds: float | None = None,
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
     find_cell: FindCell = lambda _: None,
     tell: Tell = lambda _: None,
     left_out: Sequence[str] = (),
-) -> Report:
+) -> Found:
     """Return a report with what was tried for its breaks; an interrupt ends the search with what it has found.
 
     Parameters
@@ -93,8 +128,8 @@ def find_remedies(
         The file name of each of its sources, by the source's id.
     entries : sequence of Entry
         The entries of the run.
-    seconds : float
-        When to stop.
+    seconds : float or None
+        When to stop; by default after two minutes, or longer where the program itself is slow to compile.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.remedies.program.application.Program`.
     tell : callable
@@ -102,13 +137,14 @@ def find_remedies(
     left_out : sequence of str
         Why entries of the run are not among these, in sentences.
     """
-    deadline = time.monotonic() + seconds
+    begun = time.monotonic()
     searches: list[Search] = []
     reasons = list(left_out)
     mended: set[str] = set()
     try:
         for entry in entries if report.breaks else ():
             tell(f"{entry.function}: runs again on copies")
+            entered = time.monotonic()
             try:
                 rehearsal = Rehearsal(entry, compile_text, find_cell)
             except Exception as error:  # noqa: BLE001 - the function itself, or what it needs and a copy has not
@@ -117,10 +153,47 @@ def find_remedies(
             known = same_breaks(report, rehearsal.original.report)
             wanted = frozenset(theirs for ours, theirs in known.items() if ours not in mended)
             if wanted:
-                searches.append(Search(rehearsal, deadline, wanted, tell))
+                searches.append(Search(rehearsal, _deadline(begun, seconds, entered), wanted, tell))
                 tried = searches[-1].run()
                 gone = {ident for change in tried if change.works for ident in change.breaks}
                 mended |= {ours for ours, theirs in known.items() if theirs in gone}
     except KeyboardInterrupt:
         reasons.append(_INTERRUPTED)
-    return with_remedies(report, files, searches, reasons)
+    return _found(report, files, searches, reasons)
+
+
+def _deadline(begun: float, seconds: float | None, entered: float) -> float:
+    """Return when to stop a search that began with running the program itself."""
+    if seconds is not None:
+        return begun + seconds
+    now = time.monotonic()
+    return max(begun + PATIENCE_S, now + _PATIENCE_RUNS * (now - entered))
+
+
+def _found(report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]) -> Found:
+    made, tried = with_remedies(report, files, searches, reasons)
+    return Found(made, list(zip(searches, tried, strict=True)))
+
+
+def worth_measuring(remedies: Mapping[str, Tried]) -> list[str]:
+    """Return the ids of the remedies to measure: for each break the best, and what removes most of them."""
+    working = {
+        ident: tried
+        for ident, tried in remedies.items()
+        if tried.works and tried.attempt.change and not tried.attempt.change.compiles_itself
+    }
+    if not working:
+        return []
+    most = max(working, key=lambda ident: len(working[ident].breaks))
+    best: dict[str, str] = {}
+    for ident, tried in working.items():
+        for broken in tried.breaks:
+            before = best.get(broken)
+            if before is None or _preference(tried) < _preference(working[before]):
+                best[broken] = ident
+    return list(dict.fromkeys([most, *best.values()]))[:_MOST_MEASURED]
+
+
+def _preference(tried: Tried) -> tuple[int, int]:
+    """Return what to sort by: what removes fewest others with a break, so that its own effect shows, and works best."""
+    return len(tried.breaks), RANK[tried.attempt.verdict]

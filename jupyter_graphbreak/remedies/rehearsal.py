@@ -6,7 +6,7 @@ import contextlib
 import linecache
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,13 @@ from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.remedies.original import Original
-from jupyter_graphbreak.remedies.program.application import CannotApplyError, Program, applied, compile_file
+from jupyter_graphbreak.remedies.program.application import (
+    Application,
+    CannotApplyError,
+    Program,
+    applied,
+    compile_file,
+)
 from jupyter_graphbreak.remedies.program.change import Change
 from jupyter_graphbreak.report.remedies import Evidence
 from jupyter_graphbreak.report.schema import Device
@@ -30,6 +36,7 @@ from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
@@ -238,21 +245,48 @@ class Rehearsal:
             breaks_after=after.breaks,
         )
 
+    def changed(self, change: Change) -> Callable[[], AbstractContextManager[Entry]]:
+        """Return what applies a change again and again, and hands out the entry with it.
+
+        Code and functions are made once, so that what was compiled with the change is found again.
+        """
+        with _kept_environment():
+            before = dict(os.environ)
+            subject = self._switched(change)
+            environment = {name: value for name, value in os.environ.items() if before.get(name) != value}
+        application = Application(self.program, change.texts)
+
+        @contextlib.contextmanager
+        def apply() -> Iterator[Entry]:
+            with _kept_environment():
+                os.environ.update(environment)
+                with application.in_force(), self._ready(change, application, subject) as call:
+                    yield replace(self.entry, call=call)
+
+        return apply
+
     def _performed(self, change: Change, trials: list[Trial]) -> Performed:
         find_cell = self.program.find_changed_cell(change.texts)
         with untouched(), eager_random_numbers(), _kept_environment():
             # Copied as it reads before the change: the changed function may leave to another what it reads and writes.
             subject = self._switched(change)
-            scope = getattr(subject.call, "__globals__", None)
-            scopes = [scope] if scope is not None else []
             with (
-                applied(self.program, change.texts) as made, settings_applied(change.settings), made.defined(*scopes),
-            ):  # fmt: skip
-                call = subject.call
-                if scope is not None and call.__name__ in {definition.name for definition in made.definitions}:
-                    call = scope[call.__name__]  # with other decorators; else that name is the user's own function
-                with separate_cache(own_codes(call)):
-                    return self._run_all(call, subject, change, trials, find_cell)
+                applied(self.program, change.texts) as application,
+                self._ready(change, application, subject) as call,
+                separate_cache(own_codes(call)),
+            ):
+                return self._run_all(call, subject, change, trials, find_cell)
+
+    @contextlib.contextmanager
+    def _ready(self, change: Change, application: Application, subject: Subject) -> Iterator[Any]:
+        """Set what a change sets and defines while the context is open, and hand out the function to call."""
+        scope = getattr(subject.call, "__globals__", None)
+        scopes = [scope] if scope is not None else []
+        with settings_applied(change.settings), application.defined(*scopes):
+            if scope is not None and subject.call.__name__ in {found.name for found in application.definitions}:
+                yield scope[subject.call.__name__]  # with other decorators; else that name is the user's own function
+            else:
+                yield subject.call
 
     def _switched(self, change: Change) -> Subject:
         """Return the program with its switches set: that is the state from which each of its runs starts."""

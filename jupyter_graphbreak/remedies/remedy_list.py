@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def with_remedies(
     report: Report, files: Mapping[str, str], searches: Sequence[Search], reasons: Sequence[str] = ()
-) -> Report:
-    """Return a report with what was tried for its breaks.
+) -> tuple[Report, list[dict[str, Tried]]]:
+    """Return a report with what was tried for its breaks, and for each search what its remedies are, by their ids.
 
     Parameters
     ----------
@@ -38,19 +38,17 @@ def with_remedies(
     ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
     sources: list[Source] = []
+    by_search: list[dict[str, Tried]] = []
     for search in searches:
         listing = _Listing(report, ids, search)
-        remedies += listing.remedies(len(remedies))
+        by_search.append(listing.tried(len(remedies)))
+        remedies += [listing.remedy(ident, tried) for ident, tried in by_search[-1].items()]
         sources += listing.new_sources
     remedies = _with_exclusions(remedies)
     remedies += _persons(report, remedies, searches, reasons)
     faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
-    return replace(
-        report,
-        remedies=remedies,
-        sources=[*report.sources, *sources],
-        diagnostics=[*report.diagnostics, *faults],
-    )
+    diagnostics = [*report.diagnostics, *faults]
+    return replace(report, remedies=remedies, sources=[*report.sources, *sources], diagnostics=diagnostics), by_search
 
 
 class _Listing:
@@ -68,16 +66,13 @@ class _Listing:
             self._sources[source.id] = ids[filename]
         self._paths = {source.id: source.path or source.name for source in self._original.report.sources}
 
-    def remedies(self, count: int) -> list[Remedy]:
-        """Return what was tried, numbered on from a count."""
-        made: list[Remedy] = []
-        for tried in self._search.tried:
-            breaks = [self._breaks[ident] for ident in tried.breaks if ident in self._breaks]
-            if breaks:
-                made.append(self._remedy(f"r{count + len(made) + 1}", tried, breaks))
-        return made
+    def tried(self, count: int) -> dict[str, Tried]:
+        """Return what was tried for breaks of the report, by ids that are numbered on from a count."""
+        ours = [tried for tried in self._search.tried if any(ident in self._breaks for ident in tried.breaks)]
+        return {f"r{number}": tried for number, tried in enumerate(ours, start=count + 1)}
 
-    def _remedy(self, ident: str, tried: Tried, breaks: list[str]) -> Remedy:
+    def remedy(self, ident: str, tried: Tried) -> Remedy:
+        """Return what was tried as a remedy of the report."""
         attempt, texts = tried.attempt, self._search.rehearsal.program.texts
         edits = [
             Edit(self._sources[edit.source], edit.first_line, edit.last_line, edit.old, edit.new)
@@ -85,7 +80,7 @@ class _Listing:
         ]
         return Remedy(
             id=ident,
-            breaks=breaks,
+            breaks=[self._breaks[broken] for broken in tried.breaks if broken in self._breaks],
             family=" and ".join(tried.families),
             title="; ".join(tried.titles),
             kind=tried.kind,

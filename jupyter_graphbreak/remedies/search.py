@@ -37,7 +37,8 @@ _FEWEST_AT_ONCE = 2
 _RISKY = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
 _UNHARMED: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
-_RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
+#: The working verdicts, from the best.
+RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
 
 #: Told what is tried, for a line of progress.
 Tell = Callable[[str], None]
@@ -168,7 +169,7 @@ class Search:
                 break
             tried = self._followed(frozenset({target.id}), [proposal], _where(target))
             self.tried.append(tried)
-            if tried.works and (best is None or _RANK[tried.attempt.verdict] < _RANK[best.attempt.verdict]):
+            if tried.works and (best is None or RANK[tried.attempt.verdict] < RANK[best.attempt.verdict]):
                 best = tried
             if tried.attempt.verdict == "works":
                 break

@@ -73,7 +73,7 @@ class KeptEntries:
         name = name_of(entered.call)
         size = _size(entered)
         if self._limit is None:
-            self._limit = int(_free_memory() * _SHARE)
+            self._limit = copies_limit()
         if self._taken + size > self._limit:
             self.left_out.append(
                 f"{name} was not copied: its arguments and state take {_in_words(size)}, and "
@@ -141,11 +141,13 @@ def _size(entered: EnteredCall) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
-def _free_memory() -> int:
+def copies_limit() -> int:
+    """Return the most bytes that copies may take now: a quarter of the memory that is free."""
     try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not on every system: then 4 GiB are supposed
-        return 4 << 30
+        free = 4 << 30
+    return int(free * _SHARE)
 
 
 def _in_words(size: int) -> str:

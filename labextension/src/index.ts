@@ -15,7 +15,11 @@ import {
   EditorExtensionRegistry,
   IEditorExtensionRegistry
 } from '@jupyterlab/codemirror';
-import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+import {
+  INotebookTracker,
+  NotebookActions,
+  type NotebookPanel
+} from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import {
   ITranslator,
@@ -196,7 +200,7 @@ const marks: JupyterFrontEndPlugin<void> = {
     };
     notebooks.forEach(follow);
     notebooks.widgetAdded.connect((_, panel) => follow(panel));
-    const links = new ReportLinks(reports);
+    const links = new ReportLinks(reports, NotebookActions);
     const showColumns = (): void => {
       links.isColumn = marks.isOn;
     };

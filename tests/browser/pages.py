@@ -20,8 +20,9 @@ NOTEBOOKS = "@jupyterlab/notebook-extension:tracker"
 def opened_in_lab(
     open_page: Callable[..., Opened], lab: Lab, name: str, *, windowing: str | None = None, **options: Any
 ) -> Opened:
-    """Open a notebook in a fresh JupyterLab page, in the light theme whatever was chosen before."""
+    """Open a notebook in a fresh JupyterLab page, in the light theme, whatever was set before."""
     lab.set("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
+    lab.set("jupyter-graphbreak:plugin", {})
     lab.set(NOTEBOOKS, {} if windowing is None else {"windowingMode": windowing})
     opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset", **options)
     page = opened.page

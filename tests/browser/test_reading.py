@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import expect
 
 from jupyter_graphbreak.results import Report
-from tests.browser.pages import command, opened_in_lab, trust
+from tests.browser.pages import command, opened_in_lab, run_all, trust, wait_for_kernel
 from tests.browser.test_marks import cell, line
 from tests.browser.test_panel import row, show_panel
-from tests.sample_reports import big, failed, two_breaks
+from tests.sample_reports import big, everything, failed, two_breaks
 from tests.unit.views.test_words import model
 
 if TYPE_CHECKING:
@@ -75,10 +75,23 @@ def test_a_part_of_a_report_is_one_tab_stop_and_the_arrows_move_in_it(open_repor
     expect(boxes.first).to_be_focused()
 
 
+def test_the_arrows_pass_over_what_is_folded(open_report: Open) -> None:
+    page = open_report(everything()).page
+    card = page.locator(".gb-item[id$='-b1'] > details")
+    card.locator("summary").first.focus()
+    page.wait_for_timeout(300)
+    last = card.get_by_role("button", name="Copy as Markdown")
+    for _ in range(20):
+        page.keyboard.press("ArrowDown")
+        if last.evaluate("button => button === document.activeElement"):
+            break
+    expect(last).to_be_focused()
+
+
 def test_a_break_and_its_line_are_in_view_together(open_report: Open) -> None:
     report = big(breaks=60, ops=60)
     page = open_report(report).page
-    for number in (1, 2, 3):
+    for number in range(1, 12):
         page.keyboard.press("n")
         expect(page.locator(f".gb-item[id$='-b{number}']")).to_be_in_viewport()
         expect(page.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
@@ -145,24 +158,61 @@ def cells(page: Page) -> list[str]:
     return found
 
 
+#: One visible element of each kind that takes the focus: kinds differ in element, class and where they stand.
+_KINDS = """report => {
+    const kinds = new Set();
+    for (const element of report.querySelectorAll('a[href], button, summary, input, [tabindex]')) {
+        const kind = [element.tagName, element.className, element.parentElement.className].join();
+        // What quotes a line comes and goes with what is selected.
+        if (element.checkVisibility() && !element.closest('.gb-excerpt') && !kinds.has(kind)) {
+            kinds.add(kind);
+            element.dataset.probe = kinds.size;
+        }
+    }
+    return kinds.size;
+}"""
+
+
+@pytest.mark.slow
 def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
-    lab.save("safe", "x = 1", two_breaks(), "y = 2")
+    lab.save("safe", "x = 1", everything(), "y = 2")
     page = opened_in_lab(open_page, lab, "safe").page
     trust(page)
     before = cells(page)
     report = page.locator(".graphbreak.gb-live")
-    for target in (".gb-tab", ".gb-item summary", ".gb-strip a", ".gb-tools button"):
-        page.keyboard.press("Escape")
-        report.locator(target).first.focus()
+    expect(report.get_by_role("button", name="Apply all that work")).to_be_visible()
+    wait_for_kernel(page)
+    page.wait_for_timeout(1000)  # outputs are shown anew when they are trusted, and when there is a kernel
+    report.locator(".gb-break > details > summary").first.click()
+    kinds = report.evaluate(_KINDS)
+    assert kinds > 12
+    for kind in range(1, kinds + 1):
         for key in DANGEROUS:
+            report.evaluate("(report, kind) => report.querySelector(`[data-probe='${kind}']`).focus()", kind)
             page.keyboard.press(key)
-        assert cells(page) == before
+        report.get_by_label("Filter the pane").fill("")  # what was typed there hides the rest
+        assert cells(page) == before, report.locator(f"[data-probe='{kind}']").evaluate("found => found.outerHTML")
         expect(page.locator(".jp-Dialog")).to_have_count(0)
         expect(page.locator(".jp-Cell .jp-InputPrompt").first).to_have_text("[ ]:")
     # What is for the application as a whole still is.
     report.locator(".gb-tab").first.focus()
     page.keyboard.press("Control+Shift+C")
     expect(page.locator(".jp-ModalCommandPalette")).to_be_visible()
+
+
+def test_nor_does_one_pressed_in_a_report_that_is_not_trusted(open_page: Open, lab: Lab) -> None:
+    lab.save("plain", "x = 1", two_breaks(), "y = 2")
+    page = opened_in_lab(open_page, lab, "plain").page
+    before = cells(page)
+    report = page.locator(".graphbreak")
+    expect(page.locator(".gb-live")).to_have_count(0)
+    for target in ("summary", "a"):
+        report.locator(target).first.focus()
+        for key in DANGEROUS:
+            page.keyboard.press(key)
+        assert cells(page) == before
+    page.keyboard.press("Escape")
+    expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
 
 
 def test_all_of_a_report_is_in_its_output_when_the_kernel_is_gone(open_page: Open, lab: Lab) -> None:
@@ -216,6 +266,60 @@ def test_report_panel_and_cell_have_one_selection(open_page: Open, lab: Lab) -> 
     command(page, "jupyter-graphbreak:toggle-marks")  # it is a setting, which other tests have too
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
     assert [*opened.errors, *opened.complaints] == []
+
+
+def in_view(page: Page, name: str) -> bool:
+    """Return whether one of the visible elements of a selector is all in the notebook's window."""
+    seen: bool = page.evaluate(
+        """name => {
+            const { top, bottom } = document.querySelector('.jp-WindowedPanel-outer').getBoundingClientRect();
+            return Array.from(document.querySelectorAll(name), each => each.getBoundingClientRect()).some(
+                box => box.height > 0 && box.top >= top - 1 && box.bottom <= bottom + 1
+            );
+        }""",
+        name,
+    )
+    return seen
+
+
+def test_the_breaks_of_a_run_come_into_view(open_page: Open, lab: Lab) -> None:
+    """As far as the code that ran is in view, and its report's top stays there; elsewhere nothing moves."""
+    program = (
+        "import torch\n@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
+    )
+    lab.save("shown", "%load_ext jupyter_graphbreak\n" + "one = 1\n" * 20, f"%%compile_explain\n{program}")
+    page = opened_in_lab(open_page, lab, "shown").page
+    run_all(page)
+    report = page.locator(".graphbreak.gb-live")
+    expect(report).to_have_count(1, timeout=60_000)
+    expect(report.locator(".gb-item summary .gb-do").first).to_be_in_viewport(ratio=1)
+    expect(report.locator(".gb-head")).to_be_in_viewport(ratio=1)
+    # A report that was in the file leaves the notebook where it is.
+    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    page = opened_in_lab(open_page, lab, "shown").page
+    expect(page.locator(".graphbreak")).to_have_count(1, timeout=30_000)
+    page.wait_for_timeout(1000)
+    assert page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTop") == 0
+
+
+def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
+    """The cell is longer than the window, so its lines are quoted where the editor is out of sight."""
+    lab.save("eleven", big(breaks=11, ops=22))
+    page = opened_in_lab(open_page, lab, "eleven").page
+    trust(page)
+    report = page.locator(".graphbreak.gb-live")
+    expect(report).to_have_class(re.compile(r"\bgb-column\b"))
+    report.get_by_role("tab", name="Breaks").focus()
+    for number in range(1, 12):
+        page.keyboard.press("n")
+        expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
+        page.wait_for_timeout(100)  # marks and quotes follow
+        assert in_view(page, f".gb-item[id$='-b{number}'] > details > summary"), number
+        assert in_view(
+            page, f".jp-GraphBreakMark.jp-mod-selected, .gb-item[id$='-b{number}'] .gb-excerpt .gb-selected"
+        ), number
+    page.keyboard.press("n")
+    expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
 
 
 def test_enter_before_the_first_word_takes_the_mark_along(open_page: Open, lab: Lab) -> None:

@@ -270,7 +270,7 @@ def test_fault_of_ours_never_reaches_the_user(shell: Shell, monkeypatch: pytest.
     def broken(_: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr("jupyter_graphbreak.api.build_with_files", broken)
+    monkeypatch.setattr("jupyter_graphbreak.api.run_reports.build_with_files", broken)
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
     assert result.result == [4.0, 4.0]
     assert [fault.level for fault in shell.report.diagnostics] == ["error"]
@@ -328,6 +328,18 @@ def test_what_ran_from_an_earlier_compilation_is_said(shell: Shell) -> None:
     shell.run("%%compile_explain\ng(x)")
     assert shell.report.summary.graphs == 0
     assert any("g was compiled before and was not compiled again" in each.message for each in shell.report.diagnostics)
+
+
+def test_what_was_compiled_before_is_forgotten_where_that_is_asked_for(shell: Shell) -> None:
+    shell.run(
+        "import torch\n@torch.compile(backend='eager')\n@torch._dynamo.error_on_graph_break(False)\n"
+        "def fresh(x):\n    return x + 1\nx = torch.ones(2)\nfresh(x)"
+    )
+    shell.run("%%compile_explain\nfresh(x)")
+    assert "nothing was compiled in this run" in shell.report.to_text()
+    shell.run("%%compile_explain --fresh\nfresh(x)")
+    assert shell.report.summary.graphs == 1
+    assert shell.report.diagnostics == []
 
 
 def test_a_name_given_to_something_new_is_not_taken_for_what_was_compiled_before(shell: Shell) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,3 +142,27 @@ names = sorted(globals())"""
         "(history, total, sorted(set(globals()) - set(names) - {'names'} - {n for n in globals() if n[0] == '_'}))"
     )
     assert outputs(kernel)["values"] == ["([0], 0, [])"]
+
+
+MODULE = """import torch
+
+
+def clip(x):
+    if x.sum() > 3:
+        x = x - 1
+    return x
+"""
+
+
+def test_the_patch_of_a_module_is_applied_by_a_cell(kernel: Kernel, tmp_path: Path) -> None:
+    """As JupyterLab inserts it; IPython takes the spaces away that empty lines have in the patch."""
+    (tmp_path / "clipping.py").write_text(MODULE)
+    kernel.run(f"import sys, torch\nsys.path.insert(0, {str(tmp_path)!r})\nimport clipping")
+    cell = "step = torch.compile(lambda x: clipping.clip(x * 2), backend='eager')\nstep(torch.ones(4)).tolist()"
+    assert kernel.run(f"%%compile_explain --try\n{cell}")["status"] == "ok"
+    patch = next(remedy.patch for remedy in working(kernel.report()) if remedy.patch)
+    assert "\n \n" in patch
+    inserted = f"import jupyter_graphbreak\njupyter_graphbreak.apply_patch(r'''{patch}''')"
+    assert kernel.run(inserted)["status"] == "ok"
+    kernel.run(f"%%compile_explain\n{cell}")
+    assert kernel.report().breaks == []

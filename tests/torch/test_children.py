@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak import api
+from jupyter_graphbreak.api.watching import capture
 from jupyter_graphbreak.recording.children import watched_children
 
 PROGRAM = """
@@ -47,7 +47,7 @@ def work() -> None:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_process_of_multiprocessing(method: str) -> None:
     handlers = list(torch._logging._internal.trace_log.handlers)
-    with api.capture(processes=True) as run:
+    with capture(processes=True) as run:
         folder = Path(os.environ["TORCH_TRACE"])
         context: Any = multiprocessing.get_context(method)
         process = context.Process(target=work)
@@ -78,7 +78,7 @@ def test_a_process_of_multiprocessing(method: str) -> None:
 def test_ranks_of_torchrun(tmp_path: Path, wrap: str) -> None:
     (tmp_path / "train.py").write_text(PROGRAM.replace("WRAP", wrap))
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
-    with api.capture(processes=True) as run:
+    with capture(processes=True) as run:
         subprocess.run(launch, check=True, cwd=tmp_path, capture_output=True)
     job = run.job
     assert job is not None
@@ -92,7 +92,7 @@ def test_ranks_of_torchrun(tmp_path: Path, wrap: str) -> None:
     ("environment", "why"), [({}, "no TORCH_TRACE"), ({"TORCH_TRACE": "/elsewhere"}, "another TORCH_TRACE"), (None, "")]
 )
 def test_a_process_with_another_environment_is_named(environment: dict[str, str] | None, why: str) -> None:
-    with api.capture(processes=True) as run:
+    with capture(processes=True) as run:
         subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True, env=environment)
         subprocess.run(["true"], check=True, env={})
     notes = [note.message for note in run.report.diagnostics if "A process" in note.message]
@@ -102,7 +102,7 @@ def test_a_process_with_another_environment_is_named(environment: dict[str, str]
 
 def test_an_isolated_python_is_watched(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text("import torch\ntorch.compile(torch._dynamo.graph_break, backend='eager')()\n")
-    with api.capture(processes=True) as run:
+    with capture(processes=True) as run:
         subprocess.run([sys.executable, "-I", "work.py"], check=True, cwd=tmp_path)
     assert run.job is not None
     assert len(run.job.processes) == 2
@@ -135,14 +135,14 @@ def test_nothing_is_left_after_an_interruption() -> None:
 
 def test_a_trace_folder_of_the_users_own_stays_in_force(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_TRACE", str(tmp_path))
-    with api.capture(processes=True) as run:
+    with capture(processes=True) as run:
         assert os.environ["TORCH_TRACE"] == str(tmp_path)
     assert os.environ["TORCH_TRACE"] == str(tmp_path)
     assert any(f"wrote their logs to {tmp_path}" in note.message for note in run.report.diagnostics)
 
 
 def test_a_block_that_starts_no_process_has_no_job() -> None:
-    with api.capture(processes=True) as run:
+    with capture(processes=True) as run:
         work()
     assert run.job is None
     assert len(run.report.breaks) == 1
@@ -159,7 +159,7 @@ class Compiling(torch.utils.data.Dataset[torch.Tensor]):
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_of_a_data_loader(method: str) -> None:
-    with api.capture(processes=True) as run:
+    with capture(processes=True) as run:
         loader = torch.utils.data.DataLoader(Compiling(), num_workers=2, multiprocessing_context=method)
         assert len(list(loader)) == 2
     assert run.job is not None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak.api import read_trace
+from jupyter_graphbreak import read_trace
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
@@ -19,10 +19,10 @@ from jupyter_graphbreak.results import Report
 HERE = Path(__file__).parent
 LIVE = """
 import runpy, sys
-from jupyter_graphbreak import api
+import jupyter_graphbreak
 
 try:
-    with api.capture() as run:
+    with jupyter_graphbreak.capture() as run:
         runpy.run_path(sys.argv[1], run_name="__main__")
 except Exception:
     pass

@@ -88,8 +88,9 @@ LAYERS = {
     ),
     "api": Layer(
         {
-            "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports", "trace",
-            "trial", "frontends", "remedies", "cost", "remedies.program", "notebookfiles", "results",
+            "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.finished",
+            "analysis.reports", "trace", "trial", "frontends", "remedies", "cost", "remedies.program", "notebookfiles",
+            "results",
         },
         TORCH,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ def with_priorities(report: AnyReport) -> AnyReport:
     """Return a report whose breaks say what they cost, and which says in which order they are read.
 
     What the reader wrote comes first, as it ran; then the code of models in libraries, then other code of libraries,
-    the dearest first; last what is minor.
+    the dearest first; last what is minor. Where it was measured what breaks cost, the dearest are first everywhere.
     """
     libraries = {source.id: source for source in report.sources if source.kind == "library"}
     ended = {graph.break_ for graph in report.graphs}
@@ -39,7 +40,9 @@ def with_priorities(report: AnyReport) -> AnyReport:
         )
         for listed in report.breaks
     ]
-    return replace(report, breaks=breaks, order=[listed.id for listed in sorted(breaks, key=_rank(libraries))])
+    return replace(
+        report, breaks=breaks, order=[listed.id for listed in sorted(breaks, key=_rank(libraries, _times(report)))]
+    )
 
 
 def _costs(report: Report) -> dict[str, BreakCost]:
@@ -58,14 +61,35 @@ def _costs(report: Report) -> dict[str, BreakCost]:
     return costs
 
 
-def _rank(libraries: Mapping[str, Source]) -> Callable[[Break], tuple[int, int]]:
-    def rank(listed: Break) -> tuple[int, int]:
+def _times(report: Report) -> dict[str, float]:
+    """Return the microseconds of a call that each break was measured to cost: by mending it, else outside of graphs."""
+    alone = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
+    times: dict[str, float] = {}
+    for entry in report.cost.entries if report.cost is not None else []:
+        if not entry.settled:
+            continue
+        found: defaultdict[str, float] = defaultdict(float)
+        for part in entry.parts:
+            if part.kind == "outside" and part.break_ is not None:
+                found[part.break_] += part.time.median_us
+        for remedied in entry.remedied:
+            if len(remedied.remedies) == 1 and remedied.remedies[0] in alone:
+                mended = alone[remedied.remedies[0]]
+                found[mended] = max(0.0, entry.compiled.median_us - remedied.time.median_us)
+        for ident, time in found.items():
+            times[ident] = max(times.get(ident, 0.0), time)
+    return times
+
+
+def _rank(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Callable[[Break], tuple[int, float, int]]:
+    def rank(listed: Break) -> tuple[int, float, int]:
         source = _library(listed, libraries)
+        time = times.get(listed.id, 0.0)
         if source is None:
-            return 0, 0
+            return 0, -time, 0
         folders = (source.path or "").split("/")[:-1]
         weight = listed.cost.graphs + listed.cost.eager if listed.cost is not None else 0
-        return 3 if listed.minor else 1 if _MODELS & set(folders) else 2, -weight
+        return 3 if listed.minor else 1 if _MODELS & set(folders) else 2, -time, -weight
 
     return rank
 

@@ -33,6 +33,10 @@ _LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
 _WHOLE_CELL = "cell"
 #: What the code at the top of a cell is called; nothing but the cell itself calls any.
 _MODULE = "<module>"
+#: What marimo calls the code of a cell while a notebook is edited. Where a notebook runs as a file, cells are compiled
+#: without the indentation that they have there.
+_MARIMO_CELL = re.compile(r"^__marimo__cell_(\w+?)_(?:\.py)?$")
+_MARIMO_INDENT = 4
 #: Of a longer expression a place has the beginning; all of it is in the source, once.
 _MOST_CODE = 2000
 #: Lines of a library shown before and after a break, and before and after another place of the report.
@@ -139,7 +143,8 @@ class Sources:
     def name(self, filename: str) -> str:
         """Return what a person calls a source."""
         text = self._texts.get(filename)
-        return text.name if text is not None else PurePath(filename).name or filename
+        name = text.name if text is not None else PurePath(filename).name or filename
+        return _MARIMO_CELL.sub(r"marimo cell \1", name)
 
     def in_words(self, text: str | None) -> str | None:
         """Return a text of PyTorch's in which places are named as the reader counts them, and paths are shortened."""
@@ -286,10 +291,11 @@ class Sources:
             return None
         column, end_column = column + text.indent, end_column + text.indent
         end_line = last + text.line_offset if last is not None else None
-        for tree in self._trees_of(text):
-            expression = find_expression(tree, line, column, end_column, end_line)
-            if expression is not None:
-                return expression
+        for shift in (0, _MARIMO_INDENT) if text.kind == "file" else (0,):
+            for tree in self._trees_of(text):
+                expression = find_expression(tree, line, column + shift, end_column + shift, end_line)
+                if expression is not None:
+                    return expression
         if end_line is None or self._line(text, end_line) is None:
             return None
         exact = Range(line, column, end_line, end_column)

@@ -71,35 +71,23 @@ class Definition(NamedTuple):
     code: CodeType
 
 
-class Applied(NamedTuple):
-    """What was changed: the functions that have another code now, and definitions to run in their globals."""
+class Application:
+    """A change of the functions of this process that can be brought into force again and again.
 
-    functions: list[types.FunctionType]
-    definitions: list[Definition]
+    Its code objects are made once: Dynamo knows compiled code by them.
 
-    @contextlib.contextmanager
-    def defined(self, *scopes: dict[str, Any]) -> Iterator[None]:
-        """Run the new definitions in some globals, and in those of the changed functions, while the context is open."""
-        all_scopes = {id(scope): scope for scope in (*scopes, *(f.__globals__ for f in self.functions))}
-        before: list[tuple[dict[str, Any], str, bool, Any]] = []
-        try:
-            for scope in all_scopes.values():
-                for definition in self.definitions:
-                    name = definition.name
-                    before.append((scope, name, name in scope, scope.get(name)))
-                    exec(definition.code, scope)  # noqa: S102 - the changed program
-            yield
-        finally:
-            for scope, name, was_there, value in reversed(before):
-                if was_there:
-                    scope[name] = value
-                else:
-                    scope.pop(name, None)
+    Parameters
+    ----------
+    program : Program
+    texts : mapping
+        The new text of each source that changes, whole, by its id.
 
-
-@contextlib.contextmanager
-def applied(program: Program, texts: Mapping[str, str]) -> Iterator[Applied]:
-    """Give all functions of some sources the code of their new texts while the context is open.
+    Attributes
+    ----------
+    functions : list of function
+        Those that have another code while it is in force.
+    definitions : list of Definition
+        What is to run in their globals.
 
     Raises
     ------
@@ -108,30 +96,84 @@ def applied(program: Program, texts: Mapping[str, str]) -> Iterator[Applied]:
     SyntaxError
         If a new text is no Python.
     """
-    swapped: list[tuple[types.FunctionType, CodeType]] = []
-    definitions: list[Definition] = []
-    with contextlib.ExitStack() as stack:
+
+    def __init__(self, program: Program, texts: Mapping[str, str]) -> None:
+        self.definitions: list[Definition] = []
+        self._texts = {program.files[source]: text for source, text in texts.items()}
+        self._codes: list[tuple[types.FunctionType, CodeType]] = []
+        #: What the definitions made, by the globals in which they ran; kept so that a function is the same each time.
+        self._made: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         by_file: dict[str, _Counterparts] = {}
         for source, text in texts.items():
             filename = program.files[source]
             new = program.compile_text(text, filename)
             by_file[filename] = _counterparts(program.compile_text(program.texts[source], filename), new)
-            definitions += _definitions(program.texts[source], text, filename)
-            stack.enter_context(_text_in_cache(filename, text))
+            self.definitions += _definitions(program.texts[source], text, filename)
+        for function in _functions_in(by_file):
+            old = function.__code__
+            made = _counterpart(by_file[old.co_filename], old)
+            if made is None:
+                continue
+            if made.co_freevars != old.co_freevars:
+                raise CannotApplyError(f"{old.co_name} would need other variables of the function around it")
+            self._codes.append((function, made))
+        self.functions = [function for function, _ in self._codes]
+
+    @contextlib.contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Give the functions their new code while the context is open."""
+        before = [(function, function.__code__) for function in self.functions]
+        with contextlib.ExitStack() as stack:
+            for filename, text in self._texts.items():
+                stack.enter_context(_text_in_cache(filename, text))
+            try:
+                for function, code in self._codes:
+                    function.__code__ = code
+                yield
+            finally:
+                for function, code in before:
+                    function.__code__ = code
+
+    @contextlib.contextmanager
+    def defined(self, *scopes: dict[str, Any]) -> Iterator[None]:
+        """Have the new definitions in some globals, and those of the changed functions, while the context is open."""
+        all_scopes = {id(scope): scope for scope in (*scopes, *(f.__globals__ for f in self.functions))}
+        before: list[tuple[dict[str, Any], str, bool, Any]] = []
         try:
-            for function in _functions_in(by_file):
-                old = function.__code__
-                made = _counterpart(by_file[old.co_filename], old)
-                if made is None:
-                    continue
-                if made.co_freevars != old.co_freevars:
-                    raise CannotApplyError(f"{old.co_name} would need other variables of the function around it")
-                swapped.append((function, old))
-                function.__code__ = made
-            yield Applied([function for function, _ in swapped], definitions)
+            for scope in all_scopes.values():
+                for definition in self.definitions:
+                    name = definition.name
+                    before.append((scope, name, name in scope, scope.get(name)))
+                    self._define(definition, scope)
+            yield
         finally:
-            for function, old in swapped:
-                function.__code__ = old
+            for scope, name, was_there, value in reversed(before):
+                if was_there:
+                    scope[name] = value
+                else:
+                    scope.pop(name, None)
+
+    def _define(self, definition: Definition, scope: dict[str, Any]) -> None:
+        _, made = self._made.setdefault(id(scope), (scope, {}))
+        if definition.name in made:
+            scope[definition.name] = made[definition.name]
+        else:
+            exec(definition.code, scope)  # noqa: S102 - the changed program
+            made[definition.name] = scope[definition.name]
+
+
+@contextlib.contextmanager
+def applied(program: Program, texts: Mapping[str, str]) -> Iterator[Application]:
+    """Give all functions of some sources the code of their new texts while the context is open.
+
+    Raises
+    ------
+    CannotApplyError, SyntaxError
+        As :class:`Application` does.
+    """
+    application = Application(program, texts)
+    with application.in_force():
+        yield application
 
 
 def _functions_in(files: Mapping[str, Any]) -> list[types.FunctionType]:

@@ -6,7 +6,7 @@ import contextlib
 import linecache
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jupyter_graphbreak.remedies.program.application import Program, applied
@@ -29,7 +29,7 @@ class AppliedPatch:
 
     files: tuple[str, ...]
     functions: int
-    _undo: contextlib.ExitStack
+    _undo: contextlib.ExitStack = field(repr=False)
 
     def undo(self) -> None:
         """Give the functions their own code again."""
@@ -83,13 +83,20 @@ def _files(patch: str) -> dict[str, list[list[str]]]:
     """Return the hunks of each file of a patch, by its path."""
     files: dict[str, list[list[str]]] = {}
     hunks: list[list[str]] = []
+    left = 0  # lines of the file that the hunk has yet to name
     for line in patch.split("\n"):
         if (named := _FILE.match(line)) is not None:
             hunks = files.setdefault(named["path"], [])
-        elif _HUNK.match(line):
+        elif (header := _HUNK.match(line)) is not None:
             hunks.append([line])
+            left = int(header["count"] or 1)
         elif hunks and line[:1] in {" ", "+", "-"} and not line.startswith("--- a/"):
             hunks[-1].append(line)
+            left -= line[0] != "+"
+        elif hunks and not line and left > 0:
+            # IPython takes the space away that an empty line of the file has in a diff.
+            hunks[-1].append(" ")
+            left -= 1
     return files
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.html.environment import environment, style_sheet
-from jupyter_graphbreak.views.words.verdicts import OUTCOMES, RIGHT, SIGNS, call_of, details, legend
+from jupyter_graphbreak.views.words.experiments.verdicts import OUTCOMES, RIGHT, SIGNS, call_of, details, legend
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Frontends

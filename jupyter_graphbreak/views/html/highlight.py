@@ -39,6 +39,8 @@ _MARKUP = re.compile(f"[&<>'\"]|{_UNSEEN.pattern}")
 
 def visible(text: str) -> str:
     """Return a text in which no character hides or reorders others: those that would are shown as escapes."""
+    if text.isascii() and text.isprintable():
+        return text  # nearly all are, and there are many
     return _UNSEEN.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 

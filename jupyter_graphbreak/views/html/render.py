@@ -71,14 +71,21 @@ def render_with_data(report: Report) -> str:
 def render_page(report: Report) -> str:
     """Return the report as one page that needs no other file: everything, with search and keyboard."""
     view = View(report)
-    macros = _macros(view)
-    return str(
-        macros.page(
-            Markup(_with_data(view, macros)),  # noqa: S704 - our own markup
-            f"compile_explain: {view.main_source}",
-            Markup(page_script()),  # noqa: S704 - made of the project's own sources, it holds no text of a report
-        )
-    )
+    return page_of(_with_data(view, _macros(view)), f"compile_explain: {view.main_source}")
+
+
+def page_of(markup: str, title: str) -> str:
+    """Return a page that shows markup of ours and needs no other file.
+
+    Parameters
+    ----------
+    markup : str
+        As :func:`render_with_data` returns it; of several, each in an element of its own.
+    title : str
+    """
+    script = Markup(page_script())  # noqa: S704 - made of the project's own sources, it holds no text of a report
+    template = environment().get_template("page.html.j2")
+    return template.render(body=Markup(markup), title=title, script=script)  # noqa: S704 - our own
 
 
 def _rest(view: View, macros: Any, name: str | None = None) -> dict[str, list[str]]:

@@ -19,6 +19,8 @@ from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class
 from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
 from jupyter_graphbreak.views.words.experiments import remedy_words
+from jupyter_graphbreak.views.words.experiments.startup import startup
+from jupyter_graphbreak.views.words.extent import extent
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission
@@ -129,7 +131,17 @@ class View:
         report = self.report
         if report.breaks or report.error or limit_was_spent(report):
             return "gb-bad"
-        return "gb-good" if report.graphs else ""
+        return "gb-good" if report.graphs and not report.skipped else ""
+
+    @property
+    def extent(self) -> str:
+        """How much was compiled, where that is not everything."""
+        return extent(self.report)
+
+    @property
+    def startup(self) -> str:
+        """Where the time of compiling went."""
+        return startup(self.report)
 
     @property
     def praise(self) -> str:

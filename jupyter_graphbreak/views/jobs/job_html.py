@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.environment import environment, style_sheet
-from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.html.render import page_of, render_html, render_with_data
 from jupyter_graphbreak.views.jobs.job_words import job_headline, job_notes, process_name, where_in_job, who_has
 from jupyter_graphbreak.views.text.report_text import summary_line
 
@@ -21,30 +21,34 @@ if TYPE_CHECKING:
 _MOST_REPORTS = 8
 
 
-def render_job_html(job: Job) -> str:
-    """Return a job as a snippet of HTML with its own style sheet."""
-    return _render(job, page=False)
+def render_job_html(job: Job, *, with_data: bool = False) -> str:
+    """Return a job as a snippet of HTML with its own style sheet.
 
-
-def render_job_page(job: Job) -> str:
-    """Return a job as one page that needs no other file."""
-    return _render(job, page=True)
-
-
-def _render(job: Job, *, page: bool) -> str:
+    Parameters
+    ----------
+    job : Job
+    with_data : bool
+        Whether each report has the data beside it that :func:`~jupyter_graphbreak.views.html.render.page_script` needs.
+    """
+    render = render_with_data if with_data else render_html
     reports = [
-        Markup(render_html(process.report)) if index < _MOST_REPORTS else None  # noqa: S704 - our own markup
+        Markup(render(process.report)) if index < _MOST_REPORTS else None  # noqa: S704 - our own markup
         for index, process in enumerate(job.processes)
     ]
     summaries = [summary_line(process.report).removeprefix("compile_explain").lstrip(": ") for process in job.processes]
     template = environment().get_template("job.html.j2")
     return template.render(
-        job=job, page=page, css=style_sheet(), headline=job_headline(job), notes=job_notes(job), where=where_in_job,
-        who=who_has, processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
+        job=job, css=style_sheet(), headline=job_headline(job), notes=job_notes(job), where=where_in_job, who=who_has,
+        processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip
+
+
+def render_job_page(job: Job) -> str:
+    """Return a job as one page that needs no other file."""
+    return page_of(render_job_html(job, with_data=True), f"compile_explain: {job_headline(job)}")
 
 
 def render_reports_page(reports: Sequence[Report]) -> str:
     """Return the reports of a notebook's cells as one page that needs no other file."""
-    template = environment().get_template("reports.html.j2")
-    return template.render(reports=[Markup(render_html(report)) for report in reports]).strip()  # noqa: S704 - our own
+    sections = [f"<section>{render_with_data(report)}</section>" for report in reports]
+    return page_of("".join(sections) or "<p>no reports</p>", "compile_explain")

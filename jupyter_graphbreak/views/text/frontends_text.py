@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.text.terminal import wrapped
+from jupyter_graphbreak.views.words.experiments.verdicts import OUTCOMES, call_of, details, legend
 from jupyter_graphbreak.views.words.plain_text import counted, plain
-from jupyter_graphbreak.views.words.verdicts import OUTCOMES, call_of, details, legend
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Frontends

@@ -16,6 +16,9 @@ import { findCell } from './cells';
 import type { NotebookReports } from './notebookreports';
 import type { IRun } from './runs';
 
+/** A cell that explains itself whenever it runs. */
+const MAGIC = /^\s*%%compile_explain\b/;
+
 /** Changes of one cell. */
 interface ICellChanges {
   readonly cell: ICodeCellModel;
@@ -61,7 +64,6 @@ export class Applying {
     root: HTMLElement,
     places: readonly number[]
   ): Promise<string> {
-    const { trans } = this._options;
     const { panel, run, report } = this._find(root);
     const remedies = places
       .map(place => report.remedies?.[place])
@@ -77,7 +79,22 @@ export class Applying {
     } else {
       await showEdit(panel, edits[0]!);
     }
-    return trans.__('Applied; run the cell to see what is gone');
+    const isElsewhere =
+      code !== '' || edits.some(({ cell }) => cell !== run.cell);
+    return this._nextStep(run, isElsewhere);
+  }
+
+  /** What the reader does next to see what is gone. */
+  private _nextStep({ cell }: IRun, isElsewhere: boolean): string {
+    const { trans } = this._options;
+    if (MAGIC.test(cell.sharedModel.getSource())) {
+      return isElsewhere
+        ? trans.__('Applied in another cell: run it, then this one')
+        : trans.__('Applied; run the cell to see what is gone');
+    }
+    return isElsewhere
+      ? trans.__('Applied in another cell: run it, then explain this one')
+      : trans.__('Applied; explain the cell to see what is gone');
   }
 
   private _find(root: HTMLElement): {

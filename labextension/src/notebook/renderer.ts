@@ -11,6 +11,7 @@ import { Panel, type Widget } from '@lumino/widgets';
 import { MIME_TYPE, REST_TYPE } from '../report/mimetype';
 import { hear, type IReportData } from '../view/link';
 import type { Rest } from '../view/list';
+import { focusCell, keepFromNotebook } from '../view/roving';
 import { unpack } from '../report/packed';
 import { addBehaviour } from '../view/view';
 
@@ -51,6 +52,13 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     // A live view needs no kernel for what the output carries.
     hear(this.node, 'graphbreak-ready', ready => {
       ready.data = this._data;
+    });
+    // A report that is not trusted has no behaviour of its own, and its parts take the focus all the same.
+    this.node.addEventListener('keydown', event => {
+      if (event.key === 'Escape') {
+        focusCell(this.node);
+      }
+      keepFromNotebook(event);
     });
   }
 

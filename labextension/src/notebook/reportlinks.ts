@@ -1,4 +1,7 @@
-/** Keeps what is selected in the reports of outputs the same as what is selected everywhere else. */
+/** Keeps what is selected in the reports of outputs the same as everywhere else, and shows a report that has just come. */
+import type { Cell } from '@jupyterlab/cells';
+import type { ISignal } from '@lumino/signaling';
+
 import { orderedBreaks } from '../report/order';
 import type { Report } from '../report/types';
 import { hear, type IReportHandle, type ISelected } from '../view/link';
@@ -8,11 +11,29 @@ import type { ISelection } from './runs';
 /** What the ids of the markup begin with, by the kind of the part. */
 const LETTERS = { break: 'b', graph: 'g', skipped: 'k', scope: 'c' } as const;
 
+/** What stays free around a report that is brought into view, in pixels. */
+const MARGIN = 8;
+
+/** How long after the end of a run its report may appear, in milliseconds. */
+const LATE_MS = 2000;
+
+/** How often it is looked again whether all is in view. */
+const PASSES = 4;
+
 type LinkedKind = keyof typeof LETTERS;
 
+/** The part of JupyterLab's notebook actions that is needed here. */
+interface IRunSignals {
+  readonly executionScheduled: ISignal<unknown, { cell: Cell }>;
+  readonly executed: ISignal<unknown, { cell: Cell }>;
+}
+
 export class ReportLinks {
-  /** @param reports - The reports of the current notebook, and what of them is selected. */
-  constructor(reports: NotebookReports) {
+  /**
+   * @param reports - The reports of the current notebook, and what of them is selected.
+   * @param actions - They tell when a cell begins to run, and when it has ended.
+   */
+  constructor(reports: NotebookReports, actions: IRunSignals) {
     this._reports = reports;
     hear(document, 'graphbreak-ready', ({ handle }) => this._add(handle));
     hear(document, 'graphbreak-selected', (selected, root) =>
@@ -20,6 +41,12 @@ export class ReportLinks {
     );
     hear(document, 'graphbreak-following', ({ isFollowing }) => {
       reports.isFollowing = isFollowing;
+    });
+    actions.executionScheduled.connect((_, { cell }) => {
+      this._running.add(cell);
+    });
+    actions.executed.connect((_, { cell }) => {
+      setTimeout(() => this._running.delete(cell), LATE_MS);
     });
     reports.selectionChanged.connect(this._onSelectionChanged, this);
     reports.followingChanged.connect(() =>
@@ -41,6 +68,10 @@ export class ReportLinks {
     this._handles.add(handle);
     handle.setColumn(this._isColumn);
     handle.setFollowing(this._reports.isFollowing);
+    const cell = this._reports.notebook?.content.activeCell;
+    if (cell?.node.contains(handle.root) && this._running.has(cell)) {
+      showBreaks(handle.root);
+    }
   }
 
   /** The reports that are in the page. */
@@ -68,6 +99,22 @@ export class ReportLinks {
       this._reports.selection = part && { cellId, output, ...part };
       this._isPointer = false;
     }
+    if (part?.kind === 'break' && !isPointer && this._isColumn) {
+      // When the marks have followed.
+      requestAnimationFrame(() => this._quoteIfHidden(root));
+    }
+  }
+
+  /** Let a report show the line of its selected break where no editor shows it. */
+  private _quoteIfHidden(root: HTMLElement): void {
+    const outer = root.closest('.jp-WindowedPanel-outer, .jp-Notebook');
+    const line = outer?.querySelector('.jp-GraphBreakMark.jp-mod-selected');
+    const view = outer?.getBoundingClientRect();
+    const box = line?.getBoundingClientRect();
+    if (!view || !box || box.top < view.top || box.bottom > view.bottom) {
+      const own = Array.from(this._live()).find(handle => handle.root === root);
+      own?.quote();
+    }
   }
 
   private _onSelectionChanged(_: unknown, selection: ISelection | null): void {
@@ -84,8 +131,51 @@ export class ReportLinks {
 
   private readonly _reports: NotebookReports;
   private readonly _handles = new Set<IReportHandle>();
+  /** Cells that run, or ran a moment ago. */
+  private readonly _running = new WeakSet<Cell>();
   private _isColumn = false;
   private _isPointer = false;
+}
+
+/** Bring the breaks of a report into view; what comes into view may turn out to be higher than expected. */
+function showBreaks(root: HTMLElement, passes = PASSES): void {
+  requestAnimationFrame(() =>
+    requestAnimationFrame(() => {
+      const outer = root.closest('.jp-WindowedPanel-outer');
+      const by = outer === null ? 0 : hiddenBelow(root, outer);
+      if (by > 0 && passes > 0) {
+        outer!.scrollTop += by;
+        showBreaks(root, passes - 1);
+      }
+    })
+  );
+}
+
+/**
+ * How far to scroll for the breaks of a report to be in view, as far as its top stays there.
+ *
+ * Where the end of the code that was run is out of sight the reader has gone elsewhere, and nothing moves.
+ */
+function hiddenBelow(root: HTMLElement, outer: Element): number {
+  const code = root.closest('.jp-Cell')?.querySelector('.jp-InputArea');
+  const rows = root.querySelectorAll(
+    '[data-list=breaks] > .gb-item > details > summary'
+  );
+  const last = rows[rows.length - 1];
+  if (!code || last === undefined) {
+    return 0;
+  }
+  const view = outer.getBoundingClientRect();
+  const end = code.getBoundingClientRect().bottom;
+  if (end < view.top || end > view.bottom) {
+    return 0;
+  }
+  const [bottom, panel] = [last, root.querySelector('.gb-panel')!].map(
+    element => element.getBoundingClientRect().bottom
+  );
+  const below = Math.min(bottom!, panel!) + MARGIN - view.bottom;
+  const above = root.getBoundingClientRect().top - MARGIN - view.top;
+  return Math.min(below, above);
 }
 
 /** The part of a report that a reference of its markup is about; null where that is nothing that can be selected. */

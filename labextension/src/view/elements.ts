@@ -63,11 +63,28 @@ export function scrollPageTo(elements: readonly HTMLElement[]): void {
   }
 }
 
+/** Whether an element can be seen and take the focus: browsers differ in what they say of parts that are folded. */
+export function isShown(element: HTMLElement): boolean {
+  const outer = element.matches('summary')
+    ? element.parentElement?.parentElement
+    : element;
+  return (
+    element.offsetParent !== null && !outer?.closest('details:not([open])')
+  );
+}
+
 /** The part of an element that takes the focus. */
 export function focusable(element: HTMLElement): HTMLElement | null {
   return element.matches('.gb-line')
     ? element.closest<HTMLElement>('.gb-code')
     : element.querySelector<HTMLElement>('summary, a');
+}
+
+/** The row that stands for an element in a list, also while its card is open. */
+export function rowOf(element: HTMLElement): HTMLElement {
+  return (
+    element.querySelector<HTMLElement>(':scope > details > summary') ?? element
+  );
 }
 
 /** What a screen reader says of an element. */

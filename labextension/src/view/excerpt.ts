@@ -5,20 +5,20 @@ import { makeElement } from './elements';
 const AROUND = 2;
 
 /** Whether the source of a line is shown by the report at all; those of cells are in editors nearby. */
-export function isShown(line: HTMLElement, root: HTMLElement): boolean {
+export function isInReport(line: HTMLElement, root: HTMLElement): boolean {
   return (
     !root.matches('.gb-column') ||
     line.closest<HTMLElement>('.gb-source')?.dataset.kind !== 'cell'
   );
 }
 
-/** Show a line and those around it in a card, once. */
+/** Show a line and those around it in a card, once, below the row that says what the card is about. */
 export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   const known = card.querySelector<HTMLElement>('.gb-excerpt .gb-selected');
-  if (known !== null) {
+  if (known !== null && known.offsetParent !== null) {
     return known;
   }
-  card.querySelector('.gb-excerpt')?.remove();
+  removeExcerpt(card);
   const lines = Array.from(
     line.closest('.gb-code')?.querySelectorAll<HTMLElement>('.gb-line') ?? []
   );
@@ -41,6 +41,16 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
     text.append(copy);
   }
   box.append(text);
-  card.append(box);
+  const details = card.querySelector<HTMLDetailsElement>(':scope > details');
+  if (details?.open) {
+    details.querySelector(':scope > summary')!.after(box);
+  } else {
+    card.append(box);
+  }
   return own;
+}
+
+/** Take the lines out of a card again. */
+export function removeExcerpt(card: Element): void {
+  card.querySelector('.gb-excerpt')?.remove();
 }

@@ -17,6 +17,8 @@ export interface IReportHandle {
   setColumn(isColumn: boolean): void;
   /** Highlight a part by its reference, the empty string for none; with `reveal` scroll to it. */
   highlight(reference: string, reveal: boolean): void;
+  /** Show the line of the selected break here too, because its editor is out of sight. */
+  quote(): void;
   /** Select whatever the pointer is on, or stop. */
   setFollowing(isFollowing: boolean): void;
 }

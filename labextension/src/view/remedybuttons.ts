@@ -70,7 +70,7 @@ export class RemedyButtons {
         this._do(async () => {
           await writeClipboard(cardAsMarkdown(card, this._root));
           return 'Copied as Markdown';
-        })
+        }, button)
       );
       button.setAttribute('aria-label', `Copy as Markdown: break ${name}`);
       card.append(row(button));
@@ -84,35 +84,53 @@ export class RemedyButtons {
     const buttons: HTMLButtonElement[] = [];
     if (this._actions !== null && (apply === 'edit' || apply === 'cell')) {
       const label = apply === 'edit' ? 'Apply' : 'Insert as cell';
-      buttons.push(named(label, title, () => this._apply([place])));
+      const button = named(label, title, () => this._apply([place], button));
+      buttons.push(button);
     }
     if (copy === 'patch' || copy === 'code') {
-      buttons.push(named(`Copy ${copy}`, title, () => this._copy(place, copy)));
+      const button = named(`Copy ${copy}`, title, () =>
+        this._copy(place, copy, button)
+      );
+      buttons.push(button);
     }
     if (buttons.length > 0) {
       remedy.append(row(...buttons));
     }
   }
 
-  private _apply(remedies: readonly number[]): Promise<void> {
-    return this._do(() => this._actions!.apply(remedies));
+  private _apply(
+    remedies: readonly number[],
+    button?: HTMLElement
+  ): Promise<void> {
+    return this._do(() => this._actions!.apply(remedies), button);
   }
 
-  private _copy(place: number, what: 'patch' | 'code'): Promise<void> {
+  private _copy(
+    place: number,
+    what: 'patch' | 'code',
+    button: HTMLElement
+  ): Promise<void> {
     return this._do(async () => {
       const { remedies } = JSON.parse(await this._options.json()) as IRemedies;
       const text = remedies?.[place]?.[what] ?? '';
       await writeClipboard(text.endsWith('\n') ? text : `${text}\n`);
       return what === 'patch' ? 'Patch copied' : 'Code copied';
-    });
+    }, button);
   }
 
-  /** Do something and say what came of it. */
-  private async _do(act: () => Promise<string>): Promise<void> {
-    try {
-      this._options.announce(await act());
-    } catch (error) {
-      this._options.announce(reasonOf(error));
+  /** Do something and say what came of it; also beside the button, as the foot of the report may be out of sight. */
+  private async _do(
+    act: () => Promise<string>,
+    button?: HTMLElement
+  ): Promise<void> {
+    const message = await act().catch(reasonOf);
+    this._options.announce(message);
+    this._root.querySelectorAll('.gb-told').forEach(echo => echo.remove());
+    if (button !== undefined && message !== '') {
+      const echo = makeElement('span', 'gb-told');
+      echo.textContent = message;
+      echo.setAttribute('aria-hidden', 'true');
+      button.parentElement!.append(echo);
     }
   }
 

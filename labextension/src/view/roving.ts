@@ -1,4 +1,5 @@
-/** Many things to focus in a part of a report, and one Tab stop: the arrow keys move within it. */
+/** The focus in a report, and the keys pressed there: many things to focus are one Tab stop, the arrow keys move within it. */
+import { isShown } from './elements';
 
 /** What takes the focus; boxes that scroll are looked at one by one. */
 const FOCUSABLE = 'a[href], button, summary, input';
@@ -30,8 +31,7 @@ export class Roving {
     }
     const items = this._items();
     const current =
-      items.find(item => item === this._current) ??
-      items.find(item => item.offsetParent !== null);
+      items.find(item => item === this._current) ?? items.find(isShown);
     for (const item of items) {
       const tabIndex = item === current ? 0 : -1;
       if (item.getAttribute('tabindex') !== String(tabIndex)) {
@@ -44,7 +44,7 @@ export class Roving {
 
   /** Move the focus to the item before or after; false where the focus is on none. */
   step(from: Element, by: 1 | -1): boolean {
-    const items = this._items().filter(item => item.offsetParent !== null);
+    const items = this._items().filter(isShown);
     const index = items.indexOf(from as HTMLElement);
     if (index < 0) {
       return false;
@@ -79,4 +79,40 @@ export class Roving {
 /** Keep JupyterLab's shortcuts from an element: it matches them with the element itself before those around it. */
 export function suppress(element: HTMLElement): void {
   element.dataset.lmSuppressShortcuts = 'true';
+}
+
+/** Whether a key is a shortcut, of the application or of whoever is used to one, and not a key of the report. */
+export function isShortcut(event: KeyboardEvent): boolean {
+  const { key, shiftKey } = event;
+  // With Shift it runs a cell, elsewhere; whoever means that does not mean what has the focus.
+  return hasModifier(event) || (key === 'Enter' && shiftKey);
+}
+
+/**
+ * Keep a key from the notebook around a report.
+ *
+ * With a modifier it may be for the application as a whole, which gets it as if nothing had the focus.
+ */
+export function keepFromNotebook(event: KeyboardEvent): void {
+  event.stopPropagation();
+  if (hasModifier(event)) {
+    const copy = new KeyboardEvent(event.type, event);
+    if (!document.body.dispatchEvent(copy)) {
+      event.preventDefault();
+    }
+  }
+  if (event.key === 'Enter' && isShortcut(event)) {
+    event.preventDefault();
+  }
+}
+
+/** Leave a report: the cell around it takes the focus, so that the notebook's keys work again. */
+export function focusCell(root: HTMLElement): void {
+  const cell = root.closest<HTMLElement>('.jp-Cell');
+  (document.activeElement as HTMLElement | null)?.blur();
+  cell?.focus();
+}
+
+function hasModifier(event: KeyboardEvent): boolean {
+  return event.ctrlKey || event.metaKey || event.altKey;
 }

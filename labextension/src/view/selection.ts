@@ -9,10 +9,11 @@ import {
   openFolds,
   ownLineOf,
   referencesIn,
+  rowOf,
   scrollPageTo,
   scrollTo
 } from './elements';
-import { excerpt, isShown } from './excerpt';
+import { excerpt, isInReport } from './excerpt';
 import type { Panes } from './panes';
 
 /** Lists by the first letter of the references of their items, and the number of the first. */
@@ -87,7 +88,7 @@ export class Selection {
     this._show(target, open);
     const other = this._showOther(target);
     if (!still) {
-      scrollPageTo(other === null ? [target] : [target, other]);
+      scrollPageTo([rowOf(target), ...(other === null ? [] : [rowOf(other)])]);
     }
     if (focus) {
       focusable(target)?.focus({ preventScroll: true });
@@ -110,6 +111,16 @@ export class Selection {
       element.classList.add('gb-selected');
     }
     target.setAttribute('aria-current', 'true');
+  }
+
+  /** Show the line of the selected card in the card, whether or not an editor shows it. */
+  quote(): void {
+    const card = this.element;
+    const own = card?.matches('.gb-item') ? ownLineOf(card) : undefined;
+    const line = own === undefined ? null : this._find(own);
+    if (card !== null && line !== null) {
+      scrollPageTo([rowOf(card), excerpt(line, card)]);
+    }
   }
 
   /** Remove all highlights. */
@@ -208,7 +219,7 @@ export class Selection {
     const line =
       (own ? this._find(own) : null) ??
       around.find(element => element.matches('.gb-line[id]'));
-    if (line === undefined || !isShown(line, this._root)) {
+    if (line === undefined || !isInReport(line, this._root)) {
       return null;
     }
     if (this._root.matches('.gb-column')) {

@@ -1,9 +1,16 @@
 /** What the static markup of a report does when clicked and when keys are pressed in it. */
-import { announcementOf, reasonOf, referencesIn } from './elements';
+import { announcementOf, isShown, reasonOf, referencesIn } from './elements';
+import { removeExcerpt } from './excerpt';
 import { type IReady, type IReportData, tell, whenConnected } from './link';
 import { Panes } from './panes';
 import { RemedyButtons } from './remedybuttons';
-import { Roving, suppress } from './roving';
+import {
+  focusCell,
+  isShortcut,
+  keepFromNotebook,
+  Roving,
+  suppress
+} from './roving';
 import { type ISelectOptions, Selection } from './selection';
 import { addMeasureButtons, addStripButton } from './strip';
 import { Toolbar } from './toolbar';
@@ -101,6 +108,7 @@ class View {
           this._setColumn(isColumn);
         },
         highlight: (reference, reveal) => this._highlight(reference, reveal),
+        quote: () => this._selection.quote(),
         setFollowing: isFollowing => this._toolbar.setFollowing(isFollowing)
       }
     };
@@ -204,7 +212,7 @@ class View {
   private _stepLine(code: Element, by: 1 | -1): void {
     const lines = Array.from(
       code.querySelectorAll<HTMLElement>('.gb-line[id][data-in]')
-    ).filter(line => line.offsetParent !== null);
+    ).filter(isShown);
     const current = lines.findIndex(line => line === this._selection.element);
     const next = lines[current < 0 && by < 0 ? lines.length - 1 : current + by];
     if (next) {
@@ -219,7 +227,7 @@ class View {
       this._selection.element?.closest('.gb-item');
     const details = card?.querySelector<HTMLDetailsElement>(':scope > details');
     if (details) {
-      details.open = !details.open;
+      turn(details);
     }
   }
 
@@ -232,10 +240,7 @@ class View {
       this._toolbar.announce('');
       this._tellSelection(false);
     } else {
-      // In JupyterLab the cell around it takes the focus, so that its own keys work again.
-      const cell = this._root.closest<HTMLElement>('.jp-Cell');
-      (document.activeElement as HTMLElement | null)?.blur();
-      cell?.focus();
+      focusCell(this._root);
     }
   }
 
@@ -257,10 +262,12 @@ class View {
       if (document.getSelection()?.isCollapsed === false && event.detail > 0) {
         return; // somebody marks text to copy it
       }
-      const details = summary.parentElement as HTMLDetailsElement;
-      details.open = !details.open;
       const item = summary.closest('.gb-item')!;
-      void this._select(this._selection.referenceOf(item));
+      const reference = this._selection.referenceOf(item);
+      const isOpen = turn(summary.parentElement as HTMLDetailsElement);
+      if (isOpen || reference !== this._selection.reference) {
+        void this._select(reference);
+      }
       return;
     }
     const isReading = document.getSelection()?.isCollapsed === false;
@@ -307,9 +314,8 @@ class View {
   }
 
   private _onKey(event: KeyboardEvent): void {
-    const hasModifier = event.ctrlKey || event.metaKey || event.altKey;
     const target = event.target as Element;
-    if (hasModifier || event.defaultPrevented) {
+    if (isShortcut(event) || event.defaultPrevented) {
       // A shortcut of the application, or of the browser.
     } else if (event.key === 'Escape') {
       this._leave();
@@ -401,19 +407,11 @@ class View {
   private _isFollowing = false;
 }
 
-/**
- * Keep a key from the notebook around a report, whose shortcuts cut and delete cells.
- *
- * With a modifier it may be for the application as a whole, which gets it as if nothing had the focus.
- */
-function keepFromNotebook(event: KeyboardEvent): void {
-  event.stopPropagation();
-  if (event.ctrlKey || event.metaKey || event.altKey) {
-    const copy = new KeyboardEvent(event.type, event);
-    if (!document.body.dispatchEvent(copy)) {
-      event.preventDefault();
-    }
-  }
+/** Open a card or close it; the lines that it showed go with it. */
+function turn(card: HTMLDetailsElement): boolean {
+  card.open = !card.open;
+  removeExcerpt(card.parentElement!);
+  return card.open;
 }
 
 /** Whether a report has a page of its own, and the keys pressed in it are meant for the report. */

@@ -13,7 +13,7 @@ import re
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,25 +102,6 @@ def remedied(
         torch._dynamo.config.load_config(saved)
 
 
-def graphs_and_ops(make: Callable[[], Any]) -> tuple[int, int]:
-    """Return how many graphs PyTorch counts in the first call, and how many operations are in them."""
-    torch._dynamo.reset()
-    counters.clear()
-    made, call = make()
-    args, kwargs = made.given()
-    _silently(call, args, kwargs)
-    return counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"]
-
-
-def _silently(call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    with (
-        contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), _logged(),
-        warnings.catch_warnings(record=True),
-    ):  # fmt: skip
-        warnings.simplefilter("always")
-        call(*args, **kwargs)
-
-
 VARIANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "as given": lambda x: x,
     "negated": lambda x: -x,
@@ -129,17 +110,31 @@ VARIANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def observe(make: Callable[[], Any], variant: str, seed: int = 3) -> Observed:
-    """Make a program and call it twice; return everything it did, by name."""
+class Performance(NamedTuple):
+    """What a program did, by the variant of its inputs, and what PyTorch counted in its first call."""
+
+    observed: dict[str, Observed]
+    graphs: int
+    ops: int
+
+
+def perform(make: Callable[[], Any], variants: Iterable[str], seed: int = 3) -> Performance:
+    """Make a program and call it twice on each variant of its inputs, one after the other."""
+    torch._dynamo.reset()
+    counters.clear()
     made, call = make()
-    seen: Observed = {}
-    for turn in ("first", "second"):
-        args, kwargs = _varied(made.given(), VARIANTS[variant])
-        torch.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
-        seen |= {f"{turn} {key}": value for key, value in _observe(made, call, args, kwargs).items()}
-    return seen
+    observed: dict[str, Observed] = {}
+    counted: list[int] = []
+    for variant in variants:
+        seen = observed.setdefault(variant, {})
+        for turn in ("first", "second"):
+            args, kwargs = _varied(made.given(), VARIANTS[variant])
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            seen |= {f"{turn} {key}": value for key, value in _observe(made, call, args, kwargs).items()}
+            counted = counted or [counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"]]
+    return Performance(observed, *counted)
 
 
 def _observe(made: Loaded, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observed:

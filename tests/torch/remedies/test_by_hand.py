@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,11 +14,11 @@ from jupyter_graphbreak.results import Report
 from tests.torch.remedies.by_hand import (
     VARIANTS,
     Loaded,
+    Performance,
     Written,
-    graphs_and_ops,
-    observe,
     only_declared,
     parted,
+    perform,
     programs,
     remedied,
 )
@@ -48,42 +48,52 @@ def holds(folder: Path, program: Written, backend: str) -> Report:
         ident for remedy in report.remedies if remedy.person or remedy.verdict in WORKING for ident in remedy.breaks
     }
     assert decided == {listed.id for listed in report.breaks}, "each break has a way on"
+    alone = _Alone(loaded, backend)
     for remedy in report.remedies:
         assert (remedy.verdict == "not tried") >= (remedy.kind == "person")
         if remedy.verdict in WORKING:
-            _holds(loaded, report, remedy, folder / "with", backend)
+            _holds(alone, report, remedy, folder / "with")
     return report
 
 
-def _holds(loaded: Loaded, report: Report, remedy: Remedy, folder: Path, backend: str) -> None:
+class _Alone:
+    """A program without any remedy, eager and compiled, each run once."""
+
+    def __init__(self, loaded: Loaded, backend: str) -> None:
+        self.loaded = loaded
+        self.backend = backend
+
+    @functools.cached_property
+    def eager(self) -> Performance:
+        return perform(lambda: (made := self._made(), made.f), VARIANTS)
+
+    @functools.cached_property
+    def compiled(self) -> Performance:
+        return perform(lambda: (made := self._made(), torch.compile(made.f, backend=self.backend)), VARIANTS)
+
+    def _made(self) -> Loaded:
+        return Loaded(self.loaded.path, self.loaded.text)
+
+
+def _holds(alone: _Alone, report: Report, remedy: Remedy, folder: Path) -> None:
     what = f"{remedy.id} {remedy.title}: {remedy.verdict}\n{remedy.patch or remedy.code}\n"
     evidence = remedy.evidence
     assert evidence is not None
     assert (remedy.verdict == "works but differs") == bool(remedy.differences), what
-
-    def itself() -> tuple[Loaded, Any]:
-        made = Loaded(loaded.path, loaded.text)
-        return made, made.f
-
-    def compiled() -> tuple[Loaded, Any]:
-        made = Loaded(loaded.path, loaded.text)
-        return made, torch.compile(made.f, backend=backend)
-
-    with remedied(loaded, report, remedy, folder, backend) as changed:
-        _, ops_before = graphs_and_ops(compiled)
-        after, ops = graphs_and_ops(changed)
-        assert after == evidence.graphs_after, what
+    variants = list(VARIANTS) if remedy.verdict != "works on what ran" else ["as given"]
+    with remedied(alone.loaded, report, remedy, folder, alone.backend) as changed:
+        actually = perform(changed, variants)
+        assert actually.graphs == evidence.graphs_after, what
         assert evidence.breaks_after < evidence.breaks_before
-        assert ops or not ops_before, f"{what}nothing is compiled any more"
+        assert actually.ops or not alone.compiled.ops, f"{what}nothing is compiled any more"
         if not evidence.breaks_after:
-            graphs_and_ops(lambda: changed(fullgraph=True))  # it would raise
-        for variant in VARIANTS if remedy.verdict != "works on what ran" else ["as given"]:
-            torch._dynamo.reset()
-            expected, actual = observe(itself, variant), observe(changed, variant)
-            found = parted(expected, actual)
-            if found:  # what compiling alone does is no doing of the remedy's
-                found = [name for name in found if name not in parted(expected, observe(compiled, variant))]
-            if remedy.verdict == "works but differs":
-                found = [name for name in found if not only_declared(name, expected, actual)]
-            told = "".join(f"\n{name}: {expected.get(name)} became {actual.get(name)}" for name in found)
-            assert not found, f"{what}{variant}: {told}"
+            perform(lambda: changed(fullgraph=True), ["as given"])  # it would raise
+    for variant in variants:
+        expected, actual = alone.eager.observed[variant], actually.observed[variant]
+        found = parted(expected, actual)
+        # What compiling alone does is no doing of the remedy's.
+        found = [name for name in found if name not in parted(expected, alone.compiled.observed[variant])]
+        if remedy.verdict == "works but differs":
+            found = [name for name in found if not only_declared(name, expected, actual)]
+        told = "".join(f"\n{name}: {expected.get(name)} became {actual.get(name)}" for name in found)
+        assert not found, f"{what}{variant}: {told}"

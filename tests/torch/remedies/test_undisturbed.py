@@ -253,7 +253,7 @@ def test_entries_are_kept_as_they_were_before_they_ran(capsys: pytest.CaptureFix
 
 def test_what_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()
-    monkeypatch.setattr(entries, "_free_memory", lambda: 100)
+    monkeypatch.setattr(entries, "copies_limit", lambda: 25)
     with jupyter_graphbreak.capture(entries=True) as run:
         torch.compile(branch, backend="eager")(torch.ones(300))
     report = run.try_remedies()

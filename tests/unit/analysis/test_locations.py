@@ -47,6 +47,17 @@ def test_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
     assert (location.column, location.end_line, location.end_column) == (8, 6, 18)
 
 
+def test_cells_of_marimo_are_named_and_their_columns_found() -> None:
+    text = "@app.cell\ndef define(torch):\n    def f(x):\n        print(x)\n"
+    file = SourceText("/tmp/nb.py", "nb.py", "file", [Segment(1, text)])
+    location = Sources([file]).location("/tmp/nb.py", 4, "f", (4, 12, 4))
+    assert location is not None
+    assert location.code == "print(x)"
+    assert location.column == 8
+    assert Sources([]).name("/tmp/marimo_7/__marimo__cell_MJUe_.py") == "marimo cell MJUe"
+    assert Sources([cell()]).name(CELL) == "Cell In[3]"
+
+
 INLINED = """\
 def f(x):
     logger.warning(

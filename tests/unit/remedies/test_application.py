@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jupyter_graphbreak.recording.source_texts import CellText
-from jupyter_graphbreak.remedies.program.application import Applied, CannotApplyError, Program, applied
+from jupyter_graphbreak.remedies.program.application import Application, CannotApplyError, Program, applied
 
 NUMBERS = itertools.count()
 
@@ -200,7 +200,7 @@ def test_new_functions_are_there_where_they_are_defined(tmp_path: Path) -> None:
     scope = vars(made.module)
     before = dict(scope)
     new = "def _inner(x):\n    return x * 10\n\n\ndef f(x):\n    return _inner(x)"
-    change: Applied
+    change: Application
     with made.changed("def f(x):\n    return x + 1", new) as change:
         assert [definition.name for definition in change.definitions] == ["_inner"]
         with change.defined(scope):

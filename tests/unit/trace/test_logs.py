@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from jupyter_graphbreak.api import read_trace
+from jupyter_graphbreak.api.saved import read_trace
 from jupyter_graphbreak.results import Job, Report
 from jupyter_graphbreak.trace.processes import UnreadableTrace
 

@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.cost import Check, Cost, Coverage, EntryCost, Spread
+from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.schema import Frame
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.text.report_text import render_text
@@ -19,6 +21,7 @@ from jupyter_graphbreak.views.words.experiments.cost_words import (
     time_text,
     verdicts_of_cost,
 )
+from jupyter_graphbreak.views.words.experiments.startup import startup
 from tests.sample_reports import checks, cost, two_breaks
 
 
@@ -42,9 +45,14 @@ def test_whether_it_pays() -> None:
 
 def test_where_spreads_overlap_there_is_no_ratio() -> None:
     report = with_entry(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
-    assert verdicts_of_cost(report) == [
-        "compiled: as fast as eager, no difference is measurable (3.71 ms, eager 3.71 ms)"
-    ]
+    assert verdicts_of_cost(report) == ["compiled: no difference from eager is measurable (3.71 ms, eager 3.71 ms)"]
+
+
+def test_a_remedy_that_makes_it_as_fast_as_eager_has_no_ratio() -> None:
+    slow, mended = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
+    report = with_entry(cost(), compiled=slow, remedied=[replace(entry_of(cost()).remedied[0], time=mended)])
+    (said,) = verdicts_of_cost(report)
+    assert said.endswith("; without break 1: 3.71 ms, no difference from eager is measurable")
 
 
 def test_what_still_compiles_has_no_figures() -> None:
@@ -107,8 +115,9 @@ def test_whether_it_is_right() -> None:
 
 def test_text_and_markup_say_it_at_the_top() -> None:
     text = render_text(cost()).split("\n")
-    assert text[1].startswith("compiled: 0.88 times eager's speed")
-    assert text[3] == "9 of 11 operations ran compiled, 61% of the time"
+    assert text[1] == "compiled in part: step and norm; log_stats ran eagerly"
+    assert text[2].startswith("compiled: 0.88 times eager's speed")
+    assert text[4] == "9 of 11 operations ran compiled, 61% of the time"
     assert "    mending it saves 1.18 ms of 4.21 ms a call" in text
     html = re.sub(r"<[^>]+>", "", render_html(cost()).partition("</style>")[2])
     order = ["2 breaks", "compiled: 0.88 times", "9 of 11 operations", "4.21 ms a call", "mending it saves 1.18 ms"]
@@ -123,3 +132,24 @@ def test_bars_are_as_wide_as_their_time() -> None:
     assert len(shares) == len(entry_of(cost()).parts)
     assert sum(shares) == pytest.approx(1, abs=0.001)
     assert 'style="flex-grow' not in render_html(two_breaks())
+
+
+def test_where_the_time_of_compiling_went_is_said_where_it_is_long() -> None:
+    place = Location("s1", 9, 9, function="step")
+    frames = [
+        Frame("0/0", "step", place, "entry", "compiled", compile_s=4.0),
+        Frame("1/0", "torch_dynamo_resume_in_step_at_12", replace(place, line=12), "resume", "compiled", compile_s=7.1),
+        Frame("0/1", "step", place, "entry", "compiled", compile_s=2.0, recompile_of="0/0"),
+        Frame("2/0", "norm", None, "call", "compiled", compile_s=0.5),
+        Frame("3/0", "scale", None, "call", "compiled", compile_s=0.25),
+    ]
+    report = replace(cost(), frames=frames)
+    said = startup(report)
+    assert said == (
+        "start-up: 13.8 s of compiling: step resumed at line 12 7.1 s, step 6.0 s, norm 0.5 s, 1 more function 0.2 s; "
+        "2.0 s of it was spent on recompiles"
+    )
+    assert "start-up: 13.8 s of compiling" in render_text(report)
+    assert said in render_html(report)
+    assert "start-up" not in render_text(replace(report, cost=None))
+    assert startup(replace(report, frames=frames[3:])) == ""

@@ -13,8 +13,9 @@ from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.highlight import marked_code, token_runs, visible
 from jupyter_graphbreak.views.html.render import render_html, render_rest
+from jupyter_graphbreak.views.jobs.job_html import render_job_html
 from jupyter_graphbreak.views.words.stacks import stack_tree
-from tests.sample_reports import FOLDER, HOSTILE, SAVED, big, failed, hostile, no_breaks, two_breaks
+from tests.sample_reports import FOLDER, HOSTILE, SAVED, big, failed, hostile, job, no_breaks, two_breaks
 
 VOID = {"br"}
 #: Elements that the markup is made of; anything else got in from outside.
@@ -72,6 +73,19 @@ def test_the_markup_is_well_formed_and_every_link_leads_somewhere(name: str) -> 
     assert len(found.ids) == len(set(found.ids))
     for link in found.links:
         assert link.startswith("https://") or link.removeprefix("#") in found.ids
+
+
+@pytest.mark.parametrize("with_data", [False, True])
+def test_a_job_is_well_formed_and_no_report_is_within_another(with_data: bool) -> None:
+    html = render_job_html(job(), with_data=with_data)
+    found = Markup(html)
+    assert found.open == []
+    assert found.tags <= KNOWN | ({"script"} if with_data else set())
+    assert not {"header", "footer"} & found.tags
+    assert html.count('data-graphbreak="data"') == (3 if with_data else 0)
+    first, *reports = html.split('<div class="graphbreak')[1:]
+    assert first.count("<div") + 1 == first.count("</div>")
+    assert len(reports) == 3
 
 
 def test_where_nothing_was_captured_nothing_is_praised() -> None:

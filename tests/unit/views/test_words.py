@@ -26,6 +26,7 @@ from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.text.report_text import render_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
 from jupyter_graphbreak.views.words.course import Call, Item, course
+from jupyter_graphbreak.views.words.extent import extent
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
@@ -256,3 +257,29 @@ def test_the_sentence_for_an_interrupted_run() -> None:
 def test_an_older_report_has_its_breaks_as_they_happened() -> None:
     report = replace(model(), order=[])
     assert break_numbers(report) == {"b1": 1, "b2": 2, "b3": 3}
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (no_breaks(), ""),
+        (Report("ok", Device("auto", "cpu")), "nothing was compiled in this run"),
+        (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "f", None, "entry", "empty")]),
+         "nothing was compiled: no tensor operation in f"),
+        (Report("ok", Device("auto", "cpu"), skipped=[Skipped("x1", "0/0", "gen", None, "a generator")]),
+         "nothing was compiled: gen ran eagerly"),
+        (two_breaks(), "compiled in part: step and norm; log_stats ran eagerly"),
+    ],
+)  # fmt: skip
+def test_how_much_was_compiled_is_said_and_praised_only_where_it_is_everything(report: Report, words: str) -> None:
+    assert extent(report) == words
+    assert words in render_text(report)
+    html = render_html(report)
+    assert words in html
+    assert ("gb-verdict gb-good" in html) == (not words)
+
+
+def test_many_functions_are_counted() -> None:
+    eager = [Skipped(f"x{number}", f"{number}/0", f"f{number}", None, "") for number in range(9)]
+    report = Report("ok", Device("auto", "cpu"), skipped=eager)
+    assert extent(report) == "nothing was compiled: 9 functions ran eagerly"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from jupyter_graphbreak.report.cost import overlap
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.plain_text import counted
 from jupyter_graphbreak.views.words.where import place, without_function
@@ -75,19 +76,20 @@ def _verdict(report: Report, entry: EntryCost) -> str:
     if not entry.settled:
         return "has not settled: it was compiled again while it was measured, so no time of it counts"
     times = f"({time_text(entry.compiled.median_us)}, eager {time_text(entry.eager.median_us)})"
-    if _overlap(entry.eager, entry.compiled):
-        parts = [f"compiled: as fast as eager, no difference is measurable {times}"]
+    if overlap(entry.eager, entry.compiled):
+        parts = [f"compiled: no difference from eager is measurable {times}"]
     else:
         ratio = f"{_ratio(entry.eager, entry.compiled)} times eager's speed"
         parts = [f"compiled: {ratio} {times}"]
     for remedied in entry.remedied:
         name = _without(report, remedied.remedies)
-        if _overlap(remedied.time, entry.compiled):
+        median = time_text(remedied.time.median_us)
+        if overlap(remedied.time, entry.compiled):
             parts.append(f"{name}: no effect is measurable")
+        elif overlap(entry.eager, remedied.time):
+            parts.append(f"{name}: {median}, no difference from eager is measurable")
         else:
-            ratio = f"{_ratio(entry.eager, remedied.time)} times"
-            even = ", no difference from eager is measurable" if _overlap(entry.eager, remedied.time) else ""
-            parts.append(f"{name}: {ratio} ({time_text(remedied.time.median_us)}){even}")
+            parts.append(f"{name}: {_ratio(entry.eager, remedied.time)} times ({median})")
     return "; ".join(parts)
 
 
@@ -105,10 +107,6 @@ def _without(report: Report, ids: Iterable[str]) -> str:
 
 def _ratio(eager: Spread, other: Spread) -> str:
     return f"{eager.median_us / other.median_us:.2f}" if other.median_us > 0 else "?"
-
-
-def _overlap(one: Spread, other: Spread) -> bool:
-    return one.low_us <= other.high_us and other.low_us <= one.high_us
 
 
 def coverage_of(report: Report) -> list[str]:
@@ -155,7 +153,7 @@ def _saved(report: Report, entry: EntryCost, listed: Break) -> str:
     if not measured:
         return ""
     best = min(measured, key=lambda each: each.time.median_us)
-    if _overlap(best.time, entry.compiled):
+    if overlap(best.time, entry.compiled):
         return "mending it saves no time that is measurable"
     saved = entry.compiled.median_us - best.time.median_us
     word = "saves" if saved > 0 else "costs"

@@ -1,0 +1,105 @@
+"""Further questions to a run whose entries were kept: they run again on copies, and nothing of it is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from jupyter_graphbreak.analysis.finished.priority import with_priorities
+from jupyter_graphbreak.report.cost import Cost
+from jupyter_graphbreak.report.schema import Diagnostic
+from jupyter_graphbreak.results import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.remedies.finding import Found
+    from jupyter_graphbreak.trial.entry import KeptEntries
+
+
+class Rerun:
+    """The entries of a run, and its report, to which each question adds its answer.
+
+    Parameters
+    ----------
+    report : Report
+    files : mapping
+        The file name of each of its sources, by the source's id.
+    kept : KeptEntries
+        The entries of its run.
+    find_cell : callable
+        Given the file name of a code object, the cell it comes from.
+    tell : callable
+        Told what is done.
+
+    Attributes
+    ----------
+    report : Report
+        With all answers so far.
+    """
+
+    def __init__(
+        self,
+        report: Report,
+        files: Mapping[str, str],
+        kept: KeptEntries,
+        find_cell: FindCell = lambda _: None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.report = report
+        self._files = files
+        self._kept = kept
+        self._find_cell = find_cell
+        self._tell = tell
+        self._found: Found | None = None
+
+    def try_remedies(self, **options: Any) -> Report:
+        """Try to remove the breaks.
+
+        Parameters
+        ----------
+        **options
+            As :func:`jupyter_graphbreak.remedies.finding.find_remedies` takes them.
+        """
+        from jupyter_graphbreak.remedies.finding import find_remedies
+
+        kept = self._kept
+        self._found = find_remedies(
+            self.report,
+            self._files,
+            kept.entries,
+            find_cell=self._find_cell,
+            tell=self._tell,
+            left_out=kept.left_out,
+            **options,
+        )
+        notes = [Diagnostic("warning", sentence) for sentence in kept.left_out]
+        made = self._found.report
+        self.report = Report.of(replace(made, diagnostics=[*made.diagnostics, *notes]))
+        return self.report
+
+    def measure(self) -> Report:
+        """Measure what the entries cost, and with remedies that were found before, what they save."""
+        from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, measure_entry
+
+        entries = self._kept.entries
+        if entries:
+            costs = []
+            for entry in entries:
+                self._tell(f"{entry.function}: runs again and again on copies")
+                remedied = self._found.remedied(entry) if self._found is not None else {}
+                costs.append(measure_entry(entry, remedied, self.report, find_cell=self._find_cell).cost)
+            first = entries[0]
+            cost = Cost(device_of(first), backend_name(first.backend), costs)
+            self.report = with_priorities(replace(self.report, cost=cost))
+        return self.report
+
+    def check(self) -> Report:
+        """Compare what the entries compute compiled with what they compute eagerly."""
+        from jupyter_graphbreak.cost.correctness.checking import check_entry
+
+        checks = [check_entry(entry, self.report, find_cell=self._find_cell).check for entry in self._kept.entries]
+        self.report = replace(self.report, check=checks)
+        return self.report

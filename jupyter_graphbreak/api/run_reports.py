@@ -1,0 +1,79 @@
+"""The report of a complete recording, and the job of the processes that took part in it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jupyter_graphbreak.analysis.build import build_report, build_with_files
+from jupyter_graphbreak.report.job import Process
+from jupyter_graphbreak.results import Job, Report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jupyter_graphbreak.recording.recorder import Recording
+    from jupyter_graphbreak.recording.source_texts import FindCell
+
+
+def report_of(recording: Recording) -> tuple[Report, dict[str, str]]:
+    """Make the report of a complete recording, its own making counted in ``timing.capture_s``.
+
+    Returns
+    -------
+    Report
+    dict
+        The file name of each of its sources, by the source's id.
+    """
+    start = time.perf_counter()
+    built, files = build_with_files(recording.records)
+    report = Report.of(built)
+    timing = report.timing
+    capture_s = (timing.capture_s or 0.0) + time.perf_counter() - start
+    return msgspec.structs.replace(report, timing=msgspec.structs.replace(timing, capture_s=capture_s)), files
+
+
+def job_with(report: Report, folder: Path) -> Job | None:
+    """Return the job of this process and of those that wrote their traces into a folder; ``None`` if none did.
+
+    Parameters
+    ----------
+    report : Report
+        Of this process, which comes first.
+    folder : Path
+        That of :func:`jupyter_graphbreak.recording.children.watched_children`.
+    """
+    return job_of(report, processes_in(folder))
+
+
+def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> list[Process]:
+    """Return the processes that wrote their traces into a folder, each with its report.
+
+    Parameters
+    ----------
+    folder : Path
+    find_cell : callable
+        Given the file name of a code object, the cell that it comes from.
+    """
+    from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
+
+    try:
+        traces = list(read_processes(trace_files(folder), find_cell=find_cell))
+    except UnreadableTrace:  # there are none
+        return []
+    return [
+        Process(f"p{number}", trace.rank, trace.pid or None, None, build_report(trace.records))
+        for number, trace in enumerate(traces, start=2)
+    ]
+
+
+def job_of(report: Report, children: list[Process]) -> Job | None:
+    """Return the job of this process and of those that it started; ``None`` if there are none."""
+    from jupyter_graphbreak.analysis.reports.jobs import build_job
+
+    if not children:
+        return None
+    return Job.of(build_job([Process("p1", None, os.getpid(), None, report), *children]))

@@ -1,0 +1,199 @@
+"""Further questions to one call of a function: what would mend it, what it costs, whether it is right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.results import Frontends, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.trial.inputs import Arguments
+
+
+def try_remedies(
+    fn: Callable[..., Any],
+    *args: Any,
+    also: Sequence[Callable[..., Any]] = (),
+    seconds: float | None = None,
+    **kwargs: Any,
+) -> Report:
+    """Compile a function on copies, and try to remove each graph break that it has.
+
+    Nothing of the function runs for real: arguments, globals, random state, output and settings are as before. Each
+    change is compiled with the function's backend and compared with the function itself, on the given arguments and on
+    others that are derived from them; ``report.remedies`` has what was tried, with the verdicts.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module; a compiled one keeps its backend, another has ``eager``.
+    *args, **kwargs
+        What to call it with.
+    also : sequence of callable
+        What you, or an assistant, wrote in place of the function: each is judged in the same way.
+    seconds : float or None
+        When to stop; by default after two minutes, or longer where the function itself is slow to compile.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    Exception
+        Whatever the function itself raises with these arguments.
+
+    Examples
+    --------
+    >>> for remedy in jupyter_graphbreak.try_remedies(step, x).remedies:  # doctest: +SKIP
+    ...     print(remedy.title, remedy.verdict)
+    """
+    require_torch()
+    from jupyter_graphbreak.remedies.finding import remedies_of_call
+
+    return Report.of(remedies_of_call(fn, args, kwargs, also=also, seconds=seconds).report)
+
+
+def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """Measure what compiling a function costs and yields, and where the time of the compiled call goes.
+
+    The function is called some hundred times on copies of itself, of what it uses and of the arguments: as it is and
+    compiled, in turn, once nothing is compiled any more. Nothing of yours changes. A function that is not compiled yet
+    is compiled with the backend ``inductor``, as ``torch.compile`` does; one that is, with its own.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module; compiled or not.
+    *args, **kwargs
+        What to call it with.
+
+    Returns
+    -------
+    Report
+        Of the compilation, with :attr:`~Report.cost`.
+
+    Raises
+    ------
+    Exception
+        Whatever the call itself raises.
+
+    Examples
+    --------
+    >>> measured = jupyter_graphbreak.measure(step, batch)  # doctest: +SKIP
+    >>> measured.cost.entries[0].compiled.median_us  # doctest: +SKIP
+    4207.0
+    """
+    from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, entry_of, measure_entry
+    from jupyter_graphbreak.report.cost import Cost
+
+    entry = entry_of(fn, *args, **kwargs)
+    measured = measure_entry(entry)
+    cost = Cost(device_of(entry), backend_name(entry.backend), [measured.cost])
+    return Report.of(msgspec.structs.replace(measured.report, cost=cost))
+
+
+def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """Check that a compiled function computes what the function itself does: values and gradients.
+
+    Both are called on copies, with the same random numbers. Where they differ by more than rounding does, which a run
+    in double precision tells, the report names the first graph and operation that does, and the step of compiling that
+    brings the difference in.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module; compiled or not. One that is not is compiled with the backend ``inductor``.
+    *args, **kwargs
+        What to call it with.
+
+    Returns
+    -------
+    Report
+        Of the compilation, with :attr:`~Report.check`.
+
+    Examples
+    --------
+    >>> jupyter_graphbreak.check(step, batch).check[0].equal  # doctest: +SKIP
+    True
+    """
+    from jupyter_graphbreak.cost.correctness.checking import check_entry
+    from jupyter_graphbreak.cost.entry_cost import entry_of
+
+    checked = check_entry(entry_of(fn, *args, **kwargs))
+    return Report.of(msgspec.structs.replace(checked.report, check=[checked.check]))
+
+
+def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), **kwargs: Any) -> Frontends:
+    """Capture a function with each of PyTorch's front ends, and find out which result is right.
+
+    Each verdict is found by running: the function is captured with the given arguments, the captured program is called
+    with these and with other inputs, and what it returns and does to its arguments is compared with what the function
+    itself does. Functions, modules and arguments are copied for each run; random numbers are drawn from the same seed.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module. It is called some dozens of times.
+    *args, **kwargs
+        What to capture it with.
+    also : sequence
+        Other inputs to run the captured programs with, those on which they may be wrong. Each is a tuple of positional
+        arguments (keyword arguments stay those of the first), one argument, or
+        :class:`~jupyter_graphbreak.Arguments`. Without them inputs are derived from the first: other values, Python
+        numbers and flags, sizes.
+
+    Returns
+    -------
+    Frontends
+
+    Raises
+    ------
+    Exception
+        Whatever the function itself raises with these arguments.
+
+    Examples
+    --------
+    >>> found = jupyter_graphbreak.compare_frontends(f, x, also=[-x])  # doctest: +SKIP
+    >>> found["torch.jit.trace"].outcome  # doctest: +SKIP
+    'silently wrong'
+    """
+    from jupyter_graphbreak.trial.inputs import Arguments
+
+    def arguments(given: Any) -> Arguments:
+        if isinstance(given, Arguments):
+            return given
+        return Arguments(*given, **kwargs) if type(given) is tuple else Arguments(given, **kwargs)
+
+    return compare(fn, Arguments(*args, **kwargs), [arguments(given) for given in also])
+
+
+def compare(
+    fn: Callable[..., Any],
+    first: Arguments,
+    others: Sequence[Arguments] = (),
+    *,
+    backend: str = "eager",
+    find_cell: FindCell = lambda _: None,
+) -> Frontends:
+    """Compare the front ends as :func:`compare_frontends` does.
+
+    Parameters
+    ----------
+    fn : callable
+    first, others : Arguments
+        What to capture it with, and other inputs.
+    backend : str
+        The backend of ``torch.compile``.
+    find_cell : callable
+        Given the file name of a code object, the cell it comes from; for the report.
+    """
+    from jupyter_graphbreak.frontends import comparison
+
+    return Frontends.of(comparison.compare(fn, first, others, backend=backend, find_cell=find_cell))

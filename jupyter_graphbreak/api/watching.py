@@ -1,0 +1,207 @@
+"""Watch a block of code, or one call of a function."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jupyter_graphbreak._torch_compat.default_device import default_device_name
+from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.api.rerun import Rerun
+from jupyter_graphbreak.api.run_reports import job_with, report_of
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.recording.compilation import Options, ensure_compiled
+from jupyter_graphbreak.recording.targets import forget
+from jupyter_graphbreak.report.schema import Device, Diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from jupyter_graphbreak.results import Job, Report
+    from jupyter_graphbreak.trial.entry import KeptEntries
+
+
+class Run:
+    """A run that is being watched; :attr:`report` is there when it has ended."""
+
+    def __init__(self) -> None:
+        self._report: Report | None = None
+        self._rerun: Rerun | None = None
+        #: The job of this process and of those that it started, where they were watched and there were any.
+        self.job: Job | None = None
+
+    @property
+    def report(self) -> Report:
+        """The report.
+
+        Raises
+        ------
+        RuntimeError
+            While the ``with`` block is still running.
+        """
+        if self._report is None:
+            raise RuntimeError("the report is made when the with block of capture() ends; read it after the block")
+        return self._report
+
+    def close(self, recording: recorder.Recording, children: Path | None, kept: KeptEntries | None) -> None:
+        """Make the report of a complete recording, and the job with the processes that wrote into a folder."""
+        self._report, files = report_of(recording)
+        if kept is not None:
+            self._rerun = Rerun(self._report, files, kept)
+        if children is not None:
+            self.job = job_with(self._report, children)
+
+    def try_remedies(self, *, seconds: float | None = None) -> Report:
+        """Try to remove the breaks of the block, on copies of its entries, and return the report with what was tried.
+
+        Parameters
+        ----------
+        seconds : float or None
+            When to stop; by default after two minutes, or longer where the block itself is slow to compile.
+
+        Raises
+        ------
+        RuntimeError
+            If the entries were not kept.
+        """
+        return self._again().try_remedies(seconds=seconds)
+
+    def measure(self) -> Report:
+        """Measure what compiling the entries of the block costs and yields, and return the report with it.
+
+        After :meth:`try_remedies` the remedies that work are measured, too.
+
+        Raises
+        ------
+        RuntimeError
+            If the entries were not kept.
+        """
+        return self._again().measure()
+
+    def check(self) -> Report:
+        """Compare the results of the block's entries with eager ones, and return the report with what was found.
+
+        Raises
+        ------
+        RuntimeError
+            If the entries were not kept.
+        """
+        return self._again().check()
+
+    def add_cost(self) -> None:
+        """Have the report say what the entries cost; where they cannot be measured, why."""
+        try:
+            self._report = self.measure()
+        except Exception as fault:  # noqa: BLE001 - the block has run, and its report stands
+            note = Diagnostic(
+                "error", f"Of jupyter_graphbreak itself measuring failed ({type(fault).__name__}: {fault})."
+            )
+            self._report = msgspec.structs.replace(self.report, diagnostics=[*self.report.diagnostics, note])
+
+    def _again(self) -> Rerun:
+        if self._rerun is None:
+            raise RuntimeError("the entries were not kept; write capture(entries=True)")
+        return self._rerun
+
+
+@contextlib.contextmanager
+def capture(*, processes: bool = False, entries: bool = False, cost: bool = False) -> Iterator[Run]:
+    """Watch the compilations of a ``with`` block.
+
+    The block runs as it would without; an exception goes on unchanged, and the report is made all the same.
+
+    Parameters
+    ----------
+    processes : bool
+        Whether to watch the processes that the block starts, too: workers of a ``DataLoader``, of
+        ``torch.multiprocessing``, ranks of ``torchrun``.
+    entries : bool
+        Whether to keep copies of each entry's arguments and state, so that remedies can be tried after the block.
+    cost : bool
+        Whether to measure when the block has ended what compiling its entries costs and yields. A block that raises is
+        not measured.
+
+    Yields
+    ------
+    Run
+        Its ``report`` can be read after the block, and with ``processes`` its ``job``; with ``entries`` its
+        ``try_remedies()``, ``measure()`` and ``check()`` can be called.
+
+    Raises
+    ------
+    TorchUnavailable
+        If there is no torch, or one older than 2.9.
+
+    Examples
+    --------
+    >>> with jupyter_graphbreak.capture() as run:  # doctest: +SKIP
+    ...     compiled_step(batch)
+    >>> print(run.report.to_text())  # doctest: +SKIP
+    """
+    from jupyter_graphbreak.recording.children import watched_children
+
+    run = Run()
+    recording: recorder.Recording | None = None
+
+    told: list[str] = []
+
+    def tell(sentence: str) -> None:
+        if recording is None:
+            told.append(sentence)
+        else:
+            recording.note("warning", sentence)
+
+    with (
+        watched_children(tell) if processes else contextlib.nullcontext() as children,
+        _kept_entries() if entries or cost else contextlib.nullcontext() as kept,
+    ):
+        try:
+            with recorder.record() as recording:
+                recording.describe_device(Device("auto", default_device_name()))
+                for sentence in told:
+                    recording.note("warning", sentence)
+                yield run
+        finally:
+            if recording is not None:
+                run.close(recording, children, kept)
+    if cost:
+        run.add_cost()
+
+
+def _kept_entries() -> contextlib.AbstractContextManager[KeptEntries]:
+    require_torch()
+    from jupyter_graphbreak.trial.entry import kept_entries
+
+    return kept_entries()
+
+
+def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+    """Compile a function, call it once with the given arguments, and explain what happened.
+
+    A function or module that is not compiled yet is compiled with the backend ``eager``, which finds the same graphs
+    and breaks as any other and generates no code. What the call returns is dropped.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module; compiled or not.
+    *args, **kwargs
+        What to call it with.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    Exception
+        Whatever the call raises; use :func:`capture` to have the report as well.
+    """
+    compiled = ensure_compiled(fn, Options())
+    forget(fn)
+    with capture() as run:
+        compiled(*args, **kwargs)
+    return run.report

@@ -1,0 +1,48 @@
+"""How much of a run was compiled: whole, in part, or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jupyter_graphbreak.report.schema import Frame, Report, Skipped
+
+#: So many functions are named; more are counted.
+_MOST_NAMES = 2
+
+
+def extent(report: Report) -> str:
+    """Return what was compiled and what ran eagerly; the empty string where nothing ran eagerly that could be compiled.
+
+    "nothing was compiled: norm ran eagerly", "compiled in part: step; norm and log ran eagerly".
+    """
+    eager = _names(_name(report, skipped) for skipped in report.skipped)
+    if not report.graphs:
+        if eager:
+            return f"nothing was compiled: {eager} ran eagerly"
+        empty = _names(_name(report, frame) for frame in report.frames if frame.outcome == "empty")
+        if empty:
+            return f"nothing was compiled: no tensor operation in {empty}"
+        return "" if report.error is not None else "nothing was compiled in this run"
+    if not eager:
+        return ""
+    compiled = _names(_name(report, frame) for frame in report.frames if frame.graphs and frame.role != "resume")
+    return f"compiled in part: {compiled or 'what follows breaks'}; {eager} ran eagerly"
+
+
+def _name(report: Report, subject: Frame | Skipped) -> str:
+    """Return the qualified name of a function; the empty string for a wrapper of torch's."""
+    place = subject.location
+    if place is None:
+        return subject.function
+    return "" if is_wrapper_of_torch(report, place) else function_of(report, place)
+
+
+def _names(functions: Iterable[str]) -> str:
+    names = list(dict.fromkeys(filter(None, functions)))
+    return counted(len(names), "function") if len(names) > _MOST_NAMES else " and ".join(names)

@@ -1,0 +1,91 @@
+"""What axe and the eye find in every theme: folded and unfolded, with remedies, cost, results and jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from jupyter_graphbreak.views.jobs.job_html import render_job_page
+from tests.browser.pages import opened_in_lab, theme, trust
+from tests.browser.test_panel import show_panel
+from tests.lab_server import job_cell
+from tests.sample_reports import everything, failed, job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from playwright.sync_api import Locator
+
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
+
+    Open = Callable[..., Opened]
+
+#: The themes that JupyterLab brings, and the colours that a reader of any of them may force on pages.
+THEMES = ["JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast", "forced"]
+
+
+def unfold(within: Locator) -> None:
+    """Show every pane at once, and every part of it: what is hidden is not looked at."""
+    within.evaluate(
+        """root => {
+            root.querySelectorAll('.gb-pane').forEach(pane => { pane.hidden = false; });
+            root.querySelectorAll('.gb-main details, .gb-process').forEach(each => { each.open = true; });
+        }"""
+    )
+
+
+@pytest.mark.slow
+def test_nothing_serious_in_any_theme_of_jupyterlab(open_page: Open, lab: Lab) -> None:
+    lab.save("themes", everything(), failed(), job_cell(job(), 3))
+    opened = opened_in_lab(open_page, lab, "themes")
+    page = opened.page
+    trust(page)
+    show_panel(page)
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(3, timeout=30_000)
+    for name in THEMES:
+        if name == "forced":
+            page.emulate_media(forced_colors="active")
+        else:
+            theme(page, name)
+        short = name.removeprefix("JupyterLab ").replace(" ", "-").lower()
+        page.locator(".graphbreak details").evaluate_all("all => all.forEach(each => { each.open = false; })")
+        opened.shoot(f"themes-{short}-folded")
+        assert opened.serious() == [], name
+        assert opened.serious(".jp-GraphBreakPanel") == [], name
+        unfold(page.locator(".jp-Notebook"))
+        assert opened.serious() == [], name
+        opened.shoot(f"themes-{short}")
+    assert opened.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark", "forced"])
+def test_nothing_serious_on_a_saved_page(open_report: Open, scheme: str) -> None:
+    opened = open_report(everything(), scheme="light" if scheme == "forced" else scheme)
+    if scheme == "forced":
+        opened.page.emulate_media(forced_colors="active")
+    assert opened.serious("html") == []
+    unfold(opened.page.locator("body"))
+    assert opened.serious("html") == []
+    opened.shoot(f"themes-page-{scheme}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_job_is_live_in_all_its_parts(open_page: Open, tmp_path: Path, scheme: str) -> None:
+    path = tmp_path / "job.html"
+    path.write_text(render_job_page(job()), encoding="utf-8")
+    opened = open_page(path, scheme=scheme)
+    page = opened.page
+    assert opened.serious("html") == []
+    opened.shoot(f"job-{scheme}-folded")
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(3)
+    expect(page.get_by_text("only on rank 0, not on rank 1").first).to_be_visible()
+    unfold(page.locator("body"))
+    page.locator(".graphbreak.gb-live").nth(1).get_by_role("tab", name="Breaks").press("n")
+    expect(page.locator(".graphbreak.gb-live").nth(1).locator(".gb-item").first).to_be_in_viewport()
+    opened.shoot(f"job-{scheme}")
+    assert opened.serious("html") == []
+    assert opened.errors == []

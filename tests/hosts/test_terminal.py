@@ -1,0 +1,75 @@
+"""Reports in a terminal, as somebody at a keyboard gets them: in IPython and in the console of Jupyter."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pexpect
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[2]
+
+CELL = """\
+%%compile_explain -o report
+import torch
+@torch.compile(backend="eager")
+def shift(x):
+    print("shift")
+    return x - 1
+shift(torch.ones(2))"""
+
+#: What moves the cursor and changes colours.
+_COLOURS = r"(?:\x1b\[[0-9;?]*[a-zA-Z])*"
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[=>()78][AB012]?|\r")
+
+
+@pytest.fixture(params=["IPython", "jupyter_console"])
+def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Paste a cell at the prompt and run it; return what is printed until the next prompt."""
+    if find_spec(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    names = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+    folders = {name: str(tmp_path / name.lower()) for name in names}
+    environment = {**os.environ, **folders, "PYTHONPATH": str(ROOT), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+    child = pexpect.spawn(
+        sys.executable, ["-m", request.param], env=environment, encoding="utf-8", timeout=120, dimensions=(60, 120)
+    )
+    numbers = iter(range(1, 100))
+
+    def wait() -> str:
+        child.expect(rf"In {_COLOURS}\[{_COLOURS}{next(numbers)}{_COLOURS}\]: ")
+        return _CONTROLS.sub("", child.before or "")
+
+    wait()
+
+    def asked(cell: str) -> str:
+        child.send(f"\x1b[200~{cell}\x1b[201~")
+        time.sleep(1)  # Enter is a line break within what is still being pasted
+        child.send("\x1b\r")
+        return wait()
+
+    yield asked
+    child.close(force=True)
+
+
+def test_the_report_is_printed_when_the_cell_has_ended(ask: Callable[[str], str]) -> None:
+    assert "Error" not in ask("%load_ext jupyter_graphbreak")
+    shown = ask(CELL)
+    assert "\nshift\n" in shown
+    assert "compile_explain  Cell In[2]: 1 break" in shown
+    assert "do: " in shown
+    assert "running" not in shown
+    assert "tensor([0., 0.])" in shown
+    assert "<div" not in shown
+    # In a variable it shows itself, and print prints the same.
+    for cell in ("report", "print(report)"):
+        assert "compile_explain  Cell In[2]: 1 break" in ask(cell), cell

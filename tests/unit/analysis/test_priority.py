@@ -1,0 +1,56 @@
+"""What to fix first: by what breaks were measured to cost, where they were."""
+
+from __future__ import annotations
+
+from jupyter_graphbreak.analysis.finished.priority import with_priorities
+from jupyter_graphbreak.report.cost import Cost, CostPart, EntryCost, RemediedCost, Spread
+from jupyter_graphbreak.report.location import Location, Source
+from jupyter_graphbreak.report.remedies import Remedy
+from jupyter_graphbreak.report.schema import Break, Device, Report
+
+
+def a_break(ident: str, line: int, source: str = "s1") -> Break:
+    return Break(id=ident, gb_id=None, gb_type="print", location=Location(source, line, line), outcome="resumed")
+
+
+def time(us: float) -> Spread:
+    return Spread(us, us, us, 9)
+
+
+def entry(parts: dict[str, float], remedied: dict[str, float], *, settled: bool = True) -> EntryCost:
+    return EntryCost(
+        "f",
+        "0/0",
+        settled,
+        eager=time(900),
+        compiled=time(1000),
+        remedied=[RemediedCost([ident], time(us)) for ident, us in remedied.items()],
+        parts=[CostPart("outside", time(us), break_=ident) for ident, us in parts.items()],
+    )
+
+
+def report(*entries: EntryCost) -> Report:
+    return Report(
+        "ok",
+        Device("auto", "cpu"),
+        sources=[Source("s1", "Cell In[1]", "cell"), Source("s2", "lib.py", "library", "lib/models/lib.py")],
+        breaks=[a_break("b1", 3), a_break("b2", 7), a_break("b3", 5, "s2")],
+        remedies=[Remedy(f"r{number}", [f"b{number}"], "output", "", "edit", "works") for number in (1, 2, 3)],
+        cost=Cost("cpu", "eager", list(entries)) if entries else None,
+    )
+
+
+def test_the_dearest_of_the_reader_s_own_breaks_is_first() -> None:
+    assert with_priorities(report()).order == ["b1", "b2", "b3"]
+    assert with_priorities(report(entry({"b1": 50, "b2": 800, "b3": 900}, {}))).order == ["b2", "b1", "b3"]
+
+
+def test_what_mending_saved_counts_for_more_than_the_time_outside_of_graphs() -> None:
+    measured = entry({"b1": 50, "b2": 300}, {"r1": 200, "r2": 1100})
+    assert with_priorities(report(measured)).order == ["b1", "b2", "b3"]
+
+
+def test_of_several_entries_the_dearest_counts_and_none_that_still_compiles() -> None:
+    unsettled = entry({"b2": 9000}, {}, settled=False)
+    assert with_priorities(report(entry({"b1": 50}, {}), unsettled)).order == ["b1", "b2", "b3"]
+    assert with_priorities(report(entry({"b1": 50}, {}), entry({"b2": 60}, {}))).order == ["b2", "b1", "b3"]

@@ -1,0 +1,195 @@
+"""Kernels that begin with PyTorch loaded: one process loads it, and each kernel is a copy of that process.
+
+Most of what a kernel does in a test is to load PyTorch, five seconds each time. ``use_warm_kernels`` makes a kernelspec
+``python3`` whose command is this file: it asks a server, which it starts where there is none, to fork, and stands for
+the fork as long as that lives. Nothing is compiled before the fork. A kernel begins cold, as everywhere else, where its
+environment holds ``COLD_KERNEL``, or anything else that PyTorch or Python would have read while loading.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+#: A variable of the environment with which a kernel loads everything itself.
+COLD = "COLD_KERNEL"
+#: What loading reads of the environment.
+_READ = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_")
+_MODULES = (
+    "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",
+    "torch._dynamo.convert_frame", "torch._dynamo.symbolic_convert", "torch._dynamo.backends.registry",
+    "torch._dynamo.testing", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes", "anywidget",
+)  # fmt: skip
+_START_S = 120.0
+
+
+def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
+    """Write the kernelspec, and return the folder for ``JUPYTER_PATH``; on other systems than Linux there is none."""
+    if sys.platform != "linux":
+        return str(folder)
+    spec = folder / "kernels" / "python3"
+    spec.mkdir(parents=True, exist_ok=True)
+    (folder / "environment.json").write_text(json.dumps(_read_while_loading(environment)))
+    argv = [sys.executable, str(Path(__file__).resolve()), str(folder), "-f", "{connection_file}"]
+    made = {"argv": argv, "display_name": "Python 3 (ipykernel)", "language": "python", "metadata": {"debugger": True}}
+    (spec / "kernel.json").write_text(json.dumps(made))
+    return str(folder)
+
+
+def stop(folder: Path) -> None:
+    """End the server; kernels go on."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
+        os.kill(int((folder / "pid").read_text()), signal.SIGTERM)
+
+
+def _read_while_loading(environment: dict[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_READ) and name != "TORCHINDUCTOR_CACHE_DIR"  # set by inductor itself, read when it is used
+    }
+
+
+# --- The command of the kernelspec -------------------------------------------------------------------------------
+
+
+def stand_for_a_kernel(folder: Path, arguments: list[str]) -> None:
+    """Have the server fork a kernel; pass signals on, and end when it ends."""
+    if COLD in os.environ or _read_while_loading(dict(os.environ)) != json.loads(
+        (folder / "environment.json").read_text()
+    ):
+        os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *arguments])  # noqa: S606 - itself
+    connection = _connected(folder)
+    request = json.dumps({"arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}).encode()
+    descriptors = array.array("i", [0, 1, 2])
+    head = len(request).to_bytes(8, "big")
+    connection.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+    connection.sendall(request)
+
+    def pass_on(number: int, _: object) -> None:
+        with contextlib.suppress(OSError):
+            connection.sendall(bytes([number]))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    status = b""
+    with contextlib.suppress(OSError):
+        status = connection.recv(1)  # the kernel holds the other end; the last copy is closed when it ends
+    sys.exit(status[0] if status else 1)
+
+
+def _connected(folder: Path) -> socket.socket:
+    """Connect to the server, started by the first that needs it."""
+    address = _address(folder)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        end = time.monotonic() + _START_S
+        started = False
+        while time.monotonic() < end:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(address)
+            except OSError:
+                connection.close()
+            else:
+                return connection
+            if not started:
+                command = [sys.executable, __file__, "--serve", str(folder)]
+                log = (folder / "log").open("ab")
+                subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                started = True
+            time.sleep(0.05)
+    raise TimeoutError(f"no server for kernels: see {folder / 'log'}")
+
+
+def _address(folder: Path) -> str:
+    return f"\0graphbreak-kernels-{folder.resolve()}"[:100]  # in no folder: paths there may be too long
+
+
+# --- The server --------------------------------------------------------------------------------------------------
+
+
+def serve(folder: Path) -> None:
+    """Load PyTorch and fork a kernel for each that asks."""
+    sys.path[0] = ""
+    for module in _MODULES:
+        importlib.import_module(module)
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(_address(folder))
+    server.listen(64)
+    (folder / "pid").write_text(str(os.getpid()))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a kernel but the process that stands for it
+    while True:
+        connection, _ = server.accept()
+        if os.fork() == 0:
+            server.close()
+            be_a_kernel(connection)
+        connection.close()
+
+
+def be_a_kernel(connection: socket.socket) -> None:
+    """Become the kernel that was asked for."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    head, ancillary, *_ = connection.recvmsg(8, socket.CMSG_LEN(3 * array.array("i").itemsize))
+    descriptors = array.array("i")
+    descriptors.frombytes(ancillary[0][2])
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    text = b""
+    while len(text) < int.from_bytes(head, "big"):
+        text += connection.recv(1 << 16)
+    request = json.loads(text)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.environ.pop("JPY_PARENT_PID", None)  # its parent is the server
+    for module in ("random", "numpy.random"):
+        importlib.import_module(module).seed()
+    threading.Thread(target=_obey, args=[connection], daemon=True).start()
+    sys.argv = ["ipykernel_launcher", *request["arguments"]]
+    status = 1
+    try:
+        runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)
+        status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    finally:
+        with contextlib.suppress(OSError):
+            connection.sendall(bytes([status & 255]))
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _obey(connection: socket.socket) -> None:
+    """Take signals from the process that stands for this one, and end when that is gone."""
+    while True:
+        try:
+            taken = connection.recv(1)
+        except OSError:
+            taken = b""
+        if not taken:
+            os.killpg(0, signal.SIGKILL)
+        os.killpg(0, taken[0])
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--serve":
+        serve(Path(sys.argv[2]))
+    else:
+        stand_for_a_kernel(Path(sys.argv[1]), sys.argv[2:])

@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from jupyter_graphbreak.analysis.breaks import BreakTable
 from jupyter_graphbreak.analysis.finished.priority import with_priorities
 from jupyter_graphbreak.analysis.frames import list_frames
@@ -66,7 +68,10 @@ def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]
         if frame.start is not None and frame.start.qualname is not None:
             _, filename, line = frame.code
             sources.name_function(filename, line, frame.start.qualname)
-    return with_priorities(_report(ledger, sources)), sources.files()
+    report = _report(ledger, sources)
+    notes: list[Diagnostic] = []
+    ordered = _Steps(notes).take("the order of its breaks", lambda: with_priorities(report), report)
+    return msgspec.structs.replace(ordered, diagnostics=[*ordered.diagnostics, *notes]), sources.files()
 
 
 def _report(ledger: Ledger, sources: Sources) -> Report:
@@ -108,7 +113,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         python=run.python,
         config=config,
         error=error,
-        timing=_timing(ledger),
+        timing=steps.take("times", lambda: _timing(ledger), Timing()),
         summary=Summary(
             frames=len(frames),
             graphs=len(listed_graphs),

@@ -61,9 +61,8 @@ def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empt
 
 
 def _role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
-    if frame.start is None:  # of a log: its stack has the user's functions only, without those that run compiled
-        outside = not frame.trace_stack[:-1] or "/torch/_dynamo/" in frame.trace_stack[-2].filename
-        return "entry" if caller is None and outside else "call"
+    if frame.start is None:  # of a log, whose stacks lack the wrapper
+        return "entry" if caller is None else "call"
     stack = frame.start.stack
     # torch/_dynamo/eval_frame.py holds the wrapper that torch.compile returns
     return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"

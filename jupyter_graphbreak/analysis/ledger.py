@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_graphbreak.analysis.torch_text import messages
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.records import StackEntry
+from jupyter_graphbreak.recording.records import StackEntry, plain_function
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class FrameLedger:
     metrics: dict[str, Any] = field(default_factory=dict)
     metrics_lost: bool = False  # for all frames of the run
     backward_s: float = 0.0
+    resumed_at: int | None = None
     recompile_reasons: list[str] = field(default_factory=list)
     refusal: additions.FrameRefused | None = None
     refusal_order: int = 0
@@ -257,6 +258,8 @@ class _Reader:
                     frame.pending_graph = None
             case additions.ResumeMade():
                 frame.resumes.append(addition)
+            case additions.ResumedAt(line=line):
+                frame.resumed_at = line
             case _:
                 pass
 
@@ -345,7 +348,7 @@ def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
         message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, list(seen.stack))
     else:
-        message = messages.parse_error(record.payload or "", exception)
+        message = _within(frame, messages.parse_error(record.payload or "", exception))
     raised = seen is not None and seen.raised
     last = frame.events[-1] if frame.events else None
     if last is not None and last.attempt == record.attempt and not raised and _same_cause(last.message, message):
@@ -358,6 +361,17 @@ def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
         return
     conditions = seen or additions.Conditions()
     frame.events.append(Event(message, record.attempt, conditions, order, failed=True, raised=raised or seen is None))
+
+
+def _within(frame: FrameLedger, message: messages.BreakMessage) -> messages.BreakMessage:
+    """Return an error's message with the stack that leads to its frame: its own begins there."""
+    if not (frame.trace_stack and message.stack):
+        return message
+    *callers, own = frame.trace_stack
+    first = message.stack[0]
+    if (first.filename, plain_function(first.function)) != (own.filename, plain_function(own.function)):
+        return message
+    return msgspec.structs.replace(message, stack=[*callers, *message.stack])
 
 
 def _infer_giving_up(frame: FrameLedger) -> None:

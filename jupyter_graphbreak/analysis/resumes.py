@@ -85,7 +85,8 @@ class ResumeTable:
                 index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
             if index is None:  # its name points at the line of the break in its own function
                 broken = ended.get((plain_function(name), filename, line)) or self._breaks.passing(filename, line)
-                index = self._add(additions.ResumeMade(name=name, filename=filename, firstlineno=line), broken)
+                made = additions.ResumeMade(name=name, filename=filename, firstlineno=line, line=frame.resumed_at)
+                index = self._add(made, broken)
             resume = self._resumes[index]
             self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident], no_frame=None)
             self._of_frame[frame.ident] = resume.id

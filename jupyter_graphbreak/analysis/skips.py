@@ -62,6 +62,7 @@ class SkipTable:
         """Add a frame, if it was given up, at a break or at ``skip_frame()``, and no error went up to the user."""
         event = frame.given_up
         name, filename, line = frame.code
+        line = frame.resumed_at or line
         if event is None and frame.left_at is not None:
             code_id = frame.start.id if frame.start is not None else None
             self._add(frame.ident, name, self._lines(filename, line, name, code_id), SKIP_FRAME)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jupyter_graphbreak.recording.recorder import Recording
+    from jupyter_graphbreak.recording.source_texts import FindCell
 
 
 def report_of(recording: Recording) -> tuple[Report, dict[str, str]]:
@@ -48,12 +49,19 @@ def job_with(report: Report, folder: Path) -> Job | None:
     return job_of(report, processes_in(folder))
 
 
-def processes_in(folder: Path) -> list[Process]:
-    """Return the processes that wrote their traces into a folder, each with its report."""
+def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> list[Process]:
+    """Return the processes that wrote their traces into a folder, each with its report.
+
+    Parameters
+    ----------
+    folder : Path
+    find_cell : callable
+        Given the file name of a code object, the cell that it comes from.
+    """
     from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
 
     try:
-        traces = list(read_processes(trace_files(folder)))
+        traces = list(read_processes(trace_files(folder), find_cell=find_cell))
     except UnreadableTrace:  # there are none
         return []
     return [

@@ -146,8 +146,12 @@ def capture(*, processes: bool = False, entries: bool = False, cost: bool = Fals
     run = Run()
     recording: recorder.Recording | None = None
 
+    told: list[str] = []
+
     def tell(sentence: str) -> None:
-        if recording is not None:
+        if recording is None:
+            told.append(sentence)
+        else:
             recording.note("warning", sentence)
 
     with (
@@ -157,6 +161,8 @@ def capture(*, processes: bool = False, entries: bool = False, cost: bool = Fals
         try:
             with recorder.record() as recording:
                 recording.describe_device(Device("auto", default_device_name()))
+                for sentence in told:
+                    recording.note("warning", sentence)
                 yield run
         finally:
             if recording is not None:

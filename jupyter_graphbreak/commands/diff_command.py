@@ -41,6 +41,11 @@ def diff_command(before: Path, after: Path, form: str) -> int:
     return 0
 
 
+def _first_byte(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(1)
+
+
 def _report(path: Path) -> Report:
     from jupyter_graphbreak.api.saved import read_notebook, read_trace
     from jupyter_graphbreak.notebookfiles.reading import UnreadableNotebook
@@ -52,7 +57,7 @@ def _report(path: Path) -> Report:
             if len(reports) != 1:
                 raise click.UsageError(f"{path}: {len(reports)} reports; save the one to compare as JSON")
             return reports[0]
-        if path.is_file() and path.read_bytes()[:1] in {b"{", b"["}:
+        if path.is_file() and _first_byte(path) in {b"{", b"["}:
             return Report.from_json(path.read_bytes())
         read = read_trace(path)
     except (UnreadableNotebook, UnreadableTrace) as error:

@@ -76,6 +76,8 @@ class Gate:
         if shared.update_baseline:
             if not path.resolve().parent.is_dir():
                 raise click.UsageError(f"--baseline {path}: there is no folder {path.parent}")
+            if path.is_dir():
+                raise click.UsageError(f"--baseline {path}: is a directory")
             return
         try:
             self._baseline = read_baseline(path.read_text(encoding="utf-8"))
@@ -91,7 +93,11 @@ class Gate:
         verdict = judge(self._baseline, found.reports) if self._baseline is not None else None
         click.echo(written(found, shared.form, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
         if shared.update_baseline and shared.baseline is not None:
-            shared.baseline.write_text(write_baseline(baseline_of(found.reports)), encoding="utf-8")
+            try:
+                shared.baseline.write_text(write_baseline(baseline_of(found.reports)), encoding="utf-8")
+            except OSError as error:
+                why = (error.strerror or str(error)).lower()
+                raise click.UsageError(f"--baseline {shared.baseline}: {why}") from None
             click.echo(f"graphbreak: wrote {shared.baseline}", err=True)
         if verdict is not None and shared.form not in {"text", "markdown"}:
             click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)

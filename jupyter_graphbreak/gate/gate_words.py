@@ -19,8 +19,10 @@ def headline(verdict: Verdict) -> str:
     failed = ", ".join(part for part in parts if part)
     notes = [_counted(verdict.same, "allowed break met", "allowed breaks met")]
     notes.append(_counted(len(verdict.gone), "allowed break gone", "allowed breaks gone"))
-    rest = ", ".join(note for note in notes if note) or "no breaks"
-    return f"gate failed: {failed}; {rest}" if failed else f"gate passed: {rest}"
+    rest = ", ".join(note for note in notes if note)
+    if not failed:
+        return f"gate passed: {rest or 'no breaks'}"
+    return f"gate failed: {failed}; {rest}" if rest else f"gate failed: {failed}"
 
 
 def details(verdict: Verdict) -> list[str]:

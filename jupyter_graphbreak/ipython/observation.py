@@ -224,7 +224,7 @@ class Observation:
             try:
                 from jupyter_graphbreak.api.run_reports import processes_in
 
-                self._children = processes_in(self._folder)
+                self._children = processes_in(self._folder, self._cells.find)
             except Exception as fault:  # noqa: BLE001 - then the report is that of the kernel alone
                 self.note_fault("reading what other processes wrote", fault)
         self._opened.close()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 #: What JupyterLab puts into the metadata of its requests.
 _ASKED = {"graphbreak": {"explain": "", "only_torch": True}}
 _LOAD = "__import__('jupyter_graphbreak').answer_requests(get_ipython())"
+_MOST_WORDS = 200
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
@@ -48,7 +49,11 @@ def execute(
     from nbclient.exceptions import CellExecutionError, DeadKernelError
 
     read_cells(path)
-    notebook = nbformat.read(path, as_version=4)
+    try:
+        notebook = nbformat.read(path, as_version=4)
+    except Exception as error:  # noqa: BLE001 - nbformat raises whatever it stumbles over
+        why = " ".join(str(error).split())[:_MOST_WORDS]
+        raise UnreadableNotebook(f"{path}: not a notebook that can be run: {why or type(error).__name__}") from None
     options: dict[str, Any] = {"kernel_name": kernel} if kernel is not None else {}
     folder = str(path.resolve().parent)
     client: Any = NotebookClient(notebook, timeout=None, resources={"metadata": {"path": folder}}, **options)

@@ -54,7 +54,8 @@ def reports_in(notebook: dict[str, Any]) -> Iterator[Report]:
         If one of them was made by a release whose reports this one cannot read.
     """
     for number, cell in enumerate(notebook["cells"], start=1):
-        for output in cell.get("outputs") or ():
+        outputs = cell.get("outputs")
+        for output in outputs if isinstance(outputs, list) else ():
             data = output.get("data") if isinstance(output, dict) else None
             if isinstance(data, dict) and MIME_TYPE in data:
                 try:

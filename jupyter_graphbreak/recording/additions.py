@@ -230,6 +230,14 @@ class ResumeMade(CodeObject, frozen=True, kw_only=True):
     enters: int | None = None
 
 
+class ResumedAt(Addition, frozen=True, kw_only=True):
+    """The line at which the resume function of a frame goes on, where a log says so; see :class:`ResumeMade`."""
+
+    kind: ClassVar[str] = "graphbreak_resumed_at"
+
+    line: int
+
+
 class GraphStacks(Addition, frozen=True, kw_only=True):
     """The call stacks of the operations of a graph: each stack once, and for each operation the index of its stack."""
 
@@ -365,7 +373,8 @@ _CLASSES: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
         ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, ResumeMade,
-        GraphStacks, Blind, WatchFailed, Note, DeviceUsed, RunEnded, SourceRecorded, SettingsInForce, RunSummary,
+        ResumedAt, GraphStacks, Blind, WatchFailed, Note, DeviceUsed, RunEnded, SourceRecorded, SettingsInForce,
+        RunSummary,
     )
 }  # fmt: skip
 

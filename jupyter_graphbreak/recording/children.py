@@ -6,6 +6,7 @@ that is loaded here, and gets the same writer by hand. One that is given another
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -27,6 +28,8 @@ _PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MOST_CHARACTERS = 100
 # Of the code that runs now; what is to be done after a fork or before a process is started cannot be taken back.
 _folder: str | None = None
+# A process that outlives the code which started it makes its folder anew when it compiles something.
+_left: set[str] = set()
 _tell: Callable[[str], None] | None = None
 _is_hooked = False
 
@@ -40,17 +43,24 @@ def watched_children(tell: Callable[[str], None]) -> Iterator[Path]:
     Parameters
     ----------
     tell : callable
-        Told in a sentence which process cannot be watched, as far as this process starts it itself.
+        Told in a sentence where traces are that are not in the folder, or which process cannot be watched, as far as
+        this process starts it itself.
     """
     global _folder, _tell, _is_hooked  # noqa: PLW0603 - see there
     if _VARIABLE in os.environ:
+        tell(
+            f"{_VARIABLE} was set before: processes wrote their logs to {os.environ[_VARIABLE]}, to be read from there."
+        )
         with tempfile.TemporaryDirectory(prefix="graphbreak-") as empty:
             yield Path(empty)
         return
+    _remove_left()
     folder = tempfile.mkdtemp(prefix="graphbreak-")
+    _left.add(folder)
     before = list(trace_logger().handlers)
     if not _is_hooked:
         sys.addaudithook(_name_unwatched)
+        atexit.register(_remove_left)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_write_after_fork)
         _is_hooked = True
@@ -66,10 +76,16 @@ def watched_children(tell: Callable[[str], None]) -> Iterator[Path]:
             if handler not in before and getattr(handler, "root_dir", None) == folder:
                 trace_logger().removeHandler(handler)
                 handler.close()
+        _remove_left()
+
+
+def _remove_left() -> None:
+    for folder in _left:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_after_fork() -> None:
+    _left.clear()  # they are its parent's to remove
     if _folder is not None:
         with contextlib.suppress(Exception):  # the user's program must not notice us
             logger = trace_logger()

@@ -74,14 +74,15 @@ def recorded_sources(
     if not any(lines.values()):
         return []
     sources = (
-        _cell(filename, cell) if (cell := find_cell(filename)) is not None
+        source_of_cell(filename, cell) if (cell := find_cell(filename)) is not None
         else source_of_file(filename, mentioned, functions.get(filename, {}))
         for filename, mentioned in lines.items()
     )  # fmt: skip
     return [source for source in sources if source is not None]
 
 
-def _cell(filename: str, cell: CellText) -> SourceRecorded:
+def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
+    """Return a cell as the source that a file name stands for."""
     return SourceRecorded(
         filename=filename,
         name=cell.name,

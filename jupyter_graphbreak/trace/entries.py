@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 
 from jupyter_graphbreak.recording.records import Record
+from jupyter_graphbreak.trace.bytecode import LISTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,8 @@ class Tally:
         Lines that belong to no entry.
     cut : str or None
         Why the end may be missing, where it may.
+    damage : str or None
+        What is wrong with its compression.
     """
 
     entries: int = 0
@@ -63,6 +66,7 @@ class Tally:
     damaged: int = 0
     foreign: int = 0
     cut: str | None = None
+    damage: str | None = None
 
 
 @dataclass
@@ -85,7 +89,8 @@ def entries(stream: BinaryIO, tally: Tally, kinds: frozenset[str] | None = None)
     tally : Tally
         Where to count.
     kinds : set of str or None
-        The kinds that are asked for, beside the additions of ours; of others the payload is passed over.
+        The kinds that are asked for, beside the additions of ours and the bytecode of resume functions; of others the
+        payload is passed over.
     """
     heads = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
     waiting: dict[bytes, _Open | None] = {}  # by what stands in front of a line
@@ -129,7 +134,7 @@ def begins_as_trace(text: bytes) -> bool:
 
 
 def _is_wanted(kind: str, kinds: frozenset[str]) -> bool:
-    return kind in kinds or kind.startswith("graphbreak_")
+    return kind in kinds or kind.startswith("graphbreak_") or LISTING.fullmatch(kind) is not None
 
 
 def _opened(line: bytes, head: re.Match[bytes], heads: frozenset[str] | None, tally: Tally) -> _Open | None:

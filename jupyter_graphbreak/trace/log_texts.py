@@ -12,10 +12,12 @@ import msgspec
 
 from jupyter_graphbreak.recording.additions import SourceRecorded
 from jupyter_graphbreak.recording.records import Record
-from jupyter_graphbreak.recording.source_texts import source_of_file
+from jupyter_graphbreak.recording.source_texts import source_of_cell, source_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from jupyter_graphbreak.recording.source_texts import FindCell
 
 _STACK_ENTRY = re.compile(
     r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$(?:\n(?! *File ")(?P<code> +\S.*)$)?',
@@ -43,8 +45,15 @@ class Texts(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def source_records(records: list[Record]) -> Texts:
-    """Return the texts of what the records of a process mention."""
+def source_records(records: list[Record], find_cell: FindCell = lambda _: None) -> Texts:
+    """Return the texts of what the records of a process mention.
+
+    Parameters
+    ----------
+    records : list of Record
+    find_cell : callable
+        Given the file name of a code object, the cell that it comes from, where the notebook is open here.
+    """
     known = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
     mentioned: dict[str, set[int]] = defaultdict(set)
     functions: dict[str, dict[int, str]] = defaultdict(dict)
@@ -59,18 +68,21 @@ def source_records(records: list[Record]) -> Texts:
             functions[filename].setdefault(line, function)
     made, changed = [], []
     for filename, lines in mentioned.items():
-        linecache.checkcache(filename)  # it may have changed since somebody read it last
-        source = source_of_file(filename, lines, functions[filename])
-        if source is not None and any(
-            source.lines.get(line, "").strip() != code for line, code in codes[filename].items()
-        ):
-            changed.append(PurePath(filename).name)
-            source = None
-        if source is None and codes[filename]:
-            name = PurePath(filename.replace("\\", "/")).name or filename
-            source = SourceRecorded(filename=filename, name=name, lines=codes[filename])
-        if source is not None:
+        cell = find_cell(filename)
+        if cell is not None:
+            source = source_of_cell(filename, cell)
             made.append(Record({source.kind: msgspec.to_builtins(source)}))
+            continue
+        linecache.checkcache(filename)  # it may have changed since somebody read it last
+        file = source_of_file(filename, lines, functions[filename])
+        if file is not None and any(file.lines.get(line, "").strip() != code for line, code in codes[filename].items()):
+            changed.append(PurePath(filename).name)
+            file = None
+        if file is None and codes[filename]:
+            name = PurePath(filename.replace("\\", "/")).name or filename
+            file = SourceRecorded(filename=filename, name=name, lines=codes[filename])
+        if file is not None:
+            made.append(Record({file.kind: msgspec.to_builtins(file)}))
     notes = [f"{name} has changed since the log was written: its lines are those of the log." for name in changed]
     return Texts(made, notes)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.records import Record
+from jupyter_graphbreak.recording.records import Record, is_resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,9 +20,12 @@ _HOME = re.compile(r"^(?P<home>/(?:home|Users)/[^/]+|/root)/")
 _SETTINGS = ("nested_graph_breaks", "recompile_limit")
 WHAT_NO_LOG_HAS = (
     "A trace log does not say what Dynamo refuses before it begins (generators, functions called under a dispatch "
-    "mode), which resume functions never ran, nor how long the run took."
+    "mode), which resume functions never ran, which part of a line broke the graph, nor how long the run took."
 )
-
+WHAT_NO_LISTING_SAYS = (
+    "This log does not say at which line a resume function goes on (torch 2.13 and later do): the line of its break "
+    "stands there."
+)
 
 WHAT_OLD_LOGS_LACK = (
     "Before torch 2.11 a log does not tell a function that was skipped at a break from one whose compilation was an "
@@ -42,6 +45,8 @@ class Origin:
         self._home: str | None = None
         self._complete = False
         self._failed = False
+        self._resumed = 0
+        self._listed = 0
 
     def read(self, record: Record) -> None:
         """Read one record, before it is made lighter."""
@@ -52,6 +57,10 @@ class Origin:
                 self._torch = self._torch or _json(record.payload).get("pytorch_version")
             case "artifact:dynamo_error":
                 self._failed = True
+            case "dynamo_start":
+                self._resumed += is_resume(_started(record.data))
+            case additions.ResumedAt.kind:
+                self._listed += 1
             case "compilation_metrics":
                 self._read_metrics(record.data)
             case "dynamo_output_graph":
@@ -74,6 +83,8 @@ class Origin:
             made.append(additions.Note(level="info", message=WHAT_NO_LOG_HAS))
             if self._torch is None and self._failed:  # the versions that logs name begin with 2.11
                 made.append(additions.Note(level="info", message=WHAT_OLD_LOGS_LACK))
+            if self._resumed > self._listed:
+                made.append(additions.Note(level="info", message=WHAT_NO_LISTING_SAYS))
             used = ", ".join(sorted(self._devices)) or "unknown"
             made.append(additions.DeviceUsed(requested=used, used=used))
             made.append(
@@ -105,6 +116,13 @@ class Origin:
             self._roots[f"{root['root']}/site-packages"] = None
         if home is not None and self._home is None:
             self._home = home["home"]
+
+
+def _started(data: Any) -> str:
+    """Return the name of the function that an entry ``dynamo_start`` is about."""
+    stack = data.get("stack") if isinstance(data, dict) else None
+    entry = stack[-1] if isinstance(stack, list) and stack else None
+    return str(entry.get("name")) if isinstance(entry, dict) else ""
 
 
 def _json(text: Any) -> dict[str, Any]:

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.recording.additions import ResumedAt
 from jupyter_graphbreak.recording.records import KEPT, Record, without_spare_metrics
+from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
 from jupyter_graphbreak.trace.entries import Tally, begins_as_trace, entries
 from jupyter_graphbreak.trace.log_texts import source_records
 from jupyter_graphbreak.trace.opening import DAMAGE, opened
@@ -15,6 +17,8 @@ from jupyter_graphbreak.trace.origin import Origin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from jupyter_graphbreak.recording.source_texts import FindCell
 
 _RANK = re.compile(r"_rank_(\d+)(?:_|\.|$)")
 _HEAD = 1 << 16
@@ -55,10 +59,13 @@ def trace_files(path: Path) -> list[Path]:
     UnreadableTrace
         If there is none.
     """
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise UnreadableTrace(f"{path}: no such file or folder")
+    try:
+        if path.is_file():
+            return [path]
+        if not path.is_dir():
+            raise UnreadableTrace(f"{path}: no such file or folder")
+    except OSError as error:  # a name that no file can have
+        raise UnreadableTrace(f"{path}: {error.strerror or error}") from None
     candidates = [
         each
         for pattern in ("*", "*/*")
@@ -71,8 +78,18 @@ def trace_files(path: Path) -> list[Path]:
     return sorted(files, key=lambda each: (_rank_in(each) is not None, _rank_in(each) or 0, str(each)))
 
 
-def read_processes(files: Sequence[Path], on_read: Callable[[int], None] = lambda _: None) -> Iterator[ProcessTrace]:
+def read_processes(
+    files: Sequence[Path], on_read: Callable[[int], None] = lambda _: None, find_cell: FindCell = lambda _: None
+) -> Iterator[ProcessTrace]:
     """Yield what each process wrote, one file after the other.
+
+    Parameters
+    ----------
+    files : sequence of Path
+    on_read : callable
+        Told how many further bytes were read.
+    find_cell : callable
+        Given the file name of a code object, the cell that it comes from.
 
     Raises
     ------
@@ -80,13 +97,14 @@ def read_processes(files: Sequence[Path], on_read: Callable[[int], None] = lambd
         If a file cannot be read or holds no entry of a trace.
     """
     for file in files:
-        yield from _FileReader(file, on_read).processes()
+        yield from _FileReader(file, on_read, find_cell).processes()
 
 
 class _FileReader:
     """Reads one file, in which more than one process may have written."""
 
-    def __init__(self, file: Path, on_read: Callable[[int], None]) -> None:
+    def __init__(self, file: Path, on_read: Callable[[int], None], find_cell: FindCell) -> None:
+        self._find_cell = find_cell
         self._file = file
         self._on_read = on_read
         self._tally = Tally()
@@ -104,19 +122,19 @@ class _FileReader:
                     for entry in entries(stream, tally, _WANTED):
                         self._take(entry.process, entry.record)
                 except DAMAGE as error:
-                    tally.cut = f"its compression is damaged ({error})"
+                    tally.cut = tally.damage = f"its compression is damaged ({error})"
         except OSError as error:
             raise UnreadableTrace(f"{self._file}: {error.strerror or error}") from None
         if tally.entries == tally.unreadable:
             empty = self._file.stat().st_size == 0
-            what = "the file is empty" if empty else "not a structured trace"
+            what = "the file is empty" if empty else tally.damage or "not a structured trace"
             raise UnreadableTrace(f"{self._file}: {what}; run the program with TORCH_TRACE=FOLDER")
         if not self._by_pid:  # entries there are, but none that a report is made from
             self._by_pid[0] = ProcessTrace(self._file, 0, _rank_in(self._file))
             self._origins[0] = Origin()
         notes = list(_told(self._file.name, tally, self._left_out))
         for pid, process in self._by_pid.items():
-            texts = source_records(process.records)
+            texts = source_records(process.records, self._find_cell)
             process.records += [*texts.records, *self._origins[pid].records([*notes, *texts.notes])]
         return list(self._by_pid.values())
 
@@ -128,6 +146,11 @@ class _FileReader:
         rank = record.envelope.get("rank")
         if isinstance(rank, int):
             process.rank = rank
+        if LISTING.fullmatch(record.kind):
+            line = resumed_line(record.payload or "")
+            if line is None:
+                return
+            record = _resumed_at(line, record)
         self._origins[pid].read(record)
         if record.kind != "artifact:torch_version":
             process.records.append(self._light(without_spare_metrics(record)))
@@ -143,6 +166,13 @@ class _FileReader:
                 self._left_out += 1
                 return Record(record.envelope, "")
         return Record(record.envelope, self._payloads.setdefault(payload, payload))
+
+
+def _resumed_at(line: int, listing: Record) -> Record:
+    """Return what a report takes from the listing of a resume function's bytecode."""
+    data = listing.data
+    context = {key: value for key, value in listing.envelope.items() if value is not data}
+    return Record({ResumedAt.kind: {"line": line}, **context})
 
 
 def _told(name: str, tally: Tally, left_out: int) -> Iterator[str]:

@@ -71,15 +71,19 @@ def test_it_completes_in_a_shell(cli: Cli) -> None:
         ["log", "empty.log"],
         ["log", "binary.log"],
         ["log", "foreign.log"],
+        ["log", "damaged.zst"],
+        ["log", "n" * 5000],
         ["log", LOG, "--format", "pdf"],
         ["log", LOG, "--update-baseline"],
         ["log", LOG, "--baseline", "nowhere.toml"],
         ["log", LOG, "--baseline", "malformed.toml"],
         ["log", LOG, "--baseline", "nowhere/new.toml", "--update-baseline"],
+        ["log", LOG, "--baseline", ".", "--update-baseline"],
         ["notebook", "nowhere.ipynb"],
         ["notebook", "foreign.log"],
         ["notebook", "old.ipynb"],
         ["notebook", "old.ipynb", "--execute", "--output", "copy.ipynb"],
+        ["notebook", "outputs.ipynb", "--execute"],
         ["notebook", "empty.ipynb", "--output", "copy.ipynb"],
         ["notebook", "empty.ipynb", "--execute", "--output", "empty.ipynb"],
         ["script"],
@@ -89,12 +93,14 @@ def test_it_completes_in_a_shell(cli: Cli) -> None:
         ["diff", LOG, "foreign.log"],
         ["diff", LOG, "report.json"],
     ],
-    ids=lambda arguments: " ".join(str(a).rpartition("/")[2] for a in arguments) or "nothing",
+    ids=lambda arguments: " ".join(str(a).rpartition("/")[2][:20] for a in arguments) or "nothing",
 )
 def test_misuse_is_one_line(cli: Cli, tmp_path: Path, arguments: list[object]) -> None:
     (tmp_path / "empty.log").write_bytes(b"")
     (tmp_path / "binary.log").write_bytes(bytes(range(256)) * 100)
     (tmp_path / "foreign.log").write_text("hello\nworld\n")
+    (tmp_path / "damaged.zst").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(range(100, 200)))
+    (tmp_path / "outputs.ipynb").write_text('{"nbformat": 4, "cells": [{"cell_type": "code", "outputs": 5}]}')
     (tmp_path / "malformed.toml").write_text("[[break]\n")
     (tmp_path / "old.ipynb").write_text('{"nbformat": 3, "worksheets": []}')
     (tmp_path / "empty.ipynb").write_text('{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}')

@@ -43,6 +43,21 @@ def test_processes_and_their_logs(kernel: Kernel, tmp_path: Path) -> None:
     assert kernel.stdout() == "Report None\n"
 
 
+def test_a_forked_process_runs_code_of_cells(kernel: Kernel) -> None:
+    kernel.run(
+        "def work():\n    import torch\n    torch.compile(leaf, backend='eager')(torch.ones(3))\n\n"
+        "def leaf(x):\n    torch._dynamo.graph_break()\n    return x + 1\n\nimport torch"
+    )
+    kernel.run(
+        "%%compile_explain --processes -o job\nimport multiprocessing\ny = torch.compile(torch.sin)(torch.ones(2))\n"
+        "process = multiprocessing.get_context('fork').Process(target=work)\nprocess.start()\nprocess.join()"
+    )
+    kernel.run(
+        "(found,) = job.breaks\nprint(found.place.cell.startswith('Cell In['), found.place.path, found.place.line)"
+    )
+    assert kernel.stdout() == "True None 6\n"
+
+
 def test_the_line_magic_explains_a_log(kernel: Kernel, tmp_path: Path) -> None:
     script = tmp_path / "child.py"
     script.write_text(CHILD)

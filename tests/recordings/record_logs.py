@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from jupyter_graphbreak.recording.records import KEPT, Record
+from jupyter_graphbreak.trace.bytecode import LISTING
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE.parent / "programs"
@@ -42,7 +43,7 @@ def trimmed(log: str) -> str:
         prefix, _, text = head.partition("] ")
         envelope = json.loads(text)
         record = Record(envelope)
-        if record.kind not in KINDS:
+        if record.kind not in KINDS and not LISTING.fullmatch(record.kind):
             continue
         payload = [neutral(line[1:]) for line in rest.split("\n")] if rest else []
         if record.kind == "compilation_metrics":

@@ -16,19 +16,21 @@ from jupyter_graphbreak.api.watching import capture
 from jupyter_graphbreak.recording.children import watched_children
 
 PROGRAM = """
-import os
 import torch
 import torch.distributed as dist
 
 dist.init_process_group("gloo")
 
-@torch.compile(backend="eager")
-def step(x, rank):
-    if rank == 1:
-        torch._dynamo.graph_break()
-    return x + 1
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        y = super().forward(x)
+        if dist.get_rank() == 1:
+            torch._dynamo.graph_break()
+        return y + 1
 
-step(torch.ones(3), dist.get_rank())
+net = Net(4, 4)
+WRAP
+torch.compile(net, backend="eager")(torch.ones(3, 4)).sum().backward()
 dist.destroy_process_group()
 """
 
@@ -61,17 +63,29 @@ def test_a_process_of_multiprocessing(method: str) -> None:
     assert torch._logging._internal.trace_log.handlers == handlers
 
 
-def test_ranks_of_torchrun(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(PROGRAM)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param("", id="plain"),
+        pytest.param("net = torch.nn.parallel.DistributedDataParallel(net)", id="DDP"),
+        pytest.param(
+            "from torch.distributed.fsdp import fully_shard\n"
+            "fully_shard(net, mesh=dist.init_device_mesh('cpu', (dist.get_world_size(),)))",
+            id="FSDP2",
+        ),
+    ],
+)
+def test_ranks_of_torchrun(tmp_path: Path, wrap: str) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM.replace("WRAP", wrap))
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
     with capture(processes=True) as run:
         subprocess.run(launch, check=True, cwd=tmp_path, capture_output=True)
     job = run.job
     assert job is not None
     assert sorted(part.rank for part in job.processes if part.rank is not None) == [0, 1]
-    assert [(found.ranks, found.missing_in) for found in job.breaks] == [([1], [0])]
+    assert [(found.ranks, found.missing_in) for found in job.breaks if found.missing_in] == [([1], [0])]
     assert job.breaks[0].place is not None
-    assert job.breaks[0].place.line == 11
+    assert (job.breaks[0].place.line, job.breaks[0].place.function) == (11, "forward")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +108,23 @@ def test_an_isolated_python_is_watched(tmp_path: Path) -> None:
     assert len(run.job.processes) == 2
 
 
+def test_what_a_process_writes_that_outlives_the_block_is_removed(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    (tmp_path / "work.py").write_text(
+        "import os, time, torch\n"
+        f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.05)\n"
+        "torch.compile(torch._dynamo.graph_break, backend='eager')()\n"
+    )
+    with watched_children(print) as folder:
+        process = subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path)
+    assert not folder.exists()
+    go.touch()
+    assert process.wait() == 0
+    assert folder.exists()
+    with watched_children(print):
+        assert not folder.exists()
+
+
 def test_nothing_is_left_after_an_interruption() -> None:
     environment = dict(os.environ)
     with pytest.raises(KeyboardInterrupt), watched_children(print) as folder:
@@ -104,9 +135,10 @@ def test_nothing_is_left_after_an_interruption() -> None:
 
 def test_a_trace_folder_of_the_users_own_stays_in_force(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_TRACE", str(tmp_path))
-    with watched_children(print):
+    with capture(processes=True) as run:
         assert os.environ["TORCH_TRACE"] == str(tmp_path)
     assert os.environ["TORCH_TRACE"] == str(tmp_path)
+    assert any(f"wrote their logs to {tmp_path}" in note.message for note in run.report.diagnostics)
 
 
 def test_a_block_that_starts_no_process_has_no_job() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch._dynamo import convert_frame
 
 from jupyter_graphbreak._torch_compat.hooks.compile_hooks import logging_breaks, watch_failures, watch_starts
-from jupyter_graphbreak._torch_compat.hooks.observer import Observer
+from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer, watched
 from jupyter_graphbreak._torch_compat.hooks.refusal_hooks import watch_generators, watch_limits
 from jupyter_graphbreak.recording.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
 
@@ -130,3 +130,24 @@ def test_a_run_with_this_torch_has_all_variables() -> None:
         torch.compile(breaks, backend="eager")(torch.ones(2))
     said = [record.data["message"] for record in recording.records if record.kind == Note.kind]
     assert not [message for message in said if "the variable" in message]
+
+
+@pytest.mark.parametrize(("owner", "name"), [(Call, "__init__"), (Observer, "observe")])
+def test_a_fault_of_the_watching_itself_leaves_what_is_watched(
+    observer: Observer, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    def fault(*_: object, **__: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    def divided(number: int) -> float:
+        return 1 / number
+
+    monkeypatch.setattr(owner, name, fault)
+
+    def look(_: Call) -> None:
+        return None
+
+    watching = watched(divided, observer, before=look, after=look, failed=look)
+    assert watching(2) == 0.5
+    with pytest.raises(ZeroDivisionError):
+        watching(0)

@@ -200,3 +200,28 @@ def test_nested_ones_that_get_no_graph_are_not_called_compiled() -> None:
 
 def test_without_nesting_each_has_a_frame() -> None:
     assert {fate for _, _, fate in fates(recorded(lambda: torch.compile(root, backend="eager")(ONES)))} == {None}
+
+
+def test_the_line_is_right_after_a_test_for_none() -> None:
+    """Dynamo replaces the instruction of such a test by longer ones, and counts its offsets after that."""
+
+    def bias_of(x: torch.Tensor, given: torch.Tensor | None = None) -> torch.Tensor:
+        if given is None:
+            given = x * 2
+        return given
+
+    def step(x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        if bias is None:
+            bias = bias_of(
+                x,
+            )
+        torch._dynamo.graph_break()
+        total = x + bias
+        return total.sin()
+
+    report = recorded(lambda: torch.compile(step, backend="eager")(ONES))
+    (found,) = report.breaks
+    (resume,) = report.resumes
+    assert found.location is not None
+    assert resume.location is not None
+    assert resume.location.line == found.location.line

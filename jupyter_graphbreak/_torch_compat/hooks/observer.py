@@ -134,18 +134,23 @@ def watched(
 
     @functools.wraps(function)
     def watching(*args: Any, **kwargs: Any) -> Any:
-        call = Call(function, args, kwargs, sys._getframe(1))
-        if before is not None:
-            observer.observe(name, functools.partial(before, call))
+        call = None
+        with contextlib.suppress(Exception):  # the user's program must not notice us, whatever of ours fails
+            call = Call(function, args, kwargs, sys._getframe(1))
+            if before is not None:
+                observer.observe(name, functools.partial(before, call))
         try:
-            result = call.result = function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except BaseException as error:
-            if failed is not None:
-                call.error = error
-                observer.observe(name, functools.partial(failed, call))
+            if failed is not None and call is not None:
+                with contextlib.suppress(Exception):
+                    call.error = error
+                    observer.observe(name, functools.partial(failed, call))
             raise
-        if after is not None:
-            observer.observe(name, functools.partial(after, call))
+        if after is not None and call is not None:
+            with contextlib.suppress(Exception):
+                call.result = result
+                observer.observe(name, functools.partial(after, call))
         return result
 
     return watching

@@ -122,9 +122,14 @@ def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
 
 
 def line_at(code: CodeType, offset: int | None) -> int | None:
-    """Return the line of the instruction at an offset."""
+    """Return the line of the instruction at an offset, as Dynamo counts them: it replaces some before it begins."""
     if offset is None:
         return None
+    replaced = getattr(importlib.import_module("torch._dynamo.bytecode_transformation"), "cleaned_instructions", None)
+    for instruction in replaced(code) if replaced is not None else ():
+        if instruction.offset == offset and instruction.positions is not None:
+            line: int | None = instruction.positions.lineno
+            return line
     return next((line for start, end, line in code.co_lines() if start <= offset < end), None)
 
 

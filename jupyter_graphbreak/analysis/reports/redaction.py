@@ -47,7 +47,11 @@ _AT = re.compile(r"_at_(\d+)$")
 _GUARDS = re.compile(
     r"(size|stride|dtype|device|requires_grad|dispatch key set|rank) mismatch(?: at index \d+)?|Cache line invalidated"
 )
-_OURS = re.compile(r"(?:torch|aten|operator|math|builtins|_operator)(?:\.\w+)*")
+#: Operations of PyTorch and Python; ``torch.ops`` has those of the reader and of other libraries, too.
+_OURS = re.compile(
+    r"(?:torch(?!\.ops\b(?!\.(?:aten|prims|prim|higher_order|_c10d_functional|c10d_functional|inductor)\.))"
+    r"|aten|operator|math|builtins|_operator)(?:\.\w+)*"
+)
 _ERRORS = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
 _TORCH_ERRORS = {
     "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "RecompileLimitExceeded",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jupyter_graphbreak.analysis.build import build_report
@@ -112,3 +113,15 @@ def test_remedies_cost_and_checks_keep_figures_and_verdicts_only(name: str) -> N
         assert [each.compiled for each in redacted.cost.entries] == [each.compiled for each in report.cost.entries]
     if report.check is not None:
         assert [each.equal for each in redacted.check or []] == [each.equal for each in report.check]
+
+
+def test_operations_of_the_reader_are_operations() -> None:
+    report = build_report(read_trace(HERE / "recordings" / "2.13.0" / "branch.log"))
+    graph = report.graphs[0]
+    targets = ["torch.ops.mylib.secret.default", "torch.ops.aten.sin.default", "torch.relu", "mine"]
+    ops = [msgspec.structs.replace(graph.ops[0], target=target) for target in targets]
+    graphs = [msgspec.structs.replace(graph, ops=ops), *report.graphs[1:]]
+    redacted = Report.of(msgspec.structs.replace(report, graphs=graphs)).redacted()
+    assert [op.target for op in redacted.graphs[0].ops] == [
+        "operation", "torch.ops.aten.sin.default", "torch.relu", "operation",
+    ]  # fmt: skip

@@ -199,7 +199,7 @@ def test_damage_is_counted(tmp_path: Path) -> None:
         (bytes(range(256)) * 50, "not a structured trace"),
         (b'{"a": 1}\n', "not a structured trace"),
         (gzip.compress(b"hello", mtime=0), "not a structured trace"),
-        (b"\x1f\x8b\x08", "not a structured trace"),
+        (b"\x1f\x8b\x08", "its compression is damaged"),
         (b"\x28\xb5\x2f\xfd\x00\x01", "not a structured trace"),
     ],
 )

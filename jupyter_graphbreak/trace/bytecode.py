@@ -1,0 +1,59 @@
+"""Read the listing of a resume function's bytecode, which torch 2.13 and later log: the line at which it goes on.
+
+A resume function begins with a part of Dynamo's own, between two assignments of a variable, and jumps to the place in
+the copied function where that goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+#: Of an artifact with such a listing, the name.
+LISTING = re.compile(r"artifact:torch_dynamo_resume_in_.*_ORIGINAL_BYTECODE")
+_PROLOGUE = "__is_tracing_resume_prologue"
+_ROW = re.compile(
+    r"^ *(?P<first>\d+|--)?(?: *(?:-->|>>|(?P<label>L\d+):))*(?: *(?P<second>\d+))? +(?P<operation>[A-Z][A-Z_0-9]+)"
+    r"(?: +[\w-]+)?(?: +\((?P<argument>.*)\))?$"
+)
+_TARGET = re.compile(r"to (?P<target>\w+)")
+
+
+class _Row(NamedTuple):
+    line: int | None
+    place: str | None
+    operation: str
+    argument: str
+
+
+def resumed_line(listing: str) -> int | None:
+    """Return the line at which a resume function goes on, if its listing has the known form.
+
+    Parameters
+    ----------
+    listing : str
+        As ``dis`` writes it in Python 3.11 to 3.14.
+    """
+    rows = _rows(listing)
+    ends = [index for index, row in enumerate(rows) if (row.operation, row.argument) == ("STORE_FAST", _PROLOGUE)]
+    if len(ends) < 2 or ends[1] + 1 >= len(rows):  # noqa: PLR2004 - set, and set back
+        return None
+    after = rows[ends[1] + 1]
+    jump = _TARGET.fullmatch(after.argument)
+    if jump is None or not after.operation.startswith("JUMP"):
+        return after.line
+    return next((row.line for row in rows if row.place == jump["target"]), None)
+
+
+def _rows(listing: str) -> list[_Row]:
+    matches = [match for match in map(_ROW.match, listing.split("\n")) if match is not None]
+    has_offsets = all(match["first"] or match["second"] for match in matches)  # Python 3.13 writes labels instead
+    rows = []
+    line: int | None = None
+    for match in matches:
+        numbers = [number for number in (match["first"], match["second"]) if number]
+        offset = numbers.pop() if has_offsets else None
+        if numbers:
+            line = int(numbers[0]) if numbers[0].isdigit() else None
+        rows.append(_Row(line, offset or match["label"], match["operation"], match["argument"] or ""))
+    return rows

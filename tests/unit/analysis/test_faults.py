@@ -1,0 +1,34 @@
+"""A fault in the making of one part of a report costs that part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jupyter_graphbreak.analysis import build
+from jupyter_graphbreak.trace.files import read_trace
+
+RECORDING = Path(__file__).parents[2] / "recordings" / "2.13.0" / "branch.log"
+
+
+@pytest.mark.parametrize(
+    ("function", "part"),
+    [
+        ("with_priorities", "the order of its breaks"),
+        ("_timing", "times"),
+        ("list_frames", "frames"),
+        ("list_recompiles", "recompiles"),
+        ("settings_of_run", "settings"),
+    ],
+)
+def test_the_other_parts_are_there(monkeypatch: pytest.MonkeyPatch, function: str, part: str) -> None:
+    def fault(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(build, function, fault)
+    report = build.build_report(read_trace(RECORDING))
+    assert len(report.breaks) == 1
+    assert len(report.graphs) == 3
+    notes = [note.message for note in report.diagnostics if note.level == "error"]
+    assert notes == [f"The report may lack {part}: making them failed (RuntimeError: a fault of ours)."]

@@ -17,8 +17,6 @@ from tests import warm_kernels
 ROOT = Path(__file__).parents[1]
 #: The process among those of pytest-xdist; None where there is one process only.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
-#: Tests in a browser that need no JupyterLab.
-WITHOUT_JUPYTERLAB = ("tests/browser/test_docs.py", "tests/browser/test_hosts.py", "tests/browser/test_page.py")
 #: Long files whose tests share nothing, so that several workers can take them.
 PARTED = ("tests/torch/remedies/test_by_hand.py", "tests/cli/test_commands.py")
 
@@ -32,20 +30,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give all tests in JupyterLab to one worker, so that one server is enough; share the other files.
-
-    The tests of a long file that share nothing are shared, too.
-    """
+    """Share the files among the workers, and of long files whose tests share nothing the tests."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc] # it ships no types
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith("tests/browser/") and not nodeid.startswith(WITHOUT_JUPYTERLAB):
-                return "JupyterLab"
             return nodeid if nodeid.startswith(PARTED) else str(super()._split_scope(nodeid))
 
     config.option.loadscopereorder = False  # keep the order from above
     return Scheduling(config, log)
+
+
+def needs_kernels(item: pytest.Item) -> bool:
+    return needs_site(item) or any(name in item.path.parts for name in ("browser", "ipython"))
 
 
 def needs_site(item: pytest.Item) -> bool:
@@ -59,7 +56,7 @@ def shared_folder(factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Have all kernels run the package as it stands here, and begin with PyTorch loaded."""
     before = {name: os.environ.get(name) for name in ("JUPYTER_PATH", "PYTHONPATH")}
     paths = (before["PYTHONPATH"] or "").split(os.pathsep)
@@ -68,14 +65,14 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = shared_folder(tmp_path_factory) / "kernels"
     warm = warm_kernels.use_warm_kernels(folder, dict(os.environ))
     os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [warm, before["JUPYTER_PATH"]]))
+    if WORKER in {None, "gw0"} and any(needs_kernels(item) for item in request.session.items):
+        warm_kernels.start(folder)
     yield
     for name, value in before.items():
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    if WORKER in {None, "gw0"}:
-        warm_kernels.stop(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)

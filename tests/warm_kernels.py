@@ -1,16 +1,16 @@
 """Kernels that begin with PyTorch loaded: one process loads it, and each kernel is a copy of that process.
 
-Most of what a kernel does in a test is to load PyTorch, five seconds each time. ``use_warm_kernels`` makes a kernelspec
-``python3`` whose command is this file: it asks a server, which it starts where there is none, to fork, and stands for
-the fork as long as that lives. Nothing is compiled before the fork. A kernel begins cold, as everywhere else, where its
-environment holds ``COLD_KERNEL``, or anything else that PyTorch or Python would have read while loading.
+Most of what a kernel does in a test is to load PyTorch, five seconds each time.
+``use_warm_kernels`` makes a kernelspec ``python3`` whose command is this file: it asks a server to fork, and stands for
+the fork as long as that lives. Nothing is compiled before the fork. A kernel begins cold, as everywhere else, where
+there is no server, and where its environment holds ``COLD_KERNEL`` or anything else that PyTorch or Python would have
+read while loading.
 """
 
 from __future__ import annotations
 
 import array
 import contextlib
-import fcntl
 import importlib
 import json
 import os
@@ -36,9 +36,7 @@ _START_S = 120.0
 
 
 def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
-    """Write the kernelspec, and return the folder for ``JUPYTER_PATH``; on other systems than Linux there is none."""
-    if sys.platform != "linux":
-        return str(folder)
+    """Write the kernelspec, and return the folder for ``JUPYTER_PATH``."""
     spec = folder / "kernels" / "python3"
     spec.mkdir(parents=True, exist_ok=True)
     (folder / "environment.json").write_text(json.dumps(_read_while_loading(environment)))
@@ -48,10 +46,13 @@ def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
     return str(folder)
 
 
-def stop(folder: Path) -> None:
-    """End the server; kernels go on."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
-        os.kill(int((folder / "pid").read_text()), signal.SIGTERM)
+def start(folder: Path) -> None:
+    """Start the server, on Linux; a kernel that needs it waits until it has loaded everything."""
+    if sys.platform != "linux":
+        return
+    command = [sys.executable, __file__, "--serve", str(folder)]
+    with (folder / "log").open("ab") as log:
+        subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def _read_while_loading(environment: dict[str, str]) -> dict[str, str]:
@@ -67,12 +68,15 @@ def _read_while_loading(environment: dict[str, str]) -> dict[str, str]:
 
 def stand_for_a_kernel(folder: Path, arguments: list[str]) -> None:
     """Have the server fork a kernel; pass signals on, and end when it ends."""
-    if COLD in os.environ or _read_while_loading(dict(os.environ)) != json.loads(
-        (folder / "environment.json").read_text()
+    if (
+        COLD in os.environ
+        or not (folder / "log").exists()
+        or _read_while_loading(dict(os.environ)) != json.loads((folder / "environment.json").read_text())
     ):
         os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *arguments])  # noqa: S606 - itself
     connection = _connected(folder)
-    request = json.dumps({"arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}).encode()
+    asked = {"arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd()), "niceness": os.nice(0)}
+    request = json.dumps(asked).encode()
     descriptors = array.array("i", [0, 1, 2])
     head = len(request).to_bytes(8, "big")
     connection.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
@@ -91,26 +95,17 @@ def stand_for_a_kernel(folder: Path, arguments: list[str]) -> None:
 
 
 def _connected(folder: Path) -> socket.socket:
-    """Connect to the server, started by the first that needs it."""
-    address = _address(folder)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        end = time.monotonic() + _START_S
-        started = False
-        while time.monotonic() < end:
-            connection = socket.socket(socket.AF_UNIX)
-            try:
-                connection.connect(address)
-            except OSError:
-                connection.close()
-            else:
-                return connection
-            if not started:
-                command = [sys.executable, __file__, "--serve", str(folder)]
-                log = (folder / "log").open("ab")
-                subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-                started = True
+    """Connect to the server, when it is there."""
+    end = time.monotonic() + _START_S
+    while time.monotonic() < end:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(_address(folder))
+        except OSError:
+            connection.close()
             time.sleep(0.05)
+        else:
+            return connection
     raise TimeoutError(f"no server for kernels: see {folder / 'log'}")
 
 
@@ -122,17 +117,21 @@ def _address(folder: Path) -> str:
 
 
 def serve(folder: Path) -> None:
-    """Load PyTorch and fork a kernel for each that asks."""
+    """Load PyTorch and fork a kernel for each that asks, for as long as what started it lives."""
     sys.path[0] = ""
     for module in _MODULES:
         importlib.import_module(module)
     server = socket.socket(socket.AF_UNIX)
     server.bind(_address(folder))
     server.listen(64)
-    (folder / "pid").write_text(str(os.getpid()))
+    server.settimeout(5)
+    parent = os.getppid()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a kernel but the process that stands for it
-    while True:
-        connection, _ = server.accept()
+    while os.getppid() == parent:
+        try:
+            connection, _ = server.accept()
+        except TimeoutError:
+            continue
         if os.fork() == 0:
             server.close()
             be_a_kernel(connection)
@@ -154,6 +153,7 @@ def be_a_kernel(connection: socket.socket) -> None:
         text += connection.recv(1 << 16)
     request = json.loads(text)
     os.chdir(request["folder"])
+    os.nice(request["niceness"] - os.nice(0))
     os.environ.clear()
     os.environ.update(request["environment"])
     os.environ.pop("JPY_PARENT_PID", None)  # its parent is the server

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pexpect
 import pytest
 
+from tests.warm_kernels import COLD
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -40,6 +42,7 @@ def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[st
     names = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
     folders = {name: str(tmp_path / name.lower()) for name in names}
     environment = {**os.environ, **folders, "PYTHONPATH": str(ROOT), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+    environment[COLD] = "1"  # a kernel asks who started it
     child = pexpect.spawn(
         sys.executable, ["-m", request.param], env=environment, encoding="utf-8", timeout=120, dimensions=(60, 120)
     )

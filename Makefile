@@ -15,7 +15,8 @@ FRONT_END := $(wildcard $(FRONT_END))
 LINTERS := lint-ruff lint-mypy lint-front-end test-front-end
 # Another release has other needs, of setuptools for one; its pins are dropped from the constraints.
 WITH_TORCH := $(if $(TORCH),torch==$(TORCH),torch)
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off -c $(VENV)/constraints.txt
+# Not compiled when installed: Python compiles what it loads, a small part of what there is.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --no-compile -c $(VENV)/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -115,6 +115,17 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
         (["7 x.norm() < 50"], 2, 2, 0, 0),
         ([], 0, 1, 0, 0),
     ],
+    "training": [
+        (["distributed.py self.logger.set_runtime_stats_and_log()", "contextlib.py func(*args, **kwds)"], 3, 1, 1, 0),
+        ([], 0, 1, 0, 0),
+    ],
+    "compile_time": [([], 0, 1, 0, 0)],
+    "errors": [
+        (["4 doubled @ doubled"], 1, 0, 0, 0),
+        (["4 x.sum() > 0"], 1, 0, 0, 0),
+        (["6 @torch.compile(backend=unfinished)"], 1, 1, 0, 0),
+        (["6 @torch.compile(backend=unfinished)"], 1, 1, 1, 0),
+    ],
     "in_a_notebook": [
         ([], 0, 8, 1, 8),
         ([], 0, 1, 0, 0),

@@ -1,4 +1,4 @@
-"""The step that removes a break, by its GB id, with its trap where there is one."""
+"""The step that removes a break, by its GB id or its type, with its trap where there is one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ _SCALARS = f"{_CONFIG}capture_scalar_outputs = True"
 _SHAPES = f"{_CONFIG}capture_dynamic_output_shape_ops = True"
 
 _STEPS: dict[str, str] = {
+    "BackendCompilerFailed": (
+        'the graph was captured and the backend failed on it: run it with backend="eager"; if "aot_eager" runs it, too, '
+        "the fault is in the generated code"
+    ),
     "GB0003": "compile the function that consumes the generator, not the generator",
     "GB0007": "call it before or after the compiled function, or hand its result in; Dynamo cannot look into it",
     "GB0014": f"set {_CONFIG}allow_rnn = True",
@@ -165,11 +169,11 @@ _CALLS = {
 
 def steps_for(cause: Cause) -> list[str]:
     """Return our steps for a break, the best first."""
-    gb_id = cause.gb_id or _IDS.get(cause.gb_type) or ""
+    gb_id = cause.gb_id or ""
     if gb_id not in _STEPS:
         gb_id = _IDS.get(cause.gb_type, gb_id)
     call = _CALLS.get(_called(cause)) if gb_id in {"GB0007", "GB0059"} else None
-    step = call or _STEPS.get(gb_id)
+    step = call or _STEPS.get(gb_id) or _STEPS.get(cause.gb_type)
     return [step] if step is not None else []
 
 

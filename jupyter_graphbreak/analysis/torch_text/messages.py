@@ -155,7 +155,7 @@ def _cause(text: str, exception: str | None) -> Cause:
     head, _, rest = text.strip("\n").partition("\n  Explanation:")
     if not rest and link is None:
         # Not a message of the registry: the exception's class is its name, its text the explanation.
-        first = head.strip()
+        first = head.strip().replace(" raised:\n", " raised: ", 1)
         return Cause(gb_type=exception or first.splitlines()[0] if first else "unknown", explanation=first or None)
     head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]
     body, _, context = rest.partition("\n  Developer debug context:")

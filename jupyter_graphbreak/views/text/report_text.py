@@ -90,6 +90,8 @@ def _break(report: Report, number: int, listed: Break) -> list[str]:
     head = f"{number:>2}  {place(report, listed.location)}"
     lines = [cut(f"{head}   {code}" if code else head)]
     cause = listed.gb_type + (f" ({listed.gb_id})" if listed.gb_id else "")
+    if listed.gb_id is None and listed.explanation:
+        cause += f": {listed.explanation.splitlines()[0]}"
     if listed.consequence is not None:
         then = listed.consequence
         cause += f"; then {then.gb_type}" + (f" ({then.gb_id})" if then.gb_id else "")

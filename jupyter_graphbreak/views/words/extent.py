@@ -31,7 +31,10 @@ def extent(report: Report) -> str:
         return "" if report.error is not None else "nothing was compiled in this run"
     if not eager:
         return ""
-    compiled = _names(_name(report, frame) for frame in report.frames if frame.graphs and frame.role != "resume")
+    whole = [frame for frame in report.frames if frame.graphs and frame.outcome == "compiled"]
+    if not whole:  # graphs were captured, and the backend failed on them
+        return f"nothing was compiled: {eager} ran eagerly"
+    compiled = _names(_name(report, frame) for frame in whole if frame.role != "resume")
     return f"compiled in part: {compiled or 'what follows breaks'}; {eager} ran eagerly"
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 def permission(report: Report, listed: Break) -> str:
     """Return whether a break was allowed and who said so: "allowed by error_on_graph_break(False), line 13"."""
     if listed.setting is not None:
+        if listed.outcome == "error" and not listed.setting.value:
+            return "an error, although breaks are allowed"
         return _allowed(report, listed.setting)
     return "an error" if listed.outcome == "error" else "allowed"
 

@@ -1,0 +1,47 @@
+"""A backend that fails: no break is to blame, and the report says what failed and how to go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+
+
+def unfinished(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+    raise NotImplementedError("this operation")
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x.relu() * 3
+
+
+def test_the_error_is_named_and_no_break_is_called_allowed() -> None:
+    with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        torch.compile(scaled, backend=unfinished)(torch.ones(2))
+    (listed,) = run.report.breaks
+    assert listed.outcome == "error"
+    assert listed.advice[0].text.startswith("the graph was captured and the backend failed on it")
+    text = run.report.to_text()
+    assert "BackendCompilerFailed: backend='unfinished' raised: NotImplementedError: this operation" in text
+    assert "an error, although breaks are allowed" in text
+    assert "allowed by default" not in text
+    assert "an error, although breaks are allowed" in run.report.to_html()
+
+
+def test_with_suppressed_errors_nothing_is_called_compiled() -> None:
+    with jupyter_graphbreak.capture() as run, torch._dynamo.config.patch(suppress_errors=True):
+        result = torch.compile(scaled, backend=unfinished)(torch.ones(2))
+    assert result.tolist() == [3, 3]
+    assert "nothing was compiled: scaled ran eagerly" in run.report.to_text()
+
+
+def test_an_error_of_the_program_itself_is_one_where_breaks_are_allowed() -> None:
+    def product(x: torch.Tensor) -> torch.Tensor:
+        return x @ x
+
+    with jupyter_graphbreak.capture() as run, pytest.raises(RuntimeError):
+        torch.compile(product, backend="eager")(torch.ones(2, 3))
+    assert "an error, although breaks are allowed" in run.report.to_text()

@@ -1,0 +1,39 @@
+"""Links of the pages outside the documentation lead to files that are there, and to headings that are in them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_LINK = re.compile(r"\]\((?!https?://|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)|(?:src|href)=\"(?!https?://)([^\"#]+)\"")
+
+
+def _pages() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    names = [name for name in listed.splitlines() if not name.startswith("notebooks/")]
+    return [ROOT / name for name in names] or sorted(ROOT.glob("*.md"))  # an sdist is no repository
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in _pages()])
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for path, anchor, source in _LINK.findall(text):
+        target = page.parent / (path or source) if path or source else page
+        assert target.exists(), f"{path or source} is not there"
+        if anchor:
+            assert anchor in _anchors(target), f"{path}#{anchor} is not there"
+
+
+def test_the_readme_has_links_of_each_kind() -> None:
+    found = _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert {Path(path or source).suffix for path, _, source in found} >= {".md", ".png"}

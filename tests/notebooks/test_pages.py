@@ -121,7 +121,7 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     ],
     "compile_time": [([], 0, 1, 0, 0)],
     "errors": [
-        (["4 doubled @ doubled"], 1, 0, 0, 0),
+        (["5 doubled @ doubled"], 1, 0, 0, 0),
         (["4 x.sum() > 0"], 1, 0, 0, 0),
         (["6 @torch.compile(backend=unfinished)"], 1, 1, 0, 0),
         (["6 @torch.compile(backend=unfinished)"], 1, 1, 1, 0),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import BrowserContext, BrowserType, Page, Request, sync_playwright
 
 from tests.find_browser import find_browser
 from tests.lab_server import ROOT, Lab, jupyterlab
@@ -40,14 +40,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def chromium() -> Iterator[BrowserType]:
     built = [PACKAGE / "views/html/static/page.js", PACKAGE / "views/html/static/widget.js", PACKAGE / "labextension"]
     missing = [str(path.relative_to(ROOT)) for path in built if not path.exists()]
     assert not missing, f"{', '.join(missing)} not built: npm --prefix labextension run build"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=_ARGS)
-        yield browser
-        browser.close()
+        yield playwright.chromium
+
+
+@pytest.fixture(scope="session")
+def profile(chromium: BrowserType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """Start a browser with a profile on disk: what it has loaded and compiled of JupyterLab once, it keeps."""
+    context = chromium.launch_persistent_context(
+        tmp_path_factory.mktemp("profile"),
+        executable_path=find_browser(),
+        args=_ARGS,
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    yield context
+    context.close()
+
+
+@pytest.fixture(scope="session")
+def without_scripts(chromium: BrowserType) -> Iterator[BrowserContext]:
+    browser = chromium.launch(executable_path=find_browser(), args=_ARGS)
+    yield browser.new_context(java_script_enabled=False)
+    browser.close()
 
 
 @dataclass
@@ -87,18 +105,15 @@ class Opened:
 
 
 @pytest.fixture
-def open_page(browser: Browser) -> Iterator[Callable[..., Opened]]:
-    contexts = []
+def open_page(request: pytest.FixtureRequest) -> Iterator[Callable[..., Opened]]:
+    pages: list[Page] = []
 
     def opened(url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280) -> Opened:
-        context = browser.new_context(
-            color_scheme=scheme,
-            java_script_enabled=scripts,
-            viewport={"width": width, "height": 800},
-            permissions=["clipboard-read", "clipboard-write"],
-        )
-        contexts.append(context)
+        context: BrowserContext = request.getfixturevalue("profile" if scripts else "without_scripts")
         page = context.new_page()
+        pages.append(page)
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
         made = Opened(page)
         page.on("pageerror", lambda error: made.errors.append(str(error)))
         page.on("console", lambda said: made.complaints.append(said.text) if said.type == "error" else None)
@@ -109,8 +124,9 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Opened]]:
         return made
 
     yield opened
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.context.clear_cookies()
+        page.close()
 
 
 @pytest.fixture

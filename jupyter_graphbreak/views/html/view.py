@@ -14,7 +14,7 @@ from markupsafe import Markup
 from jupyter_graphbreak.views.html.environment import style_sheet
 from jupyter_graphbreak.views.html.highlight import marked_code, token_runs
 from jupyter_graphbreak.views.html.ops import OpRows, tensor_text
-from jupyter_graphbreak.views.html.references import References
+from jupyter_graphbreak.views.html.references import Links, References
 from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class, scope_label
 from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
@@ -26,7 +26,7 @@ from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, o
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.recompilation import limit_was_spent, recompilations
 from jupyter_graphbreak.views.words.stacks import StackNode, stack_tree
-from jupyter_graphbreak.views.words.where import brief_code, function_of
+from jupyter_graphbreak.views.words.where import brief_code
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
@@ -174,21 +174,11 @@ class View:
     def _known_lines(self) -> set[tuple[str, int]]:
         return {(listed.source.id, number) for listed in self.listed for number in listed.numbers}
 
-    def line_ref(self, place: Location) -> str:
-        """Return the reference of a line where the report holds the line, else the empty string."""
-        return self.refs.line(place) if (place.source, place.line) in self._known_lines else ""
-
-    def source_name(self, place: Location) -> str:
-        """Return the name of the source of a place, or the empty string for the cell itself."""
-        source = self._sources.get(place.source)
-        if source is None:
-            return place.source
-        return "" if source is self.report.sources[0] else source.name
-
-    def function(self, place: Location) -> str:
-        """Return the function around a place, with its class; the empty string for the code of a cell."""
-        name = function_of(self.report, place)
-        return "" if name == "<module>" else name
+    @cached_property
+    def links(self) -> Links:
+        """What makes links to the things in the report, and names places."""
+        lines = self._known_lines
+        return Links(self.report, self.prefix, self.refs, lambda place: (place.source, place.line) in lines)
 
     def is_library(self, place: Location) -> bool:
         """Return whether a place is in a library."""
@@ -294,12 +284,12 @@ class View:
         return f"line {first}" if first == last else f"lines {first} to {last}"
 
     def _spot(self, place: Location) -> str:
-        name = self.source_name(place)
+        name = self.links.source_name(place)
         return f"{name}:{place.line}" if name else f"line {place.line}"
 
     @cached_property
     def _op_rows(self) -> OpRows:
-        return OpRows(self.prefix, self.line_ref, self.source_name)
+        return OpRows(self.links)
 
     def op_row(self, op: Op) -> Markup:
         """Return an operation as a row of a table."""

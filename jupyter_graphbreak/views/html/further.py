@@ -44,7 +44,7 @@ def further_items(view: View, macros: Any) -> dict[str, MakeItems]:
     add("scopes", macros.scope_row, report.scopes, limits.rows)
     add("notes", lambda _, item: macros.note_item(item), report.diagnostics, limits.rows)
     for index, graph in enumerate(report.graphs):
-        add(f"ops-{index}", lambda _, op: view.op_row(op), graph.ops, limits.ops)
+        add(f"ops-{index}", lambda _, op: view.op_rows([op]), graph.ops, limits.ops)
         if view.code_length(graph) > limits.code:
             makers[f"code-{index}"] = _code(macros, graph, limits.code)
     for listed in view.listed:

@@ -66,6 +66,18 @@ def token_runs(text: str) -> list[list[Run]]:
     return lines
 
 
+def coloured(text: str) -> Markup:
+    """Return a Python text as HTML, nothing in it marked; faster than line by line."""
+    pieces: list[str] = []
+    end = 0
+    for token in _TOKENS.finditer(text):
+        if name := _class_of(token):
+            pieces += escaped(text[end : token.start()]), f'<span class="{name}">{escaped(token[0])}</span>'
+            end = token.end()
+    pieces.append(escaped(text[end:]))
+    return Markup("".join(pieces))  # noqa: S704 - every piece of the text was escaped
+
+
 def _class_of(token: re.Match[str]) -> str:
     if token.lastgroup != "name":
         return token.lastgroup or ""

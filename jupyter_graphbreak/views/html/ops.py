@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from jupyter_graphbreak.views.html.highlight import escaped
 
 if TYPE_CHECKING:
@@ -21,11 +19,11 @@ class OpRows:
         self._links = links
         self._places: dict[tuple[str, int], tuple[str, str]] = {}
 
-    def row(self, op: Op) -> Markup:
-        """Return the row of an operation."""
+    def row(self, op: Op) -> str:
+        """Return the row of an operation as markup."""
         attribute, place = self._place(op.location) if op.location is not None else ("", "")
         output = escaped(tensor_text(op.output)) if op.output is not None else ""
-        return Markup(  # noqa: S704 - every part was escaped
+        return (
             f"<tr{attribute}><td><code>{escaped(op.name)}</code></td><td><code>{escaped(op.target)}</code></td>"
             f"<td>{place}</td><td>{output}</td></tr>"
         )

@@ -163,8 +163,9 @@ class _SourceRows:
 
     def part(self, start: int, stop: int) -> list[Row]:
         """Return some lines as rows."""
-        before = [None, *(line.scope for line in self.lines)]
-        return [self.row(line, before[start + at]) for at, line in enumerate(self.lines[start:stop])]
+        some = self.lines[start:stop]
+        before = [self.lines[start - 1].scope if start > 0 else None, *(line.scope for line in some)]
+        return list(map(self.row, some, before))
 
 
 class _Rows:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.highlight import escaped, visible
+from jupyter_graphbreak.views.words.plain_text import counted
 
 if TYPE_CHECKING:
     import jinja2
@@ -56,6 +57,10 @@ def _seconds(value: float) -> str:
     return f"{value / 60:.1f} min"
 
 
+def _count_of(number: int, noun: str) -> str:
+    return counted(number, noun) if number else f"no {noun}s"
+
+
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
@@ -93,6 +98,6 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for convert in (_ticks, _arrows, _short, _first_line, _seconds, _times, _is_web):
+    for convert in (_ticks, _arrows, _short, _first_line, _seconds, _count_of, _times, _is_web):
         environment.filters[convert.__name__.removeprefix("_")] = convert
     return environment

@@ -60,7 +60,15 @@ def _install(packages: list[list[str]]) -> None:
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         if done.returncode:
-            names = ", ".join(chain.from_iterable(missing))
+            print(done.stdout, file=sys.stderr)
+            return
+
+
+def main() -> int:
+    """Find or install browsers; say how to get Chromium where neither works. Tests in the others can be left out."""
+    missing = _missing()
+    if missing and shutil.which("apt-get") and os.geteuid() == 0:
+        names = ", ".join(chain.from_iterable(missing))
         print(f"installing {names} with apt-get for the browser tests ...", flush=True)
         _install(missing)
         find_browser.cache_clear()

@@ -79,4 +79,4 @@ def run_compiled(function: Callable[[], Any], options: Options, on_fault: Callab
         return call()
     finally:
         with deferred_interrupts():
-            opened.close()
+            opened.contexts.close()

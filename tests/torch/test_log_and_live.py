@@ -78,12 +78,12 @@ needs_skips = pytest.mark.skipif(
 
 
 @needs_skips
-@pytest.mark.parametrize("name", ["branch", "nested_resumes", "with_and_try", "fullgraph", "one_line"])
+@pytest.mark.parametrize("name", ["branch", "nested_resumes", "with_and_try", "fullgraph", "logged/one_line"])
 def test_a_program_live_and_through_its_log(tmp_path: Path, name: str) -> None:
     live, logged = live_and_logged(tmp_path, name)
     listed = torch.__version__ >= "2.13"
     assert facts(logged, lines_of_resumes=listed) == facts(live, lines_of_resumes=listed)
-    if name == "one_line":  # which of the functions on a stack made a resume function is known only where it is plain
+    if name == "logged/one_line":  # which frame a function of a log was called by is a guess where it calls itself
         return
     callers = [(frame.id, frame.caller) for frame in live.frames]
     assert [(frame.id, frame.caller) for frame in logged.frames] == callers
@@ -94,7 +94,7 @@ def test_a_program_live_and_through_its_log(tmp_path: Path, name: str) -> None:
 
 @needs_skips
 def test_no_place_is_listed_twice_where_a_log_cannot_tell(tmp_path: Path) -> None:
-    live, logged = live_and_logged(tmp_path, "one_line_unclear")
+    live, logged = live_and_logged(tmp_path, "logged/one_line_unclear")
     in_run, in_log = (
         Counter((place(report, found.location), found.gb_id) for found in report.breaks) for report in (live, logged)
     )

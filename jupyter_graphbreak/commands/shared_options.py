@@ -76,8 +76,9 @@ class Gate:
         if shared.update_baseline:
             if not path.resolve().parent.is_dir():
                 raise click.UsageError(f"--baseline {path}: there is no folder {path.parent}")
-            if path.is_dir():
-                raise click.UsageError(f"--baseline {path}: is a directory")
+        if path.is_dir():
+            raise click.UsageError(f"--baseline {path}: is a directory")
+        if shared.update_baseline:
             return
         try:
             self._baseline = read_baseline(path.read_text(encoding="utf-8"))

@@ -203,7 +203,7 @@ class Observation:
                 for fault in self._faults:
                     if fault.level == "error":
                         print(f"compile_explain: {fault.message}", file=sys.stderr)  # noqa: T201
-        if self.compare is not None:
+        if self.options.frontends:
             self._show_comparison(report)
 
     def _is_worth_showing(self, report: Report) -> bool:

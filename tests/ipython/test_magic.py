@@ -433,3 +433,29 @@ def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
     assert isinstance(result.error_in_exec, ZeroDivisionError)
     assert tables(shell) == []
     assert shell.report.status == "error"
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "options"),
+    [
+        ("frontends.comparison", "as_it_is", "--frontends"),
+        ("recording.targets", "forget", ""),
+        ("recording.targets", "is_compiled", ""),
+        ("recording.compilation", "ensure_compiled", ""),
+    ],
+)
+def test_a_fault_of_ours_leaves_the_call_of_a_line(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, module: str, function: str, options: str
+) -> None:
+    shell.run("import torch\nmade = []\ndef f(x):\n    made.append(x)\n    return x * 2")
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"jupyter_graphbreak.{module}.{function}", fail)
+        result = shell.run(f"%compile_explain {options} f(torch.ones(1))")
+    assert result.error_in_exec is None
+    assert result.result.tolist() == [2]
+    assert len(shell.ip.user_ns["made"]) == 1
+    assert any("failed (RuntimeError: a fault)" in note.message for note in shell.report.diagnostics)

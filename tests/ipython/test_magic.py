@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -459,3 +460,27 @@ def test_a_fault_of_ours_leaves_the_call_of_a_line(
     assert result.result.tolist() == [2]
     assert len(shell.ip.user_ns["made"]) == 1
     assert any("failed (RuntimeError: a fault)" in note.message for note in shell.report.diagnostics)
+
+
+def test_a_cell_that_nobody_asked_to_compile_keeps_its_generators(shell: Shell) -> None:
+    shell.run("import torch\ndef echo():\n    got = yield 0\n    while True:\n        got = yield got * 2")
+    shell.run("%%compile_explain\nt = torch.ones(2) + 1\ng = echo(); next(g)\nprint(g.send(2))\nt.sum()")
+    assert type(shell.ip.user_ns["g"]).__name__ == "generator"
+    assert shell.ip.user_ns["g"].send(3) == 6
+    assert any("a generator is in use" in skipped.reason for skipped in shell.report.skipped)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "y = t + 1\nprint(y)",
+        "match t:\n    case torch.Tensor(shape=size): print(size)\n    case {'k': 1}: pass\nprint(1)",
+        "print(type(t))\nf = torch.nn.Linear(2, 2)\nf(t)\nprint(2)\n1 / 0",
+    ],
+)
+def test_nothing_of_dynamo_is_left_among_the_names_of_a_notebook(shell: Shell, code: str) -> None:
+    shell.run("import torch\nt = torch.ones(2)\nsize = y = f = None")
+    before = {name for name in shell.ip.user_ns if not re.fullmatch(r"_i?\d*|_i+", name)}
+    shell.run(f"%%compile_explain\n{code}")
+    assert shell.report.frames
+    assert {name for name in shell.ip.user_ns if not re.fullmatch(r"_i?\d*|_i+", name)} - before == set()

@@ -60,6 +60,11 @@ _LIVE_GENERATOR = SkipReason(
     "a generator that changes objects outside of it is in use across a graph break; Dynamo cannot pass it on half used",
     "use the generator up before the break, as with list(...), or have it change nothing outside of it",
 )
+_KEPT_GENERATOR = SkipReason(
+    "other",
+    "a generator is in use beyond the compiled code; Dynamo would put an iterator over what is left of it in its place",
+    "use the generator up before, as with list(...)",
+)
 _MODE = SkipReason(
     "dispatch mode",
     "a TorchDispatchMode was on, under which Dynamo compiles nothing",
@@ -72,6 +77,11 @@ _MARKED = SkipReason(
 )
 
 
+_BY_CAUSE = {
+    "Attempt to trace generator": GENERATOR,
+    "Generator reconstruction with mutations": _LIVE_GENERATOR,
+    "Generator in use beyond compiled code": _KEPT_GENERATOR,
+}
 _BY_BLOCK: dict[SkipKind | None, SkipReason] = {"try": _TRY, "context manager": _WITH, "loop": _LOOP}
 
 
@@ -92,10 +102,8 @@ def of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) ->
         return _WITH
     if "skip_frame" in cause.gb_type or "skip_frame" in (cause.context or ""):
         return SKIP_FRAME
-    if cause.gb_type == "Attempt to trace generator":
-        return GENERATOR
-    if cause.gb_type == "Generator reconstruction with mutations":
-        return _LIVE_GENERATOR
+    if cause.gb_type in _BY_CAUSE:
+        return _BY_CAUSE[cause.gb_type]
     if block in _BY_BLOCK:
         return _BY_BLOCK[block]
     if cause.gb_id is None and cause.gb_type.endswith(("Error", "Failed")):

@@ -51,7 +51,7 @@ def _no_globals() -> Iterator[None]:
 
     Dynamo itself leaves those that name its modules, and those of code that it did not finish.
     """
-    hooks = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
+    hooks: Any = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
     tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
     if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # another torch
         yield

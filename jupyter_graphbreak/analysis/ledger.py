@@ -117,11 +117,11 @@ class FrameLedger:
         stack = event.message.stack
         at = 0
         for caller in self.trace_stack[:-1]:
-            known = next((i for i in range(at, len(stack)) if stack[i] == caller), None)
+            known = next((i for i in range(at, len(stack)) if _line(stack[i]) == _line(caller)), None)
             at = known + 1 if known is not None else at
         name, filename, line = self.code
         for index, entry in enumerate(stack[at:], start=at):
-            same = (entry.filename, plain_function(entry.function)) == (filename, plain_function(name))
+            same = _line(entry)[:2] == (filename, plain_function(name))
             if same and (is_resume(name) or (entry.line or 0) >= line):
                 return stack[index:]
         return []
@@ -189,6 +189,10 @@ class Ledger:
         earlier = (f for f in self.frames if f.started and f.key.frame == frame.key.frame)
         first = next(earlier, None)
         return first.code if first is not None else frame.code
+
+
+def _line(entry: StackEntry) -> tuple[str, str, int | None]:
+    return entry.filename, plain_function(entry.function), entry.line
 
 
 def read_records(records: Iterable[Record]) -> Ledger:

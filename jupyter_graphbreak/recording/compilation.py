@@ -68,9 +68,9 @@ def run_compiled(function: Callable[[], Any], options: Options, on_fault: Callab
         with deferred_interrupts():
             if not options.fullgraph:
                 opened.enter("suppressing errors", errors_suppressed, None)
+                opened.enter("keeping generators", generators_kept, None)
             opened.enter("acting as uncompiled", as_uncompiled, None)
             opened.enter("compiling apart", compiled_apart, None)
-            opened.enter("keeping generators", generators_kept, None)
             readable = opened.enter("reading new globals", new_globals_readable, default=False)
             if opened.complete and readable:
                 call = ensure_compiled(function, options)

@@ -58,7 +58,7 @@ class Report(schema.Report, frozen=True):
         Breaks are known again though edits shifted their lines: by the lines that correspond in the two sources, by
         the expression, and always by their reason.
         """
-        from jupyter_graphbreak.analysis.matching import compare_runs
+        from jupyter_graphbreak.analysis.reports.matching import compare_runs
 
         return Changes(**_fields(compare_runs(self, other)))
 

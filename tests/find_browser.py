@@ -1,4 +1,4 @@
-"""Find the Chromium that the browser tests drive; run as a script, see to it that there is one."""
+"""Find the browsers that tests drive; run as a script, see to it that they are there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
+_FIREFOXES = ("firefox-esr", "firefox")
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # In a process of its own: Playwright's sync interface cannot be started twice in one.
@@ -29,13 +31,31 @@ def find_browser() -> str | None:
     return next(filter(None, map(shutil.which, _NAMES)), None)
 
 
-def _install() -> None:
-    """Install Debian's Chromium, silently unless it fails."""
+def find_firefox() -> str | None:
+    """Return the path of a Firefox, or None."""
+    return next(filter(None, map(shutil.which, _FIREFOXES)), None)
+
+
+def find_webkit() -> Path | None:
+    """Return the path of WebKitGTK's small browser, or None; it needs its driver, and Xvfb in place of a screen."""
+    if shutil.which("WebKitWebDriver") is None or shutil.which("Xvfb") is None:
+        return None
+    return next(Path("/usr").glob("lib*/**/webkit2gtk-4.1/MiniBrowser"), None)
+
+
+def _missing() -> list[list[str]]:
+    """Return Debian's packages of the browsers that are not here, Chromium's first."""
+    packages = [["chromium"]] if find_browser() is None else []
+    others = ["firefox-esr"] if find_firefox() is None else []
+    others += ["webkit2gtk-driver", "xvfb"] if find_webkit() is None else []
+    return [*packages, *([others] if others else [])]
+
+
+def _install(packages: list[list[str]]) -> None:
+    """Install Debian's packages, silently unless it fails."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["apt-get", "-qq", "update"],
-        ["apt-get", "-qq", "install", "--yes", "--no-install-recommends", "chromium"],
-    ):
+    install = ["apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
+    for command in (["apt-get", "-qq", "update"], *([*install, *names] for names in packages)):
         done = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
@@ -45,10 +65,12 @@ def _install() -> None:
 
 
 def main() -> int:
-    """Find or install a browser; say how to get one where neither works."""
-    if find_browser() is None and shutil.which("apt-get") and os.geteuid() == 0:
-        print("installing chromium with apt-get for the browser tests ...", flush=True)
-        _install()
+    """Find or install browsers; say how to get Chromium where neither works. Tests in the others can be left out."""
+    missing = _missing()
+    if missing and shutil.which("apt-get") and os.geteuid() == 0:
+        names = ", ".join(chain.from_iterable(missing))
+        print(f"installing {names} with apt-get for the browser tests ...", flush=True)
+        _install(missing)
         find_browser.cache_clear()
     if find_browser() is None:
         print(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak._torch_compat.separate_cache import (
     _drop,
     _entries,
@@ -24,12 +27,12 @@ def compiled_apart() -> Iterator[None]:
     """Have Dynamo forget, when the context ends, what it compiled in it; what it held before stays.
 
     What it counts, and the sizes that it has seen vary, are what they were, too. The globals that compiled code needs
-    go with that code.
+    go with it.
     """
     seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
     importlib.import_module("torch._C._dynamo.eval_frame").reset_code  # noqa: B018 - what is missing fails here
     held = {id(code): (code, {id(entry.guard_manager) for entry in _entries(code)}) for code in _living(seen)}
-    with _kept_counters(), _fresh_profile():
+    with _kept_counters(), _fresh_profile(), _no_globals():
         try:
             yield
         finally:
@@ -40,3 +43,74 @@ def compiled_apart() -> Iterator[None]:
                 for entry in _entries(code):
                     if id(entry.guard_manager) not in managers:
                         _drop(entry)
+
+
+@contextlib.contextmanager
+def _no_globals() -> Iterator[None]:
+    """Take back, when the context ends, the globals that Dynamo made; what they were for does not run any more.
+
+    Dynamo itself leaves those that name its modules, and those of code that it did not finish.
+    """
+    hooks: Any = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
+    tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
+    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # another torch
+        yield
+        return
+    create, import_source = hooks.create, tracer.import_source
+    made: list[tuple[dict[str, Any], str]] = []
+    pending: list[Any] = []
+
+    def creating(*args: Any, **kwargs: Any) -> Any:
+        hook = create(*args, **kwargs)
+        pending.append(hook)
+        return hook
+
+    @functools.wraps(import_source)
+    def importing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        scope = self.output.global_scope
+        before = set(scope)
+        source = import_source(self, *args, **kwargs)
+        made.extend((scope, name) for name in set(scope) - before)
+        return source
+
+    with patched(hooks, "create", staticmethod(creating)), patched(tracer, "import_source", importing):
+        try:
+            yield
+        finally:
+            for hook in pending:
+                made.append((hook.scope, hook.name))
+                hook.scope = {hook.name: None}  # Dynamo will call it when the code is gone
+            for scope, name in made:
+                scope.pop(name, None)
+
+
+#: What :func:`generators_kept` calls its reason.
+LIVE_GENERATOR = "Generator in use beyond compiled code"
+
+
+@contextlib.contextmanager
+def generators_kept() -> Iterator[None]:
+    """Have Dynamo give up a function rather than replace a generator that outlives it.
+
+    It would put an iterator over what is left of the generator in its place, which has no ``send``, is of another type,
+    and runs the rest of the generator at once.
+    """
+    functions = importlib.import_module("torch._dynamo.variables.functions")
+    errors = importlib.import_module("torch._dynamo.exc")
+    variable = getattr(functions, "LocalGeneratorObjectVariable", None)
+    refuse = getattr(errors, "unimplemented_v2", None) or errors.unimplemented
+    if variable is None or "gb_type" not in inspect.signature(refuse).parameters or "reconstruct" not in vars(variable):
+        yield
+        return
+
+    def reconstruct(*_: Any, **__: Any) -> None:
+        refuse(
+            gb_type=LIVE_GENERATOR,
+            context="",
+            explanation="Dynamo would replace a generator by an iterator over what is left of it. This code was not "
+            "asked to be compiled, and keeps its generator.",
+            hints=["Use the generator up before the break, as with list(...)."],
+        )
+
+    with patched(variable, "reconstruct", reconstruct):
+        yield

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.analysis.ledger import Event
+from jupyter_graphbreak.analysis.passed import PassedBreaks
 from jupyter_graphbreak.analysis.reasons import advice
 from jupyter_graphbreak.analysis.source.locations import shown_stack
 from jupyter_graphbreak.analysis.torch_text import messages
@@ -33,11 +34,15 @@ _WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
 
 @dataclass
 class FoldedBreak:
-    """A break in the making: the first of its events, and what all of them said."""
+    """A break in the making: the first of its events, and what all of them said.
+
+    ``behind`` is how many breaks of its kind come before it on its line, as far as that is known.
+    """
 
     ident: str
     first: Event
     location: Location | None
+    behind: int = 0
     occurrences: list[Occurrence] = field(default_factory=list)
     consequence: Reason | None = None
     reasons: list[str] = field(default_factory=list)  # why the graphs before it ended, as Dynamo names it inside
@@ -47,7 +52,8 @@ class BreakTable:
     """Folds the events of a run into its breaks.
 
     Two events are occurrences of one break when they have the source line, the GB id (or else the type) and, where
-    both have it, part of the column range in common.
+    both have it, part of the column range in common; where neither has it, the number of breaks of their kind that
+    came before them on the line.
 
     Parameters
     ----------
@@ -68,10 +74,12 @@ class BreakTable:
         self._of_frame: dict[str, list[str]] = {}
         self._of_event: dict[int, FoldedBreak] = {}  # by id() of the event
         self._events: list[tuple[Event, str]] = []  # each with the id of its break
+        self._passed = PassedBreaks(sources.is_reached_again)
         self._eager: dict[tuple[str, str, int], list[FoldedBreak]] = {}  # by the code that runs eagerly for it
 
     def fold(self, frame: FrameLedger) -> None:
         """Fold the events of a frame."""
+        self._passed.begin(frame)
         for event in frame.events:
             message = event.message
             stack = self._stack(event)
@@ -93,9 +101,10 @@ class BreakTable:
                 consequence=_reason(message.consequence),
                 setting=self._setting(event.conditions, location),
             )
-            folded = self._add(event, location, occurrence, frame.ident)
+            folded = self._add(event, location, occurrence, frame.ident, self._passed.behind(frame, event))
             if event is frame.given_up and not event.raised:
                 self._eager.setdefault(frame.code, []).append(folded)
+        self._passed.end(frame)
         ending = self.ending(frame)
         if ending is not None:
             ending.reasons += [graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason]
@@ -183,8 +192,7 @@ class BreakTable:
 
     def ending(self, frame: FrameLedger) -> FoldedBreak | None:
         """Return the break at which the graphs of a frame end and its resume functions begin, if it has one."""
-        last = next((event for event in reversed(frame.events) if not event.failed), None)
-        return self._of_event.get(id(last)) if last is not None else None
+        return self._of_event.get(id(frame.ending)) if frame.ending is not None else None
 
     def passing(self, filename: str, line: int) -> FoldedBreak | None:
         """Return the first break that has a line in one of its stacks."""
@@ -231,13 +239,15 @@ class BreakTable:
     def _stack(self, event: Event) -> list[Location]:
         return shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
 
-    def _add(self, event: Event, location: Location | None, occurrence: Occurrence, frame: str | None) -> FoldedBreak:
+    def _add(
+        self, event: Event, location: Location | None, occurrence: Occurrence, frame: str | None, behind: int = 0
+    ) -> FoldedBreak:
         cause = event.message.cause
         place = (location.source, location.line) if location else None
         same_line = self._by_place.setdefault((place, cause.gb_id or cause.gb_type), [])
-        folded = next((known for known in same_line if _overlap(known.location, location)), None)
+        folded = next((known for known in same_line if _is_same(known, location, behind)), None)
         if folded is None:
-            folded = FoldedBreak(f"b{len(self._breaks) + 1}", event, location)
+            folded = FoldedBreak(f"b{len(self._breaks) + 1}", event, location, behind)
             self._breaks.append(folded)
             same_line.append(folded)
         self._of_event[id(event)] = folded
@@ -282,6 +292,13 @@ def _at_line(entry: StackEntry, other: StackEntry) -> bool:
     if entry.filename != other.filename or entry.line is None or other.line is None:
         return False
     return other.line <= entry.line <= (other.end_line or other.line)
+
+
+def _is_same(known: FoldedBreak, location: Location | None, behind: int) -> bool:
+    """Whether a break on the line of a known one may be that one."""
+    if known.location is not None and location is not None and known.location.column is location.column is None:
+        return known.behind == behind
+    return _overlap(known.location, location)
 
 
 def _overlap(one: Location | None, other: Location | None) -> bool:

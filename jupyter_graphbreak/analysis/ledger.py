@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_graphbreak.analysis.torch_text import messages
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.records import StackEntry, plain_function
+from jupyter_graphbreak.recording.records import StackEntry, is_resume, plain_function
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -107,6 +107,30 @@ class FrameLedger:
             return self.given_up is None and bool(self.graphs or self.resumes)
         return self.metrics.get("graph_op_count") is not None
 
+    def within(self, event: Event) -> list[StackEntry]:
+        """Return the stack of an event from this frame on, without its callers; empty where the frame is not in it.
+
+        A log writes two functions of one name that call each other as one.
+        """
+        if event.conditions.stack:
+            return list(event.conditions.stack)
+        stack = event.message.stack
+        at = 0
+        for caller in self.trace_stack[:-1]:
+            known = next((i for i in range(at, len(stack)) if _line(stack[i]) == _line(caller)), None)
+            at = known + 1 if known is not None else at
+        name, filename, line = self.code
+        for index, entry in enumerate(stack[at:], start=at):
+            same = _line(entry)[:2] == (filename, plain_function(name))
+            if same and (is_resume(name) or (entry.line or 0) >= line):
+                return stack[index:]
+        return []
+
+    @property
+    def ending(self) -> Event | None:
+        """The event at which its graphs end and its resume functions begin, where there is one."""
+        return next((event for event in reversed(self.events) if not event.failed), None)
+
     @property
     def given_up(self) -> Event | None:
         """The event at which Dynamo gave it up, where it did."""
@@ -165,6 +189,10 @@ class Ledger:
         earlier = (f for f in self.frames if f.started and f.key.frame == frame.key.frame)
         first = next(earlier, None)
         return first.code if first is not None else frame.code
+
+
+def _line(entry: StackEntry) -> tuple[str, str, int | None]:
+    return entry.filename, plain_function(entry.function), entry.line
 
 
 def read_records(records: Iterable[Record]) -> Ledger:

@@ -71,25 +71,36 @@ class ResumeTable:
         return by_code
 
     def _add_compiled(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
-        ended: dict[tuple[str, str, int | None], FoldedBreak] = {}  # by function, file and a line that led to it
+        ended: dict[tuple[str, str, int | None], FoldedBreak] = {}  # by function, file and the line that led to it
+        by_frame: dict[tuple[int | None, int], int] = {}  # by the frame id, which the compilations of a code share
         for frame in frames:
             name, filename, line = frame.code
-            ending = self._breaks.ending(frame)
-            if ending is not None:
-                for entry in ending.first.message.stack:
-                    ended[plain_function(entry.function), entry.filename, entry.line] = ending
-            if not is_resume(name):
+            index = None
+            if is_resume(name):
+                index = by_code.get(frame.start.id) if frame.start is not None else None
+                if index is None and frame.key.compile > 0:
+                    index = by_frame.get((frame.key.autograd, frame.key.frame))
+                if index is None:  # no record of its making: it is known by its name
+                    index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
+                if index is None:  # its name points at the line of the break in its own function
+                    broken = ended.get((plain_function(name), filename, line)) or self._breaks.passing(filename, line)
+                    made = additions.ResumeMade(name=name, filename=filename, firstlineno=line, line=frame.resumed_at)
+                    index = self._add(made, broken)
+                by_frame[frame.key.autograd, frame.key.frame] = index
+            self._note_ending(frame, ended)
+            if index is None:
                 continue
-            index = by_code.get(frame.start.id) if frame.start is not None else None
-            if index is None:  # no record of its making: it is known by its name
-                index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
-            if index is None:  # its name points at the line of the break in its own function
-                broken = ended.get((plain_function(name), filename, line)) or self._breaks.passing(filename, line)
-                made = additions.ResumeMade(name=name, filename=filename, firstlineno=line, line=frame.resumed_at)
-                index = self._add(made, broken)
             resume = self._resumes[index]
             self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident], no_frame=None)
             self._of_frame[frame.ident] = resume.id
+
+    def _note_ending(self, frame: FrameLedger, ended: dict[tuple[str, str, int | None], FoldedBreak]) -> None:
+        """Note the break at which a frame ends under its line in the frame's own function."""
+        ending, event = self._breaks.ending(frame), frame.ending
+        if ending is None or event is None:
+            return
+        for entry in frame.within(event)[:1]:
+            ended[plain_function(entry.function), entry.filename, entry.line] = ending
 
     def _add_inlined(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
         """Find the frames that hold resume functions without one of their own.

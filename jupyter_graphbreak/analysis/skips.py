@@ -11,6 +11,7 @@ from jupyter_graphbreak.analysis.reasons.running_eagerly import (
     GENERATOR,
     SKIP_FRAME,
     block_around,
+    block_around_variadic_calls,
     of_break,
     of_limit,
     of_refusal,
@@ -141,10 +142,16 @@ class SkipTable:
 
     def _block(self, frame: FrameLedger, event: Event) -> SkipKind | None:
         """Return the block in the frame's own function that holds the break, or the call that leads to it."""
-        name, filename, _ = frame.code
-        stack = event.conditions.stack or event.message.stack
-        own = (e for e in stack if e.filename == filename and plain_function(e.function) == plain_function(name))
+        name, filename, first_line = frame.code
+        source, offset = self._sources.source(filename), self._sources.line_offset(filename)
+        own = (
+            e
+            for e in frame.within(event)
+            if (e.filename, plain_function(e.function)) == (filename, plain_function(name))
+        )
         line = next((entry.line for entry in own), None)
-        if line is None:
-            return None
-        return block_around(self._sources.source(filename), line + self._sources.line_offset(filename))
+        if line is not None:
+            return block_around(source, line + offset)
+        if event.message.operation == "CALL_FUNCTION_EX":
+            return block_around_variadic_calls(source, first_line + offset, plain_function(name))
+        return None

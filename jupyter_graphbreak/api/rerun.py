@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.remedies.finding import Found
+    from jupyter_graphbreak.report import schema
     from jupyter_graphbreak.trial.entry import KeptEntries
 
 
@@ -75,10 +76,7 @@ class Rerun:
             left_out=kept.left_out,
             **options,
         )
-        notes = [Diagnostic("warning", sentence) for sentence in kept.left_out]
-        made = self._found.report
-        self.report = Report.of(replace(made, diagnostics=[*made.diagnostics, *notes]))
-        return self.report
+        return self._answered(self._found.report)
 
     def measure(self) -> Report:
         """Measure what the entries cost, and with remedies that were found before, what they save."""
@@ -93,13 +91,19 @@ class Rerun:
                 costs.append(measure_entry(entry, remedied, self.report, find_cell=self._find_cell).cost)
             first = entries[0]
             cost = Cost(device_of(first), backend_name(first.backend), costs)
-            self.report = with_priorities(replace(self.report, cost=cost))
-        return self.report
+            return self._answered(with_priorities(replace(self.report, cost=cost)))
+        return self._answered(self.report)
 
     def check(self) -> Report:
         """Compare what the entries compute compiled with what they compute eagerly."""
         from jupyter_graphbreak.cost.correctness.checking import check_entry
 
         checks = [check_entry(entry, self.report, find_cell=self._find_cell).check for entry in self._kept.entries]
-        self.report = replace(self.report, check=checks)
+        return self._answered(replace(self.report, check=checks))
+
+    def _answered(self, report: schema.Report) -> Report:
+        """Keep a report with an answer, and return it; what was not kept of the run is said in it, once."""
+        notes = [Diagnostic("warning", sentence) for sentence in self._kept.left_out]
+        new = [note for note in notes if note not in report.diagnostics]
+        self.report = Report.of(replace(report, diagnostics=[*report.diagnostics, *new]))
         return self.report

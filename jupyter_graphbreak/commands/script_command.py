@@ -79,7 +79,7 @@ def script_command(context: click.Context, /, *, processes: bool, **shared: Any)
         except KeyboardInterrupt:
             status = _INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the program's own
-            own = _own_traceback(error.__traceback__)
+            own = _own_traceback(error)
             sys.excepthook(type(error), error.with_traceback(own), own)
             status = 1
         with contextlib.suppress(OSError, ValueError):
@@ -139,12 +139,12 @@ def _stdout_to_stderr(*, really: bool) -> Iterator[None]:
         os.close(kept)
 
 
-def _own_traceback(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the program's first line on, without what ran the program."""
-    own = trace
+def _own_traceback(error: Exception) -> TracebackType | None:
+    """Return the traceback of an error from the program's first line on, without what ran the program."""
+    own = error.__traceback__
     while own is not None:
         name = own.tb_frame.f_code.co_filename
         if "runpy" not in name and "jupyter_graphbreak" not in name and not name.endswith("contextlib.py"):
             return own
         own = own.tb_next
-    return trace
+    return None if isinstance(error, SyntaxError) else error.__traceback__  # the program itself may be no Python

@@ -73,11 +73,11 @@ class Gate:
             if shared.update_baseline:
                 raise click.UsageError("--update-baseline: say which file with --baseline FILE")
             return
+        if shared.update_baseline and not path.resolve().parent.is_dir():
+            raise click.UsageError(f"--baseline {path}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise click.UsageError(f"--baseline {path}: is a directory")
         if shared.update_baseline:
-            if not path.resolve().parent.is_dir():
-                raise click.UsageError(f"--baseline {path}: there is no folder {path.parent}")
-            if path.is_dir():
-                raise click.UsageError(f"--baseline {path}: is a directory")
             return
         try:
             self._baseline = read_baseline(path.read_text(encoding="utf-8"))

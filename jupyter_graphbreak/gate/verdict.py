@@ -70,6 +70,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> Verdict:
     by_break: list[tuple[Callable[[AllowedBreak], Hashable], bool]] = [
         (lambda each: (each.path, each.function, each.cause, each.line), False),
         (lambda each: (each.path, each.function, each.cause), False),
+        (lambda each: (each.function, each.cause, each.line) if each.line else each, True),
         (lambda each: (each.cause, each.line) if each.line else each, True),
     ]
     if _release(baseline.torch) != _release(now.torch):  # releases rename causes

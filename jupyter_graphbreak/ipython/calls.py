@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.results import Frontends
 
+#: A function, and what it is called with.
+EvaluatedCall = tuple[Any, list[Any], dict[str, Any]]
+
 HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
 
 
@@ -45,17 +48,16 @@ class FrontendComparison:
         calls = last_called(tree, self._is_own_function)
         if not calls:
             raise UsageError(f"--frontends: the cell calls no function of its own; {HOW_TO_COMPARE}")
-        return self.prepared(calls)()
+        return self.prepared([evaluate(call, self._namespace) for call in calls])()
 
-    def prepared(self, calls: list[ast.Call]) -> Callable[[], Frontends]:
+    def prepared(self, calls: list[EvaluatedCall]) -> Callable[[], Frontends]:
         """Return what compares them on the function and the inputs of some calls, as they are now."""
         from jupyter_graphbreak.api.single_calls import compare
         from jupyter_graphbreak.frontends.comparison import as_it_is
         from jupyter_graphbreak.trial.inputs import Arguments
 
-        evaluated = [evaluate(call, self._namespace) for call in calls]
-        function = as_it_is(evaluated[0][0])
-        first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in evaluated]
+        function = as_it_is(calls[0][0])
+        first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in calls]
         return lambda: compare(function.call, first, others, backend=self._backend, find_cell=self._cells.find)
 
     def _is_own_function(self, expression: ast.expr) -> bool:
@@ -71,12 +73,12 @@ class FrontendComparison:
         return is_written_here(value)
 
 
-def evaluate(call: ast.Call, namespace: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
+def evaluate(call: ast.Call, namespace: dict[str, Any]) -> EvaluatedCall:
     """Evaluate the function and the arguments of a call, in the notebook's namespace, without calling it."""
     collect = ast.Call(ast.Name("_collect", ast.Load()), [call.func, *call.args], call.keywords)
     code = compile(ast.fix_missing_locations(ast.Expression(collect)), "<compile_explain>", "eval")
 
-    def _collect(function: Any, *args: Any, **kwargs: Any) -> tuple[Any, list[Any], dict[str, Any]]:
+    def _collect(function: Any, *args: Any, **kwargs: Any) -> EvaluatedCall:
         return function, list(args), kwargs
 
     return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - the user's code

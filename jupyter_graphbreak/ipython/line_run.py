@@ -40,13 +40,21 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     observation = Observation(shell, cells, options, named_in(tree, shell.user_ns), live)
     failed: BaseException | None = None
     try:
-        if options.frontends:
-            observation.compare = FrontendComparison(shell, cells, options).prepared(given)
-        function, arguments, keywords = evaluate(given[0], shell.user_ns)
-        if is_compiled(function):
-            observation.ignore_compile_options("the function is compiled already")
-        forget(function)
-        return ensure_compiled(function, options.for_compile())(*arguments, **keywords)
+        evaluated = [evaluate(call, shell.user_ns) for call in given]
+        function, arguments, keywords = evaluated[0]
+        try:
+            if options.frontends:
+                observation.compare = FrontendComparison(shell, cells, options).prepared(evaluated)
+        except Exception as fault:  # noqa: BLE001 - then the call is explained, and the front ends are not compared
+            observation.note_fault("copying what the front ends are compared on", fault)
+        try:
+            if is_compiled(function):
+                observation.ignore_compile_options("the function is compiled already")
+            forget(function)
+            function = ensure_compiled(function, options.for_compile())
+        except Exception as fault:  # noqa: BLE001 - then the function runs as it is
+            observation.note_fault("compiling the function", fault)
+        return function(*arguments, **keywords)
     except BaseException as error:
         failed = error
         raise

@@ -203,7 +203,7 @@ class Observation:
                 for fault in self._faults:
                     if fault.level == "error":
                         print(f"compile_explain: {fault.message}", file=sys.stderr)  # noqa: T201
-        if self.compare is not None:
+        if self.options.frontends:
             self._show_comparison(report)
 
     def _is_worth_showing(self, report: Report) -> bool:
@@ -227,7 +227,7 @@ class Observation:
                 self._children = processes_in(self._folder, self._cells.find)
             except Exception as fault:  # noqa: BLE001 - then the report is that of the kernel alone
                 self.note_fault("reading what other processes wrote", fault)
-        self._opened.close()
+        self._opened.contexts.close()
 
     def _run_again(self, report: Report, files: dict[str, str], kept: KeptEntries) -> Report:
         """Return the report with what running entries again on copies tells; nothing of that is shown."""
@@ -301,7 +301,7 @@ class Observation:
     def _abandon(self, error: BaseException) -> None:
         """Undo everything, and say in place of what was shown that the run was ended before it began."""
         with deferred_interrupts():
-            self._opened.close()
+            self._opened.contexts.close()
             if self._output is not None:
                 self._output.close(self._empty_report(error), self._faults)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak._torch_compat.compiled_apart import compiled_apart
+from jupyter_graphbreak._torch_compat.compiled_apart import compiled_apart, generators_kept
 from jupyter_graphbreak._torch_compat.configuration import as_uncompiled, errors_suppressed
 from jupyter_graphbreak._torch_compat.new_globals import new_globals_readable
 from jupyter_graphbreak.recording.steady import Opened, deferred_interrupts
@@ -68,6 +68,7 @@ def run_compiled(function: Callable[[], Any], options: Options, on_fault: Callab
         with deferred_interrupts():
             if not options.fullgraph:
                 opened.enter("suppressing errors", errors_suppressed, None)
+                opened.enter("keeping generators", generators_kept, None)
             opened.enter("acting as uncompiled", as_uncompiled, None)
             opened.enter("compiling apart", compiled_apart, None)
             readable = opened.enter("reading new globals", new_globals_readable, default=False)
@@ -79,4 +80,4 @@ def run_compiled(function: Callable[[], Any], options: Options, on_fault: Callab
         return call()
     finally:
         with deferred_interrupts():
-            opened.close()
+            opened.contexts.close()

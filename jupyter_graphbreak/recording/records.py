@@ -193,6 +193,12 @@ def plain_function(name: str) -> str:
     return name
 
 
+def resumed_at(name: str) -> int | None:
+    """Return the line in the name of a resume function: that of the break that made it."""
+    match = _RESUME.match(name)
+    return int(match["line"]) if match is not None else None
+
+
 def compiled_function(name: str) -> str:
     """Return what a reader calls a function that Dynamo compiles: a cell that was compiled as a function is "cell"."""
     plain = plain_function(name)

@@ -15,7 +15,9 @@ _T = TypeVar("_T")
 
 
 class Opened:
-    """Contexts that are entered one after the other and left together.
+    """Contexts that are entered one after the other and left together, by closing :attr:`contexts`.
+
+    Whatever ends the leaving of one, an interrupt for instance, the others are left.
 
     Parameters
     ----------
@@ -25,7 +27,7 @@ class Opened:
 
     def __init__(self, on_fault: Callable[[str, Exception], None]) -> None:
         self._on_fault = on_fault
-        self._contexts: list[tuple[str, AbstractContextManager[Any]]] = []
+        self.contexts = contextlib.ExitStack()
         self.complete = True
 
     def enter(self, what: str, make: Callable[[], AbstractContextManager[_T]], default: _T) -> _T:
@@ -47,17 +49,15 @@ class Opened:
             self.complete = False
             self._on_fault(what, fault)
             return default
-        self._contexts.append((what, context))
-        return value
 
-    def close(self) -> None:
-        """Leave all contexts, the last one first; a fault in one leaves the others."""
-        while self._contexts:
-            what, context = self._contexts.pop()
+        def leave() -> None:
             try:
                 context.__exit__(None, None, None)
             except Exception as fault:  # noqa: BLE001 - as above
                 self._on_fault(what, fault)
+
+        self.contexts.callback(leave)
+        return value
 
 
 @contextlib.contextmanager

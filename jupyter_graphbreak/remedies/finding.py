@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, compiled_with
-from jupyter_graphbreak.analysis.matching import same_breaks
+from jupyter_graphbreak.analysis.reports.matching import same_breaks
 from jupyter_graphbreak.remedies.program.application import compile_file
 from jupyter_graphbreak.remedies.rehearsal import Rehearsal
 from jupyter_graphbreak.remedies.remedy_list import with_remedies

@@ -17,7 +17,7 @@ from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separate_cache
 from jupyter_graphbreak._torch_compat.trial_settings import settings_applied
 from jupyter_graphbreak.analysis.build import build_with_files
-from jupyter_graphbreak.analysis.matching import same_breaks
+from jupyter_graphbreak.analysis.reports.matching import same_breaks
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.remedies.original import Original

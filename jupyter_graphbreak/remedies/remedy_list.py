@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.analysis.matching import same_breaks
+from jupyter_graphbreak.analysis.reports.matching import same_breaks
 from jupyter_graphbreak.remedies.persons import person_sentence, sentence_for_function
 from jupyter_graphbreak.remedies.program.change import code_of, edits_of, patch_of
 from jupyter_graphbreak.report.remedies import WORKING, Edit, Remedy

@@ -17,6 +17,7 @@ from jupyter_graphbreak.recording.source_texts import source_of_cell, source_of_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from jupyter_graphbreak.recording.records import CompileKey
     from jupyter_graphbreak.recording.source_texts import FindCell
 
 _STACK_ENTRY = re.compile(
@@ -55,10 +56,15 @@ def source_records(records: list[Record], find_cell: FindCell = lambda _: None) 
         Given the file name of a code object, the cell that it comes from, where the notebook is open here.
     """
     known = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
+    without_code = {
+        record.compile_key
+        for record in records
+        if record.kind == "compilation_metrics" and record.data.get("graph_op_count") is None
+    }
     mentioned: dict[str, set[int]] = defaultdict(set)
     functions: dict[str, dict[int, str]] = defaultdict(dict)
     codes: dict[str, dict[int, str]] = defaultdict(dict)
-    for filename, line, function, part, code in _mentions(records):
+    for filename, line, function, part, code in _mentions(records, without_code):
         if filename in known:
             continue
         mentioned[filename].add(line)
@@ -87,19 +93,33 @@ def source_records(records: list[Record], find_cell: FindCell = lambda _: None) 
     return Texts(made, notes)
 
 
-def _mentions(records: Iterable[Record]) -> Iterator[_Mention]:
-    """Yield the places in PyTorch's own records; a record that has another form has none."""
+def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -> Iterator[_Mention]:
+    """Yield the places in PyTorch's own records; a record that has another form has none.
+
+    Parameters
+    ----------
+    records : iterable of Record
+    without_code : set of CompileKey
+        The frames of which no code came.
+    """
     names: dict[int, str] = {}
     seen: set[str] = set()
+    started: dict[CompileKey | None, list[_Mention]] = {}
     for record in records:
+        key = record.compile_key
         try:
             if record.kind == "str":
                 names[record.data[1]] = record.data[0]
             elif record.kind == "dynamo_start":
-                yield from _of_start(record.data["stack"], names)
-            elif record.payload is not None and record.payload not in seen:
-                seen.add(record.payload)
-                yield from _of_text(record.kind, record.payload)
+                started[key] = list(_of_start(record.data["stack"], names))
+                yield from started[key]
+            elif record.payload is not None:
+                if key in without_code and record.kind == "artifact:dynamo_graph_break_reason":
+                    # The function that is given up: its blocks say why.
+                    yield from (place._replace(part="happened") for place in started.get(key, [])[-1:])
+                if record.payload not in seen:
+                    seen.add(record.payload)
+                    yield from _of_text(record.kind, record.payload)
         except (KeyError, TypeError, IndexError, AttributeError):
             continue
 

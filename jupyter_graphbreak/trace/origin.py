@@ -20,7 +20,8 @@ _HOME = re.compile(r"^(?P<home>/(?:home|Users)/[^/]+|/root)/")
 _SETTINGS = ("nested_graph_breaks", "recompile_limit")
 WHAT_NO_LOG_HAS = (
     "A trace log does not say what Dynamo refuses before it begins (generators, functions called under a dispatch "
-    "mode), which resume functions never ran, which part of a line broke the graph, nor how long the run took."
+    "mode), which resume functions never ran, which part of a line broke the graph (several breaks of one kind on one "
+    "line may be listed as one), nor how long the run took."
 )
 WHAT_NO_LISTING_SAYS = (
     "This log does not say at which line a resume function goes on (torch 2.13 and later do): the line of its break "

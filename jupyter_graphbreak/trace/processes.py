@@ -63,7 +63,8 @@ def trace_files(path: Path) -> list[Path]:
         if path.is_file():
             return [path]
         if not path.is_dir():
-            raise UnreadableTrace(f"{path}: no such file or folder")
+            what = "neither a file nor a folder" if path.exists() else "no such file or folder"
+            raise UnreadableTrace(f"{path}: {what}")
     except OSError as error:  # a name that no file can have
         raise UnreadableTrace(f"{path}: {error.strerror or error}") from None
     candidates = [

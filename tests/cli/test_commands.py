@@ -178,6 +178,12 @@ def test_the_status_of_a_script_wins(cli: Cli, program: Path, tmp_path: Path) ->
     assert [line for line in done.stderr.split("\n") if line.startswith("  File")] == [
         f'  File "{program}", line 16, in <module>'
     ]
+    program.write_text("def step(:\n")
+    done = cli("script", program)
+    assert done.returncode == 1
+    assert [line for line in done.stderr.split("\n") if line.startswith(("Trace", "  File"))] == [
+        f'  File "{program}", line 1'
+    ]
 
 
 def test_the_difference_of_two_runs(cli: Cli, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 from contextlib import contextmanager
@@ -11,17 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import websocket
 
+from tests.find_browser import find_firefox
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-NAMES = ("firefox-esr", "firefox")
-ENTER = "\ue007"
-
-
-def find_firefox() -> str | None:
-    """Return the path of a Firefox, or None."""
-    return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Firefox:
@@ -51,22 +44,15 @@ class Firefox:
         assert answer["type"] == "success", answer
         return answer["result"].get("value")
 
-    def wait_for(self, code: str) -> bool:
-        """Return whether an expression becomes true within a few seconds."""
-        for _ in range(50):
-            if self.evaluate(code):
-                return True
-            time.sleep(0.1)
-        return False
+    def screenshot(self) -> str:
+        """Return what is in view, as a PNG in base 64."""
+        return str(self._ask("browsingContext.captureScreenshot", context=self._context)["data"])
 
     def press(self, key: str) -> None:
         keys = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
         self._perform({"type": "key", "id": "keyboard", "actions": keys})
 
-    def click(self, element: str) -> None:
-        """Click near the start of the element that a selector finds."""
-        box = f"document.querySelector({json.dumps(element)}).getBoundingClientRect()"
-        x, y = round(self.evaluate(f"{box}.left")) + 40, round(self.evaluate(f"{box}.top")) + 8
+    def click(self, x: int, y: int) -> None:
         actions: list[dict[str, Any]] = [{"type": "pointerMove", "x": x, "y": y}]
         actions += [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
         self._perform({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -433,3 +434,53 @@ def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
     assert isinstance(result.error_in_exec, ZeroDivisionError)
     assert tables(shell) == []
     assert shell.report.status == "error"
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "options"),
+    [
+        ("frontends.comparison", "as_it_is", "--frontends"),
+        ("recording.targets", "forget", ""),
+        ("recording.targets", "is_compiled", ""),
+        ("recording.compilation", "ensure_compiled", ""),
+    ],
+)
+def test_a_fault_of_ours_leaves_the_call_of_a_line(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, module: str, function: str, options: str
+) -> None:
+    shell.run("import torch\nmade = []\ndef f(x):\n    made.append(x)\n    return x * 2")
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"jupyter_graphbreak.{module}.{function}", fail)
+        result = shell.run(f"%compile_explain {options} f(torch.ones(1))")
+    assert result.error_in_exec is None
+    assert result.result.tolist() == [2]
+    assert len(shell.ip.user_ns["made"]) == 1
+    assert any("failed (RuntimeError: a fault)" in note.message for note in shell.report.diagnostics)
+
+
+def test_a_cell_that_nobody_asked_to_compile_keeps_its_generators(shell: Shell) -> None:
+    shell.run("import torch\ndef echo():\n    got = yield 0\n    while True:\n        got = yield got * 2")
+    shell.run("%%compile_explain\nt = torch.ones(2) + 1\ng = echo(); next(g)\nprint(g.send(2))\nt.sum()")
+    assert type(shell.ip.user_ns["g"]).__name__ == "generator"
+    assert shell.ip.user_ns["g"].send(3) == 6
+    assert any("a generator is in use" in skipped.reason for skipped in shell.report.skipped)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "y = t + 1\nprint(y)",
+        "match t:\n    case torch.Tensor(shape=size): print(size)\n    case {'k': 1}: pass\nprint(1)",
+        "print(type(t))\nf = torch.nn.Linear(2, 2)\nf(t)\nprint(2)\n1 / 0",
+    ],
+)
+def test_nothing_of_dynamo_is_left_among_the_names_of_a_notebook(shell: Shell, code: str) -> None:
+    shell.run("import torch\nt = torch.ones(2)\nsize = y = f = None")
+    before = {name for name in shell.ip.user_ns if not re.fullmatch(r"_i?\d*|_i+", name)}
+    shell.run(f"%%compile_explain\n{code}")
+    assert shell.report.frames
+    assert {name for name in shell.ip.user_ns if not re.fullmatch(r"_i?\d*|_i+", name)} - before == set()

@@ -69,8 +69,8 @@ LAYERS = {
     "remedies.persons": Layer({"report"}),
     "remedies": Layer(
         {
-            "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.source", "trial",
-            "remedies.proposal", "remedies.program",
+            "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports",
+            "analysis.source", "trial", "remedies.proposal", "remedies.program",
             "remedies.drafting", "remedies.families", "remedies.persons",
         },
         TORCH,

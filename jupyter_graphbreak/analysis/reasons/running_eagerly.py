@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from jupyter_graphbreak.analysis.source.functions import end_in_tree
 from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.report.schema import SkipKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jupyter_graphbreak.analysis.torch_text.messages import Cause
     from jupyter_graphbreak.report.location import Source
 
@@ -57,6 +60,11 @@ _LIVE_GENERATOR = SkipReason(
     "a generator that changes objects outside of it is in use across a graph break; Dynamo cannot pass it on half used",
     "use the generator up before the break, as with list(...), or have it change nothing outside of it",
 )
+_KEPT_GENERATOR = SkipReason(
+    "other",
+    "a generator is in use beyond the compiled code; Dynamo would put an iterator over what is left of it in its place",
+    "use the generator up before, as with list(...)",
+)
 _MODE = SkipReason(
     "dispatch mode",
     "a TorchDispatchMode was on, under which Dynamo compiles nothing",
@@ -69,6 +77,11 @@ _MARKED = SkipReason(
 )
 
 
+_BY_CAUSE = {
+    "Attempt to trace generator": GENERATOR,
+    "Generator reconstruction with mutations": _LIVE_GENERATOR,
+    "Generator in use beyond compiled code": _KEPT_GENERATOR,
+}
 _BY_BLOCK: dict[SkipKind | None, SkipReason] = {"try": _TRY, "context manager": _WITH, "loop": _LOOP}
 
 
@@ -89,10 +102,8 @@ def of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) ->
         return _WITH
     if "skip_frame" in cause.gb_type or "skip_frame" in (cause.context or ""):
         return SKIP_FRAME
-    if cause.gb_type == "Attempt to trace generator":
-        return GENERATOR
-    if cause.gb_type == "Generator reconstruction with mutations":
-        return _LIVE_GENERATOR
+    if cause.gb_type in _BY_CAUSE:
+        return _BY_CAUSE[cause.gb_type]
     if block in _BY_BLOCK:
         return _BY_BLOCK[block]
     if cause.gb_id is None and cause.gb_type.endswith(("Error", "Failed")):
@@ -145,20 +156,52 @@ def block_around(source: Source, line: int) -> SkipKind | None:
     line : int
         The line of the break, or of the call that leads to it, in that function.
     """
+    return next((_block_in(tree, line) for tree in _trees(source, line)), None)
+
+
+def block_around_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
+    """Return the block around the calls ``f(*args)`` of a function, if it is the same for all of them.
+
+    For a function that is known to be in such a call, but not in which.
+
+    Parameters
+    ----------
+    source : Source
+        Where the function is.
+    line : int
+        Its first line.
+    name : str
+        Its name.
+    """
+    blocks: set[SkipKind | None] = set()
+    for tree in _trees(source, line):
+        end = end_in_tree(tree, line, name) or line
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and line <= node.lineno <= end and _is_variadic(node):
+                blocks.add(_block_in(tree, node.lineno))
+    return blocks.pop() if len(blocks) == 1 else None
+
+
+def _is_variadic(call: ast.Call) -> bool:
+    return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+
+
+def _trees(source: Source, line: int) -> Iterator[ast.Module]:
+    """Yield the tree of the part of a source that holds a line, with its lines as the source counts them."""
     segment = next((s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n")), None)
-    if segment is None:
-        return None
-    tree = parse_python(segment.text)
-    if tree is None:
-        return None
-    at = line - segment.first_line + 1
+    tree = parse_python(segment.text) if segment is not None else None
+    if segment is not None and tree is not None:
+        yield ast.increment_lineno(tree, segment.first_line - 1)
+
+
+def _block_in(tree: ast.Module, line: int) -> SkipKind | None:
     blocks: list[tuple[int, SkipKind]] = []
     for node in ast.walk(tree):
         lines = range(getattr(node, "lineno", 0), (getattr(node, "end_lineno", 0) or 0) + 1)
-        if at not in lines:
+        if line not in lines:
             continue
         match node:
-            case ast.Try() if _holds(node, at):
+            case ast.Try() if _holds(node, line):
                 blocks.append((node.lineno, "try"))
             case ast.With():
                 blocks.append((node.lineno, "context manager"))

@@ -50,14 +50,24 @@ def whole_test(tree: ast.AST, found: Range) -> Range | None:
 
     Python 3.11 gives every jump of ``a and b`` the place of ``a``, so that it is not known which of the two was asked.
     """
+    for test in _long_tests(tree):
+        first: ast.expr = test
+        while isinstance(first, ast.BoolOp):
+            first = first.values[0]
+        if found == _range_of(first):
+            return _range_of(test)
+    return None
+
+
+def is_in_long_test(tree: ast.AST, line: int) -> bool:
+    """Whether a test of several operands is, or is in part, on a line."""
+    return any(test.lineno <= line <= (test.end_lineno or test.lineno) for test in _long_tests(tree))
+
+
+def _long_tests(tree: ast.AST) -> Iterator[ast.BoolOp]:
     for node in ast.walk(tree):
         if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp) and isinstance(node.test, ast.BoolOp):
-            first: ast.expr = node.test
-            while isinstance(first, ast.BoolOp):
-                first = first.values[0]
-            if found == _range_of(first):
-                return _range_of(node.test)
-    return None
+            yield node.test
 
 
 def _range_of(node: ast.expr) -> Range | None:

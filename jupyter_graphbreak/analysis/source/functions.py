@@ -1,4 +1,4 @@
-"""Find where a function ends, in the text around it."""
+"""Find where a function ends, and the lines to which it comes back, in the text around it."""
 
 from __future__ import annotations
 
@@ -33,6 +33,14 @@ def end_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
     functions = ((_first_line(node), _last_line(node)) for node in ast.walk(tree) if _is_called(node, name))
     around = [(first, last) for first, last in functions if first <= line <= last]
     return min(around, key=lambda lines: lines[1] - lines[0])[1] if around else None
+
+
+def is_in_head(tree: ast.AST, line: int) -> bool:
+    """Whether a line is in the head of a ``with`` or ``while`` statement, which is reached again after its body."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With | ast.AsyncWith | ast.While) and node.lineno <= line < node.body[0].lineno:
+            return True
+    return False
 
 
 def end_by_indentation(lines: Sequence[str], index: int) -> int:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from jupyter_graphbreak.analysis.source.expressions import Range, find_expression, whole_test
-from jupyter_graphbreak.analysis.source.functions import end_by_indentation, end_in_tree
+from jupyter_graphbreak.analysis.source.expressions import Range, find_expression, is_in_long_test, whole_test
+from jupyter_graphbreak.analysis.source.functions import end_by_indentation, end_in_tree, is_in_head
 from jupyter_graphbreak.analysis.source.machinery import is_machinery, is_runpy
 from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.recording.records import is_resume, plain_function
@@ -41,6 +41,10 @@ _MARIMO_INDENT = 4
 _MOST_CODE = 2000
 #: Lines of a library shown before and after a break, and before and after another place of the report.
 _NEAR_BREAK, _NEAR_OTHERS = 10, 3
+
+
+#: How a line begins to which a function comes back at the end of the lines below it.
+_HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
 
 
 class SourceText(msgspec.Struct, frozen=True):
@@ -210,6 +214,22 @@ class Sources:
     def place(self, entry: StackEntry, *, branches: bool = False) -> Location | None:
         """Return the place of an entry of a stack."""
         return self.location(entry.filename, entry.line, entry.function, entry.columns, branches=branches)
+
+    def is_reached_again(self, filename: str, line: int, branches: bool) -> bool:  # noqa: FBT001 - of a callable
+        """Whether a function may come back to a place on a line of the code, though no loop is around it.
+
+        It does so at the head of ``with`` and ``while``, and where a branch is taken, at a test of several operands,
+        which counts as one place.
+        """
+        text = self._texts.get(filename)
+        at = line + self.line_offset(filename)
+        code = self._line(text, at) if text is not None else None
+        if text is None or code is None:
+            return True
+        trees = self._trees_of(text)
+        if branches and any(is_in_long_test(tree, at) for tree in trees):
+            return True
+        return _HEAD.match(code) is not None or any(is_in_head(tree, at) for tree in trees)
 
     def rest_of_function(self, filename: str, line: int | None, name: str) -> Location | None:
         """Return the lines from one line of a function to its end; where the text is not known, the one line.

@@ -24,6 +24,10 @@ _GB_ID = re.compile(r"(?P<url>https?://\S*?/gb/(?P<id>gb\d+)\.html)")
 _CHAINED = re.compile(r"\n\s*\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*\n")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Z]\w*)(?:: (?P<message>.*))?\Z", re.MULTILINE | re.DOTALL)
 
+#: In the traceback of Dynamo itself, that it traces an instruction, and a function that is called.
+_INLINING = ", in inline_call\n"
+_OPERATION = re.compile(r'^ *File ".*symbolic_convert\.py", line \d+, in ([A-Z][A-Z_0-9]+)$', re.MULTILINE)
+
 # Said in front of the message, and what each means for the frame.
 _CANNOT_RESUME = "Encountered graph break that we cannot resume from."
 _FAILED = "Failed to handle graph break gracefully."
@@ -62,6 +66,10 @@ class BreakMessage(msgspec.Struct, frozen=True):
         The place that the message names.
     stack : list of StackEntry
         Outermost first.
+    operation : str or None
+        The instruction of the frame at which Dynamo was.
+    inlined : bool
+        Whether the break is in a function that the frame calls.
     """
 
     cause: Cause
@@ -70,6 +78,8 @@ class BreakMessage(msgspec.Struct, frozen=True):
     file: str | None = None
     line: int | None = None
     stack: list[StackEntry] = []
+    operation: str | None = None
+    inlined: bool = False
 
 
 def parse_break(text: str, exception: str | None = None) -> BreakMessage:
@@ -89,6 +99,7 @@ def parse_break(text: str, exception: str | None = None) -> BreakMessage:
     body = reason["reason"] if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
     place = (header["file"], int(header["line"])) if header else _leaf(stack)
+    operation = _OPERATION.search(text)
     return BreakMessage(
         cause=message.cause,
         consequence=message.consequence,
@@ -96,6 +107,8 @@ def parse_break(text: str, exception: str | None = None) -> BreakMessage:
         file=place[0],
         line=place[1],
         stack=stack,
+        operation=operation[1] if operation is not None else None,
+        inlined=_INLINING in text,
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from jupyter_graphbreak.views.html.highlight import visible
+from jupyter_graphbreak.views.html.highlight import escaped, visible
+from jupyter_graphbreak.views.words.plain_text import counted
 
 if TYPE_CHECKING:
     import jinja2
@@ -27,14 +28,14 @@ def style_sheet() -> Markup:
     return Markup(text.strip())  # noqa: S704 - a file of ours
 
 
+@lru_cache(maxsize=512)  # many breaks have the same reason and the same advice
 def _ticks(text: str) -> Markup:
     """Return text in which what stands in backticks is code."""
-    parts = [escape(visible(part)) for part in text.split("`")]
+    parts = [escaped(part) for part in text.split("`")]
     if len(parts) % 2 == 0:
-        return Markup("`").join(parts)
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in enumerate(parts)
-    )
+        return Markup("`".join(parts))  # noqa: S704 - every part was escaped
+    coded = (f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
+    return Markup("".join(coded))  # noqa: S704 - every part was escaped
 
 
 def _arrows(text: str) -> str:
@@ -56,6 +57,10 @@ def _seconds(value: float) -> str:
     return f"{value / 60:.1f} min"
 
 
+def _count_of(number: int, noun: str) -> str:
+    return counted(number, noun) if number else f"no {noun}s"
+
+
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
@@ -73,8 +78,19 @@ def _shown(value: Any) -> Any:
 def environment() -> jinja2.Environment:
     """Return what loads our templates, with our filters; it escapes text."""
     import jinja2
+    from jinja2.runtime import Context
 
-    environment = jinja2.Environment(
+    class PlainContext(Context):
+        """Calls what a template calls without looking first whether it takes the context, as none of ours does."""
+
+        def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+            kwargs.pop("_loop_vars", None)
+            return function(*args, **kwargs)
+
+    class Environment(jinja2.Environment):
+        context_class = PlainContext
+
+    environment = Environment(
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -82,6 +98,6 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for convert in (_ticks, _arrows, _short, _first_line, _seconds, _times, _is_web):
+    for convert in (_ticks, _arrows, _short, _first_line, _seconds, _count_of, _times, _is_web):
         environment.filters[convert.__name__.removeprefix("_")] = convert
     return environment

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from markupsafe import Markup
+
 from jupyter_graphbreak.views.html.view import LINES_AT_ONCE
 
 if TYPE_CHECKING:
@@ -44,17 +46,17 @@ def further_items(view: View, macros: Any) -> dict[str, MakeItems]:
     add("scopes", macros.scope_row, report.scopes, limits.rows)
     add("notes", lambda _, item: macros.note_item(item), report.diagnostics, limits.rows)
     for index, graph in enumerate(report.graphs):
-        add(f"ops-{index}", lambda _, op: view.op_row(op), graph.ops, limits.ops)
+        add(f"ops-{index}", lambda _, op: view.op_rows([op]), graph.ops, limits.ops)
         if view.code_length(graph) > limits.code:
-            makers[f"code-{index}"] = _code(macros, graph, limits.code)
+            makers[f"code-{index}"] = _code(view, graph)
     for listed in view.listed:
         if listed.left_out:
             makers[f"l{listed.index}"] = _lines(macros, listed)
     return makers
 
 
-def _code(macros: Any, graph: Graph, limit: int) -> MakeItems:
-    return lambda: iter([macros.code_lines(graph.code, limit)])
+def _code(view: View, graph: Graph) -> MakeItems:
+    return lambda: iter([Markup("<pre>") + view.python(graph.code, view.limits.code, None) + Markup("</pre>")])
 
 
 def _lines(macros: Any, listed: Listed) -> MakeItems:

@@ -8,13 +8,18 @@ front end (``labextension/src/view/selection.ts``) reads both.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from jupyter_graphbreak.report.location import Location
-from jupyter_graphbreak.views.words.lines import break_numbers
+from jupyter_graphbreak.views.html.highlight import escaped
+from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours
+from jupyter_graphbreak.views.words.where import function_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Scope, Skipped
     from jupyter_graphbreak.views.words.lines import Line
@@ -112,6 +117,91 @@ class References:
     def around_scope(self, scope: Scope) -> str:
         """Return the references of its first line and of the breaks that it governs."""
         return _join([self.line(scope.location)], map(self.break_, scope.breaks))
+
+
+class Links:
+    """Markup of links to the things in a report. Of these a report has the most, so no template makes them.
+
+    Parameters
+    ----------
+    report : Report
+    prefix : str
+        What the ids of the report's markup start with.
+    references : References
+    is_known : callable
+        Whether the report holds the line of a place.
+    """
+
+    def __init__(
+        self, report: Report, prefix: str, references: References, is_known: Callable[[Location], bool]
+    ) -> None:
+        self._report = report
+        self._prefix = prefix
+        self._references = references
+        self._is_known = is_known
+        self._colours = graph_colours(report)
+        self._sources = {source.id: "" if index == 0 else source.name for index, source in enumerate(report.sources)}
+        # Most places are named several times.
+        self.line = cache(self._line)
+        self.function = cache(self._function)
+        self.words = cache(self._words)
+
+    def source_name(self, place: Location) -> str:
+        """Return the name of the source of a place, or the empty string for the cell itself."""
+        return self._sources.get(place.source, place.source)
+
+    def line_reference(self, place: Location) -> str:
+        """Return the reference of a line where the report holds the line, else the empty string."""
+        return self._references.line(place) if self._is_known(place) else ""
+
+    def spot(self, place: Location) -> Markup:
+        """Return a place without its function: "line 14", "line 660, modeling_bart.py"."""
+        return self.line(place) + self._after(place)
+
+    def place(self, place: Location) -> Markup:
+        """Return a place with its function: "line 14 in step"."""
+        function = self.function(place)
+        within = Markup(f" in <code>{escaped(function)}</code>") if function else ""  # noqa: S704 - escaped
+        return self.line(place) + within + self._after(place)
+
+    def graph(self, ident: str) -> Markup:
+        """Return the letter of a graph."""
+        colour = f"gb-letter gb-c{self._colours.get(ident, 0)}"
+        return self._link(self._references.graph(ident), ident, f'class="{colour}" ')
+
+    def frame(self, ident: str) -> Markup:
+        """Return the id of a frame."""
+        reference = self._references.frame(ident)
+        return self._link(reference, ident) if reference else Markup(escaped(ident))  # noqa: S704 - escaped
+
+    def break_(self, number: int) -> Markup:
+        """Return the number of a break."""
+        return self._link(f"b{number}", f"✂{number}", 'class="gb-cut" ')
+
+    def _line(self, place: Location) -> Markup:
+        """Return the line of a place."""
+        reference, text = self.line_reference(place), f"line {place.line}"
+        return self._link(reference, text) if reference else Markup(text)  # noqa: S704 - a number
+
+    def _function(self, place: Location) -> str:
+        """Return the function around a place, with its class; the empty string for the code of a cell."""
+        name = function_of(self._report, place)
+        return "" if name == "<module>" else name
+
+    def _words(self, place: Location) -> str:
+        """Return a place as text, without a link."""
+        lines = f"lines {place.line} to {place.end_line}" if place.end_line > place.line else f"line {place.line}"
+        function, source = self.function(place), self.source_name(place)
+        return lines + (f" in {function}" if function else "") + (f", {source}" if source else "")
+
+    def _after(self, place: Location) -> Markup:
+        name = self.source_name(place)
+        return Markup(f", {escaped(name)}" if name else "")  # noqa: S704 - escaped
+
+    def _link(self, reference: str, text: str, attributes: str = "") -> Markup:
+        return Markup(  # noqa: S704 - escaped; a reference is a letter and numbers
+            f'<a {attributes}href="#{self._prefix}{reference}">{escaped(text)}</a>'
+        )
 
 
 def _numbered(letter: str, things: Iterable[Graph | Frame | Resume | Skipped | Scope]) -> dict[str, str]:

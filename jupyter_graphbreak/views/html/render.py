@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import gzip
-import json
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.environment import environment, style_sheet
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 #: A longer report is in its page compressed, and not as JSON that other programs read.
 _MOST_PLAIN = 1_000_000
+#: More takes thrice as long, for a page smaller by a sixth.
+_COMPRESSION = 3
 
 
 def render_html(report: Report) -> str:
@@ -105,7 +107,7 @@ def _with_data(view: View, macros: Any) -> str:
 
 
 def _packed(data: dict[str, Any]) -> str:
-    return base64.b64encode(gzip.compress(json.dumps(data).encode(), 6, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(msgspec.json.encode(data), _COMPRESSION, mtime=0)).decode()
 
 
 @cache

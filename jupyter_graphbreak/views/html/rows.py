@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.html.highlight import Run, marked_code, token_runs
@@ -163,8 +164,9 @@ class _SourceRows:
 
     def part(self, start: int, stop: int) -> list[Row]:
         """Return some lines as rows."""
-        before = [None, *(line.scope for line in self.lines)]
-        return [self.row(line, before[start + at]) for at, line in enumerate(self.lines[start:stop])]
+        some = self.lines[start:stop]
+        before = [self.lines[start - 1].scope if start > 0 else None, *(line.scope for line in some)]
+        return list(map(self.row, some, before))
 
 
 class _Rows:
@@ -179,13 +181,13 @@ class _Rows:
     def source(self, index: int, source: Source) -> _SourceRows:
         lines = listing(self._report, source)
         width = _Widths(lines)
-        runs = _runs(source)
+        runs = _Runs(source)
 
         def row(line: Line, scope_before: Scope | None) -> Row:
             label = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope_before else []
             if line.eager and line.eager.location and line.eager.location.line == line.number:
                 label.append("runs eagerly")
-            return self._row(line, f"l{index}-{line.number}", runs.get(line.number, []), width, ", ".join(label))
+            return self._row(line, f"l{index}-{line.number}", runs.on(line.number), width, ", ".join(label))
 
         return _SourceRows(lines, row)
 
@@ -242,13 +244,27 @@ def _letters_width(graphs: tuple[str, ...]) -> int:
     return sum(map(len, shown)) + (len(f"+{more}") if more else 0)
 
 
-def _runs(source: Source) -> dict[int, list[Run]]:
-    runs: dict[int, list[Run]] = {}
-    for segment in source.segments:
-        runs.update(enumerate(token_runs(segment.text), start=segment.first_line))
-        if source.kind == "cell" and segment.first_line == 1 and segment.text.startswith("%%"):
-            runs[1] = [(0, len(segment.text.partition("\n")[0]), "c")]
-    return runs
+class _Runs:
+    """The coloured parts of the lines of a source; of those which somebody asks: most are never shown."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._first_lines = [segment.first_line for segment in source.segments]
+        self._of_segment = cache(self._of_segment_anew)
+
+    def on(self, number: int) -> list[Run]:
+        index = bisect_right(self._first_lines, number) - 1
+        if index < 0:
+            return []
+        lines, at = self._of_segment(index), number - self._first_lines[index]
+        return lines[at] if at < len(lines) else []
+
+    def _of_segment_anew(self, index: int) -> list[list[Run]]:
+        segment = self._source.segments[index]
+        lines = token_runs(segment.text)
+        if self._source.kind == "cell" and segment.first_line == 1 and segment.text.startswith("%%"):
+            lines[0] = [(0, len(segment.text.partition("\n")[0]), "c")]
+        return lines
 
 
 def _chunks(rows: Sequence[Row], source: Source) -> Iterator[Chunk]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.environment import style_sheet
-from jupyter_graphbreak.views.html.highlight import marked_code, token_runs
+from jupyter_graphbreak.views.html.highlight import coloured
 from jupyter_graphbreak.views.html.ops import OpRows, tensor_text
-from jupyter_graphbreak.views.html.references import References
+from jupyter_graphbreak.views.html.references import Links, References
 from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class, scope_label
 from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
@@ -26,7 +26,7 @@ from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, o
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.recompilation import limit_was_spent, recompilations
 from jupyter_graphbreak.views.words.stacks import StackNode, stack_tree
-from jupyter_graphbreak.views.words.where import brief_code, function_of
+from jupyter_graphbreak.views.words.where import brief_code
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
@@ -174,21 +174,11 @@ class View:
     def _known_lines(self) -> set[tuple[str, int]]:
         return {(listed.source.id, number) for listed in self.listed for number in listed.numbers}
 
-    def line_ref(self, place: Location) -> str:
-        """Return the reference of a line where the report holds the line, else the empty string."""
-        return self.refs.line(place) if (place.source, place.line) in self._known_lines else ""
-
-    def source_name(self, place: Location) -> str:
-        """Return the name of the source of a place, or the empty string for the cell itself."""
-        source = self._sources.get(place.source)
-        if source is None:
-            return place.source
-        return "" if source is self.report.sources[0] else source.name
-
-    def function(self, place: Location) -> str:
-        """Return the function around a place, with its class; the empty string for the code of a cell."""
-        name = function_of(self.report, place)
-        return "" if name == "<module>" else name
+    @cached_property
+    def links(self) -> Links:
+        """What makes links to the things in the report, and names places."""
+        lines = self._known_lines
+        return Links(self.report, self.prefix, self.refs, lambda place: (place.source, place.line) in lines)
 
     def is_library(self, place: Location) -> bool:
         """Return whether a place is in a library."""
@@ -248,11 +238,6 @@ class View:
         working = tried.working if tried is not None else []
         return next((remedy for remedy in working if listed.id in remedy.breaks), None)
 
-    def other_ways(self, listed: Break) -> list[Advice]:
-        """Return the advice that is not the first thing to do."""
-        advice = self.advice_of(listed)
-        return advice if self.best_remedy(listed) is not None else advice[1:]
-
     @cached_property
     def _places_of_remedies(self) -> dict[str, int]:
         return {remedy.id: index for index, remedy in enumerate(self.report.remedies or [])}
@@ -271,14 +256,14 @@ class View:
         """Return the stacks that lead to a break, as a tree from the outermost frames in."""
         return stack_tree(_stacks(listed))
 
-    def more_about(self, listed: Break) -> str:
+    @staticmethod
+    def more_about(listed: Break, others: list[Advice], detail: str) -> str:
         """Return what the folded part of a break holds, in words."""
-        others = len(self.other_ways(listed))
         lines = len({(place.source, place.line) for stack in _stacks(listed) for place in stack})
         parts = [
-            f"{others} other way{'s' if others > 1 else ''}" if others > 0 else "",
+            f"{len(others)} other way{'s' if len(others) > 1 else ''}" if others else "",
             f"stack of {lines} line{'s' if lines > 1 else ''}" if lines else "",
-            "detail" if listed.context or self.why_in_detail(listed) else "",
+            "detail" if detail else "",
         ]
         return ", ".join(part for part in parts if part).capitalize() or "More"
 
@@ -294,16 +279,16 @@ class View:
         return f"line {first}" if first == last else f"lines {first} to {last}"
 
     def _spot(self, place: Location) -> str:
-        name = self.source_name(place)
+        name = self.links.source_name(place)
         return f"{name}:{place.line}" if name else f"line {place.line}"
 
     @cached_property
     def _op_rows(self) -> OpRows:
-        return OpRows(self.prefix, self.line_ref, self.source_name)
+        return OpRows(self.links)
 
-    def op_row(self, op: Op) -> Markup:
-        """Return an operation as a row of a table."""
-        return self._op_rows.row(op)
+    def op_rows(self, ops: list[Op]) -> Markup:
+        """Return operations as rows of a table."""
+        return Markup("".join(map(self._op_rows.row, ops)))  # noqa: S704 - markup of ours
 
     def code_length(self, graph: Graph) -> int:
         """Return how many lines the code of a graph has."""
@@ -311,9 +296,7 @@ class View:
 
     def python(self, code: str, first: int, last: int | None) -> Markup:
         """Return some lines of the code of a graph, coloured."""
-        text = "\n".join(code.rstrip("\n").split("\n")[first:last])
-        lines = zip(text.split("\n"), token_runs(text), strict=True)
-        return Markup("\n").join(marked_code(line, runs) for line, runs in lines)
+        return coloured("\n".join(code.rstrip("\n").split("\n")[first:last]))
 
     def role(self, frame: Frame) -> str:
         """Return what a frame is, in words."""

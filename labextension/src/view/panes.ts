@@ -143,7 +143,13 @@ export class Panes {
     this._filter.placeholder = 'filter';
     this._filter.setAttribute('aria-label', 'Filter the pane');
     this._filter.addEventListener('focus', () => void this._loadPane());
-    this._filter.addEventListener('input', () => this._applyFilter());
+    this._filter.addEventListener('input', () => {
+      this._applyFilter();
+      // Whoever types may have come without the event, or the first attempt may have failed.
+      if (this._filter.value !== '' && !this._isWhole()) {
+        void this._loadPane();
+      }
+    });
     bar.append(list, this._filter);
     return bar;
   }
@@ -174,16 +180,23 @@ export class Panes {
     }
   }
 
+  /** The lists of the pane that is shown. */
+  private _shownLists(): readonly List[] {
+    const boxes =
+      this._panes[this._shown]!.querySelectorAll<HTMLElement>('[data-list]');
+    return Array.from(boxes, box => this._lists.get(box.dataset.list!)!);
+  }
+
+  private _isWhole(): boolean {
+    return this._shownLists().every(list => list.isWhole);
+  }
+
   /** A filter searches all of a pane, so all of it is fetched when the reader turns to the filter. */
   private async _loadPane(): Promise<void> {
-    const pane = this._panes[this._shown]!;
-    const boxes = pane.querySelectorAll<HTMLElement>('[data-list]');
-    const lists = Array.from(boxes, box => this._lists.get(box.dataset.list!)!);
+    const lists = this._shownLists();
     try {
-      if (
-        pane.dataset.pane === 'graphs' &&
-        !lists.every(list => list.isWhole)
-      ) {
+      const { pane } = this._panes[this._shown]!.dataset;
+      if (pane === 'graphs' && !lists.every(list => list.isWhole)) {
         // Also the operations of graphs that are not in the page.
         await this._rest('');
       }

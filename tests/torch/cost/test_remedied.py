@@ -107,3 +107,15 @@ def test_without_remedies_there_is_nothing_to_measure() -> None:
     assert report.cost is not None
     assert report.cost.entries[0].remedied == []
     assert worth_measuring({}) == []
+
+
+def test_what_was_not_copied_is_said_once_whatever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> int:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("jupyter_graphbreak.trial.entry._size", fail)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    for report in (run.measure(), run.check()):
+        notes = [note.message for note in report.diagnostics if note.level == "warning"]
+        assert notes == ["An entry could not be copied (RuntimeError: a fault)."]

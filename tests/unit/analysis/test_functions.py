@@ -96,3 +96,27 @@ def test_where_no_text_is_known_it_is_one_line() -> None:
     assert found is not None
     assert (found.line, found.end_line) == (7, 7)
     assert Sources([]).rest_of_function(FILE, None, "forward") is None
+
+
+HEADS = """\
+def f(x):
+    with (
+        first(),
+        second(),
+    ):
+        x = x.sum() + x.max()
+    while (
+        x.sum() < 9
+    ):
+        x += 1
+    for y in zip(x.tolist(), x.tolist()):
+        x += y
+    return 1 if x > 0 and x > 1 else 2
+"""
+
+
+def test_a_function_comes_back_to_the_heads_of_with_and_while_and_to_long_tests() -> None:
+    sources = Sources([SourceText(FILE, "model.py", "file", [Segment(1, HEADS)])])
+    for branches, expected in ((False, [2, 3, 4, 5, 7, 8, 9]), (True, [2, 3, 4, 5, 7, 8, 9, 13])):
+        assert [line for line in range(1, 14) if sources.is_reached_again(FILE, line, branches)] == expected
+    assert sources.is_reached_again("/another.py", 1, branches=False)  # nothing is known of it

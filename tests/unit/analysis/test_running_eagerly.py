@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jupyter_graphbreak.analysis.reasons.advice import advise
-from jupyter_graphbreak.analysis.reasons.running_eagerly import of_break
+from jupyter_graphbreak.analysis.reasons.running_eagerly import block_around_variadic_calls, of_break
 from jupyter_graphbreak.analysis.torch_text.messages import Cause
+from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.schema import Reason
 
 
@@ -33,3 +34,31 @@ def test_advice_for_a_loop_does_not_promise_what_moving_the_break_does_not_do() 
         "or give the loop's body a function of its own: it is then compiled, up to the break and after it, and only "
         "the loop itself runs eagerly; a function of its own for the loop keeps what is around it compiled"
     )
+
+
+WRAPPERS = """\
+def first(*args, **kwargs):
+    for each in args:
+        log(each)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        log("left")
+
+def second(*args):
+    for _ in range(2):
+        function(*args)
+    return function(*args)
+
+def third(*args):
+    return function(args)
+"""
+
+
+@pytest.mark.parametrize(("line", "name", "block"), [(1, "first", "try"), (9, "second", None), (14, "third", None)])
+def test_a_function_in_an_unknown_variadic_call_is_in_the_block_of_all_of_them(
+    line: int, name: str, block: str | None
+) -> None:
+    shift = 30
+    source = Source("s1", "wrappers.py", "file", "wrappers.py", segments=[Segment(1 + shift, WRAPPERS)])
+    assert block_around_variadic_calls(source, line + shift, name) == block

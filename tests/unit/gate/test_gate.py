@@ -132,3 +132,10 @@ def test_sorted_examples_are_the_same_in_any_order() -> None:
     assert write_baseline(baseline_of(reports)) == write_baseline(baseline_of(reports[::-1]))
     assert isinstance(baseline_of([]), Baseline)
     assert Path("model.py").name in write_baseline(baseline_of(reports))
+
+
+def test_in_a_renamed_file_a_copy_of_an_allowed_break_is_the_new_one() -> None:
+    after = report_of(
+        ("copy", "if x.sum() > 0:", BRANCH), ("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), path="net.py"
+    )
+    assert [found.function for found in verdict_of(after).new] == ["copy"]

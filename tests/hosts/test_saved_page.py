@@ -1,0 +1,167 @@
+"""The saved page of a report in Firefox and in WebKit; where one is not on the machine this is said and left out."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.find_browser import find_firefox, find_webkit
+from tests.hosts.firefox import Firefox, firefox
+from tests.hosts.webkit import WebKit, webkit
+from tests.sample_reports import big
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ENTER, ESCAPE = "\ue007", "\ue00c"
+CARD = ".gb-item[id$='-b2'] > details"
+
+#: Runs before everything else on the page and keeps what goes wrong there.
+_LISTEN = """<script>
+window.complaints = [];
+addEventListener("error", event => complaints.push(String(event.message)));
+addEventListener("unhandledrejection", event => complaints.push(String(event.reason)));
+console.error = console.warn = (...words) => complaints.push(words.join(" "));
+</script>"""
+
+#: How many colours a part of a picture has.
+_COLOURS = """new Promise(end => {{
+  const image = new Image();
+  image.onload = () => {{
+    const canvas = document.createElement("canvas");
+    const scale = image.width / innerWidth;
+    canvas.width = canvas.height = 40;
+    const context = canvas.getContext("2d");
+    context.drawImage(image, {x} * scale, {y} * scale, 40, 40, 0, 0, 40, 40);
+    const pixels = context.getImageData(0, 0, 40, 40).data;
+    const colours = new Set();
+    for (let at = 0; at < pixels.length; at += 4) colours.add(pixels.slice(at, at + 3).join());
+    end(colours.size);
+  }};
+  image.src = "data:image/png;base64,{image}";
+}})"""
+
+
+class Page:
+    """The saved page of a report, in one of the browsers."""
+
+    def __init__(self, browser: Firefox | WebKit) -> None:
+        self.browser = browser
+        self.evaluate = browser.evaluate
+        self.press = browser.press
+
+    def wait_for(self, code: str) -> bool:
+        """Return whether an expression becomes true within a few seconds."""
+        for _ in range(50):
+            if self.evaluate(code):
+                return True
+            time.sleep(0.1)
+        return False
+
+    def place_of(self, selector: str) -> tuple[int, int]:
+        box = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect()"
+        return round(self.evaluate(f"{box}.left")), round(self.evaluate(f"{box}.top"))
+
+    def click(self, selector: str) -> None:
+        """Click near the start of the element that a selector finds."""
+        x, y = self.place_of(selector)
+        self.browser.click(x + 40, y + 8)
+
+    def focus(self, selector: str) -> None:
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).focus()")
+
+
+def _opened(name: str, folder: Path, port: int) -> AbstractContextManager[Any]:
+    return firefox(folder, port) if name == "firefox" else webkit(port)
+
+
+def _or_not(name: str, path: object) -> Any:
+    return pytest.param(name, marks=pytest.mark.skipif(path is None, reason=f"no {name} on this machine"))
+
+
+@pytest.fixture(scope="module", params=[_or_not("firefox", find_firefox()), _or_not("webkit", find_webkit())])
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    folder = tmp_path_factory.mktemp("saved")
+    path = folder / "report.html"
+    big(breaks=60, ops=120).save(path)
+    text = path.read_text(encoding="utf-8")
+    assert text.count("<head>") == 1
+    path.write_text(text.replace("<head>", "<head>" + _LISTEN), encoding="utf-8")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (folder / "profile").mkdir()
+    with _opened(request.param, folder / "profile", port) as browser:
+        browser.open(path)
+        opened = Page(browser)
+        assert opened.wait_for("document.querySelector('.gb-live') !== null")
+        yield opened
+        assert opened.evaluate("window.complaints.join()") == ""
+
+
+@pytest.mark.parametrize("way", ["click", ENTER, " ", "o"])
+def test_a_card_opens_and_closes(page: Page, way: str) -> None:
+    card = f'document.querySelector("{CARD}").open'
+    for state in ("true", "false"):
+        if way == "click":
+            page.click(f"{CARD} > summary")
+        else:
+            page.focus(f"{CARD} > summary")
+            page.press(way)
+        assert page.wait_for(f"{card} === {state}")
+        assert page.evaluate("new Promise(end => setTimeout(end, 150))") is None
+        assert page.evaluate(f"String({card})") == state
+
+
+def test_keys_go_from_break_to_break(page: Page) -> None:
+    selected = "document.querySelector('.gb-item.gb-selected')?.id.split('-')[1] ?? ''"
+    page.focus(f"{CARD} > summary")
+    page.press(ESCAPE)
+    for key, break_ in (("n", "b1"), ("n", "b2"), ("n", "b3"), ("p", "b2")):
+        page.press(key)
+        assert page.wait_for(f"({selected}) === '{break_}'")
+        line = "document.querySelector('.gb-line.gb-with.gb-broken').getBoundingClientRect()"
+        assert page.evaluate(f"{line}.top > 0 && {line}.bottom < innerHeight")
+
+
+def test_a_filter_finds_breaks_that_are_not_shown_yet(page: Page) -> None:
+    page.press("/")
+    for digit in "(57)":
+        page.press(digit)
+    shown = "document.querySelectorAll('[data-list=breaks] > .gb-item').length"
+    assert page.wait_for(f"{shown} === 1")
+    assert "(57)" in page.evaluate("document.querySelector('[data-list=breaks] > .gb-item').textContent")
+    page.press(ESCAPE)
+    assert page.wait_for(f"{shown} > 1")
+
+
+def test_more_comes_from_the_page_itself(page: Page) -> None:
+    page.evaluate("void document.querySelector('[data-more=breaks] button')?.click()")
+    assert page.wait_for("document.querySelectorAll('[data-list=breaks] > .gb-item').length >= 50")
+
+
+def test_a_source_folds(page: Page) -> None:
+    source = "document.querySelector('.gb-source').open"
+    for state in ("false", "true"):
+        page.click(".gb-source > summary")
+        assert page.wait_for(f"String({source}) === '{state}'")
+
+
+def test_eager_lines_are_hatched(page: Page) -> None:
+    """Firefox fills a repeating gradient at this angle with one grey, so that the hatch is a tile."""
+    page.evaluate(
+        "void (() => { const box = document.createElement('div'); box.className = 'gb-hatch';"
+        " box.style = 'position: fixed; z-index: 9; left: 20px; top: 20px; width: 60px; height: 60px';"
+        " document.querySelector('.graphbreak').append(box); })()"
+    )
+    try:
+        image = page.browser.screenshot()
+        assert page.evaluate(_COLOURS.format(x=30, y=30, image=image)) > 1
+    finally:
+        page.evaluate("void document.querySelector('div.gb-hatch').remove()")

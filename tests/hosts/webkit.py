@@ -1,0 +1,109 @@
+"""Drive WebKitGTK, whose engine is that of Safari, over its WebDriver; Xvfb stands in for a screen."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.find_browser import find_webkit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class WebKit:
+    """One window of a running WebKit."""
+
+    def __init__(self, port: int) -> None:
+        self._address = f"http://127.0.0.1:{port}/session"
+        browser = {"binary": str(find_webkit()), "args": ["--automation"]}
+        wanted = {"capabilities": {"alwaysMatch": {"webkitgtk:browserOptions": browser}}}
+        answer = self._ask("", wanted)
+        self._address += f"/{answer['sessionId']}"
+        self.version = answer["capabilities"]["browserVersion"]
+
+    def _ask(self, path: str, body: Any = None, method: str = "POST") -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._address + path, data, method=method)  # noqa: S310 - our own driver
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return json.loads(answer.read())["value"]
+
+    def open(self, path: Path) -> None:
+        self._ask("/url", {"url": path.as_uri()})
+
+    def evaluate(self, code: str) -> Any:
+        """Return the string, number or truth value of an expression on the page."""
+        script = f"const end = arguments[0]; Promise.resolve({code}).then(end)"
+        return self._ask("/execute/async", {"script": script, "args": []})
+
+    def screenshot(self) -> str:
+        """Return what is in view, as a PNG in base 64."""
+        return str(self._ask("/screenshot", method="GET"))
+
+    def press(self, key: str) -> None:
+        keys = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
+        self._perform({"type": "key", "id": "keyboard", "actions": keys})
+
+    def click(self, x: int, y: int) -> None:
+        actions: list[dict[str, Any]] = [{"type": "pointerMove", "x": x, "y": y}]
+        actions += [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
+        self._perform({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions})
+
+    def close(self) -> None:
+        self._ask("", method="DELETE")
+
+    def _perform(self, source: dict[str, Any]) -> None:
+        self._ask("/actions", {"actions": [source]})
+
+
+@contextmanager
+def webkit(port: int) -> Iterator[WebKit]:
+    """Run a WebKit.
+
+    Parameters
+    ----------
+    port : int
+        A free port for its driver.
+    """
+    screen = subprocess.Popen(
+        ["Xvfb", "-displayfd", "1", "-screen", "0", "1280x900x24", "-nolisten", "tcp"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert screen.stdout is not None
+    environment = {
+        **os.environ,
+        "DISPLAY": f":{screen.stdout.readline().strip()}",
+        "GDK_BACKEND": "x11",
+        "LIBGL_ALWAYS_SOFTWARE": "1",
+        # Its sandbox needs more rights than a container gives; the page is ours.
+        "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1",
+    }
+    driver = subprocess.Popen(["WebKitWebDriver", f"--port={port}"], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        window = _connected(port)
+        yield window
+        window.close()
+    finally:
+        for process in (driver, screen):
+            process.terminate()
+            process.wait(20)
+
+
+def _connected(port: int) -> WebKit:
+    for _ in range(120):
+        try:
+            return WebKit(port)
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(error.read().decode()) from None
+        except OSError:  # it does not listen yet
+            time.sleep(0.5)
+    raise RuntimeError("WebKit's driver does not answer")

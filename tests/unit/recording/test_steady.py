@@ -1,0 +1,53 @@
+"""What a run opens is closed, whatever fails or is interrupted on the way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from jupyter_graphbreak.recording.steady import Opened
+
+
+@contextlib.contextmanager
+def noted(closed: list[str], name: str, error: type[BaseException] | None = None) -> Iterator[str]:
+    yield name
+    closed.append(name)
+    if error is not None:
+        raise error(name)
+
+
+def test_a_fault_in_leaving_one_context_is_told_and_the_others_are_left() -> None:
+    faults: list[tuple[str, str]] = []
+    closed: list[str] = []
+    opened = Opened(lambda what, fault: faults.append((what, str(fault))))
+    assert opened.enter("one", lambda: noted(closed, "first"), None) == "first"
+    opened.enter("two", lambda: noted(closed, "second", RuntimeError), None)
+    opened.enter("three", lambda: noted(closed, "third"), None)
+    assert opened.complete
+    opened.contexts.close()
+    assert closed == ["third", "second", "first"]
+    assert faults == [("two", "second")]
+
+
+def test_an_interrupt_in_leaving_one_context_goes_on_when_the_others_are_left() -> None:
+    closed: list[str] = []
+    opened = Opened(lambda *_: None)
+    opened.enter("one", lambda: noted(closed, "first"), None)
+    opened.enter("two", lambda: noted(closed, "second", KeyboardInterrupt), None)
+    with pytest.raises(KeyboardInterrupt):
+        opened.contexts.close()
+    assert closed == ["second", "first"]
+
+
+def test_what_cannot_be_entered_is_told_and_the_default_given() -> None:
+    faults: list[str] = []
+    opened = Opened(lambda what, _: faults.append(what))
+
+    def fail() -> contextlib.AbstractContextManager[str]:
+        raise RuntimeError
+
+    assert opened.enter("it", fail, "instead") == "instead"
+    assert faults == ["it"]
+    assert not opened.complete

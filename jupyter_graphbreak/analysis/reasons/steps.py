@@ -14,8 +14,8 @@ _SHAPES = f"{_CONFIG}capture_dynamic_output_shape_ops = True"
 
 _STEPS: dict[str, str] = {
     "BackendCompilerFailed": (
-        'the graph was captured and the backend failed on it: run it with backend="eager"; if "aot_eager" runs it, too, '
-        "the fault is in the generated code"
+        'the graph was captured and the backend failed on it: run it with backend="eager"; if "aot_eager" runs it, '
+        "too, the fault is in the generated code"
     ),
     "GB0003": "compile the function that consumes the generator, not the generator",
     "GB0007": "call it before or after the compiled function, or hand its result in; Dynamo cannot look into it",

@@ -210,7 +210,7 @@ class Subject:
         scope = function.__globals__ if library else self._own_globals(function.__globals__)
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
         made = types.FunctionType(function.__code__.replace(), scope, function.__name__, None, cells or None)
-        self._memo[id(function)] = made  # it may refer to itself
+        self._memo[id(function)] = self._memo[id(made)] = made  # it may refer to itself; others find it in the globals
         name = function.__name__
         if function.__defaults__ is not None:
             made.__defaults__ = tuple(self._fresh(value, name) for value in function.__defaults__)
@@ -243,12 +243,10 @@ class Subject:
         value = scope.get(name, _MISSING)
         if isinstance(value, types.ModuleType | types.BuiltinFunctionType | type):
             return
-        if any(place.name == name for place in self._places):
-            scope[name] = self._fresh(value, name)
-            return
         if value is not _MISSING:
             scope[name] = self._fresh(value, name)
-        self._places.append(_Place(name, *_item_access(scope, name)))
+        if all(place.name != name for place in self._places):
+            self._places.append(_Place(name, *_item_access(scope, name)))
 
     def _swap_what_is_not_copied(self) -> None:
         """Find the globals, closures and attributes of the user's classes and of functions that were not copied."""

@@ -283,3 +283,22 @@ def test_of_a_module_with_a_lock_only_the_lock_is_shared() -> None:
     assert subject.shared == ["Locked (lock)"]
     assert subject.call.weight is not model.weight
     assert subject.call.lock is model.lock
+
+
+def says(x: float) -> float:
+    print(end="")  # noqa: T201 - a name that no module defines
+    return x + 1
+
+
+def says_within(x: float) -> float:
+    return says(x) * 2
+
+
+def test_two_functions_that_call_a_third_find_the_same_copy_of_it() -> None:
+    def f(x: float) -> float:
+        return says_within(x) + says(x)
+
+    subject = Subject(f)
+    assert subject.call(1.0) == 6.0
+    assert subject.call.__globals__["says_within"].__globals__["says"] is subject.call.__globals__["says"]
+    assert "print" not in subject.call.__globals__

@@ -6,9 +6,10 @@ import contextlib
 import itertools
 import math
 import time
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compilations_begun, compiled_callable, compiled_with
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
@@ -16,10 +17,18 @@ from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.cost.clock import ProcessorClock
 from jupyter_graphbreak.cost.correspondence import Correspondence
-from jupyter_graphbreak.cost.entering import EmptyBreak
-from jupyter_graphbreak.cost.parts import Entering, Owner, Owners, Shares, parts_of, renamed, time_share
-from jupyter_graphbreak.cost.timeline import operations_outside, read_timeline
-from jupyter_graphbreak.cost.timing import Budget, gain_us, spread_of, time_in_turn, yields
+from jupyter_graphbreak.cost.parts import (
+    NO_OVERHEAD,
+    Overhead,
+    Owners,
+    leaving_us,
+    mark_us,
+    parts_of,
+    renamed,
+    time_share,
+)
+from jupyter_graphbreak.cost.timeline import lookups_us, operations_outside
+from jupyter_graphbreak.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.cost.variants import SEEDS, Variant, tensors_of
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
@@ -35,7 +44,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Range
-    from jupyter_graphbreak.cost.timing import CallTime
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.report.cost import CostPart
     from jupyter_graphbreak.report.schema import Report
@@ -90,41 +98,40 @@ def measure_entry(
     """
     with untouched(), contextlib.ExitStack() as opened:
         eager = Variant(entry, compiled=False)
-        compiled = Variant(entry, compiled=True)
+        compiled = Variant(entry, compiled=True, marked=True)
         others = dict(_changed(remedied or {}, compiled))
-        for variant in (compiled, *others.values()):
+        empty = Variant(Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager"), compiled=True, marked=True)
+        for variant in (compiled, empty, *others.values()):
             opened.enter_context(separate_cache(own_codes(variant.subject.call)))
-        empty = EmptyBreak()
-        opened.enter_context(separate_cache([empty.code]))  # before anything is compiled: it has Dynamo begin anew
         eager.warm_up()
         with recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             settled = compiled.warm_up()
         own = build_report(recording.records)
         others = dict(_warm(others)) if settled else {}
-        empty.run()
+        empty.warm_up()
         begun = compilations_begun()
-        runs = [variant.run for variant in (eager, compiled, *others.values())]
-        *timed, empty_calls = time_in_turn([*runs, empty.run], budget or Budget(seconds=len(runs)))
+        runs = [eager.run, compiled.run_in_parts, empty.run_in_parts, *(variant.run for variant in others.values())]
+        calls = time_in_turn(runs, budget or Budget(seconds=len(runs)))
         settled = settled and begun == compilations_begun()
-        ranges, empty_ranges = _profiles(compiled, empty) if settled else ([], [])
-        on_processor = isinstance(compiled.clock, ProcessorClock)
-        entering = empty.entering(empty_calls, empty_ranges) if on_processor else None
+        ranges = _profiles(compiled) if settled else []
         coverage = _operations(eager, ranges)
-    parts = _parts(timed[1], compiled, own, ranges, entering)
+    on_processor = isinstance(compiled.clock, ProcessorClock)
+    ours = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
+    whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), ours))
+    eager_time = spread_of(calls[0])
     found = Correspondence(own, run if run is not None else own, entry.frame)
-    spreads = [spread_of(calls) for calls in timed]
     share = time_share(parts)
     cost = EntryCost(
         function=entry.function,
         frame=entry.frame if run is not None else next((frame.id for frame in own.frames), None),
         settled=settled,
-        eager=spreads[0],
-        compiled=spreads[1],
-        remedied=[RemediedCost(list(ids), time) for ids, time in zip(others, spreads[2:], strict=True)],
+        eager=eager_time,
+        compiled=whole,
+        remedied=[RemediedCost(list(ids), spread_of(made)) for ids, made in zip(others, calls[3:], strict=True)],
         parts=_named(parts, found),
         coverage=Coverage(*coverage, share) if coverage is not None else None,
-        break_even_calls=_break_even(gain_us(spreads[0], spreads[1]), found),
+        break_even_calls=_break_even(gain_us(eager_time, whole), found),
     )
     return Measured(cost, own)
 
@@ -152,20 +159,23 @@ def _warm(variants: Mapping[tuple[str, ...], Variant]) -> Iterator[tuple[tuple[s
                 yield ids, variant
 
 
-def _profiles(compiled: Variant, empty: EmptyBreak) -> tuple[list[list[Range]], list[list[Range]]]:
-    """Return profiles of some calls and of the empty break, none where a profiler of the user's is at work."""
+def _profiles(compiled: Variant) -> list[list[Range]]:
+    """Return profiles of some calls, none where a profiler of the user's is at work."""
     seeds = SEEDS if compiled.random else 1
-    taken: list[tuple[list[Range], list[Range], bool]] = []
     try:
-        for number in range(_PROFILES + seeds):
-            before = yields()
-            both = compiled.profiled(number % seeds), empty.profiled()
-            taken.append((*both, yields() != before))
+        return [compiled.profiled(number % seeds) for number in range(_PROFILES + seeds)][seeds:]
     except RuntimeError:
-        return [], []
-    rest = [profiles for profiles in taken[seeds:] if not profiles[2]]
-    kept = rest if len(rest) >= _PROFILES // 3 and not compiled.random else taken[seeds:]
-    return [one for one, _, _ in kept], [other for _, other, _ in kept]
+        return []
+
+
+_nothing: Callable[[], None] = torch.compiler.disable(lambda: None)
+
+
+def _empty_break(x: torch.Tensor) -> torch.Tensor:
+    """Break for nothing, which shows what Dynamo does at any break."""
+    y = x + 1
+    _nothing()
+    return y + 1
 
 
 def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
@@ -182,20 +192,6 @@ def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] 
         return None
     outside = operations_outside(compiled[0])
     return max(0, operations_outside(ranges) - outside), outside
-
-
-def _parts(
-    calls: list[CallTime], compiled: Variant, own: Report, profiles: list[list[Range]], entering: Entering | None
-) -> list[CostPart]:
-    owners = Owners(own)
-    seen: Counter[str] = Counter()
-    graphs: list[Owner] = []
-    for ident in compiled.timer.compile_ids:
-        graphs.append(owners.graph(ident, seen[ident]))
-        seen[ident] += 1
-    timelines = [read_timeline(profile) for profile in profiles]
-    shares = Shares(timelines, lambda piece: owners.piece(piece, graphs.__getitem__), entering)
-    return parts_of(calls, graphs.__getitem__, shares)
 
 
 def _named(parts: list[CostPart], found: Correspondence) -> list[CostPart]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from jupyter_graphbreak.cost.timing import central, quartiles
+from jupyter_graphbreak.cost.timing import Mark, quartiles, spread_of
 from jupyter_graphbreak.report.cost import CostPart, Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.cost.timeline import Piece, Timeline
     from jupyter_graphbreak.cost.timing import CallTime
     from jupyter_graphbreak.report.schema import Frame, Report
 
@@ -29,122 +28,60 @@ class Owner(NamedTuple):
 
 #: Time that belongs to nothing that the report has: Dynamo's own, before the first graph and after the last.
 NOBODY = Owner("outside")
-_Gap = tuple[int | None, int | None]  # the graphs before and after it
 
 
-class Entering(NamedTuple):
-    """What Dynamo does between two graphs, guards aside; and what leaving a graph takes under the profiler."""
-
-    us: float
-    left_profiled_us: float
+#: What the code that Dynamo made calls. Other marks take next to nothing.
+_IN_CODE = {"entered", "marked", "resumes", "left"}
 
 
-class Shares:
-    """How the time between two graphs is shared, found in profiles of some calls.
+class Overhead(NamedTuple):
+    """What making a mark takes, which is no part of the call; and what Dynamo does between a graph and a break."""
 
-    A profiler slows what it looks at, operations most: where it saw less than was timed without it, that is right, and
-    the remainder is what Dynamo does; where it saw more, it gives the proportions only.
+    mark_us: float = 0.0
+    leaving_us: float = 0.0
 
-    Parameters
-    ----------
-    timelines : sequence of Timeline
-    owner : callable
-        Returns whose time a piece is, ``None`` where it is that of entering a graph.
-    entering : Entering or None
-        What Dynamo does between two graphs. ``None`` where times are those of a device, on which this does not show:
-        guards then have a proportion, too.
+
+NO_OVERHEAD = Overhead()
+#: How far from the median, as a share of it, a typical call may be; where none is, those nearest to it are typical.
+_TYPICAL = 0.02
+_ROUNDING_US = 1e-3
+
+
+def mark_us(calls: Iterable[CallTime]) -> float:
+    """Return what it takes code that Dynamo made to make a mark."""
+    return _between(calls, "entered", "marked")
+
+
+def leaving_us(calls: Iterable[CallTime]) -> float:
+    """Return what Dynamo does between a graph and a break, from calls of a program whose break does nothing."""
+    return max(0.0, _between(calls, "graph is noted", "resumes") - mark_us(calls) / 2)
+
+
+def _between(calls: Iterable[CallTime], kind: str, later_kind: str) -> float:
+    """Return the median time between marks of two kinds that follow each other."""
+    pairs = (pair for call in calls for pair in itertools.pairwise(call.marks))
+    stretches = [later.us - mark.us for mark, later in pairs if (mark.kind, later.kind) == (kind, later_kind)]
+    return statistics.median(stretches) if stretches else 0.0
+
+
+def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[CostPart]]:
+    """Return what a call takes, and the parts of a typical call in the order in which they first ran.
+
+    A part is the sum of the stretches between two marks that belong to it. All stretches together are the call, but for
+    what marking takes; that is what makes the parts add up. Typical are the calls that took next to the median,
+    and the parts are their means.
     """
-
-    def __init__(
-        self, timelines: Sequence[Timeline], owner: Callable[[Piece], Owner | None], entering: Entering | None
-    ) -> None:
-        self._on_processor = entering is not None
-        fixed: defaultdict[_Gap, list[defaultdict[Owner, float]]] = defaultdict(list)
-        others: defaultdict[_Gap, list[defaultdict[Owner, float]]] = defaultdict(list)
-        for timeline in timelines:
-            for gap, pieces in _gaps(timeline):
-                fixed[gap].append(defaultdict(float))
-                others[gap].append(defaultdict(float))
-                for number, piece in enumerate(pieces):
-                    found, us = owner(piece), piece.us
-                    if found is None:
-                        continue
-                    if found.kind != "guards" or entering is None:
-                        if entering is not None and number == 0 and piece.kind == "python" and piece.gap:
-                            us = max(0.0, us - entering.left_profiled_us)
-                        others[gap][-1][found] += us
-                        continue
-                    if found.break_ is not None:  # without a graph in the frame, none is left again
-                        us += entering.us if found.graph is not None else entering.us / 2
-                    fixed[gap][-1][found] += us
-        self._fixed = {gap: _medians(seen) for gap, seen in fixed.items()}
-        self._others = {gap: _medians(seen) for gap, seen in others.items()}
-
-    def split(self, gap: _Gap, us: float) -> dict[Owner, float]:
-        """Share the time of a gap."""
-        fixed, others = self._fixed.get(gap, {}), self._others.get(gap, {})
-        known, whole = sum(fixed.values()), sum(others.values())
-        if known + whole <= 0:
-            return {NOBODY: us}
-        if self._on_processor and 0 < whole <= us - known:
-            # The profiler saw no more than that: what remains is Dynamo's, unless it is so much that it must be noise.
-            entering = min(us - whole, 2 * known)
-            scale = us / (entering + whole)
-            into = entering / known if known > 0 else 0.0
-            return _scaled(fixed, into * scale) | _scaled(others, scale)
-        into = min(1.0, us / known) if known > 0 else 0.0
-        rest = us - known * into
-        return _scaled(fixed, into) | (_scaled(others, rest / whole) if whole > 0 else {NOBODY: rest})
-
-
-def _scaled(times: dict[Owner, float], factor: float) -> dict[Owner, float]:
-    return {owner: time * factor for owner, time in times.items()}
-
-
-def _gaps(timeline: Timeline) -> list[tuple[_Gap, list[Piece]]]:
-    """Return the stretches between the graphs of a call, with what ran in them."""
-    graphs = [None, *timeline.graphs, None]
-    return [
-        ((before, after), [piece for piece in timeline.pieces if piece.gap == number])
-        for number, (before, after) in enumerate(itertools.pairwise(graphs))
-    ]
-
-
-def _medians(seen: Sequence[dict[Owner, float]]) -> dict[Owner, float]:
-    owners = dict.fromkeys(owner for times in seen for owner in times)
-    return {owner: statistics.median(times.get(owner, 0.0) for times in seen) for owner in owners}
-
-
-def parts_of(calls: Sequence[CallTime], graph: Callable[[int], Owner], shares: Shares) -> list[CostPart]:
-    """Return the parts of a call, in the order in which they first ran; they add up to the median of all calls.
-
-    Parameters
-    ----------
-    calls : sequence of CallTime
-    graph : callable
-        Returns the owner of a graph's time, given its number.
-    shares : Shares
-        Of the time between graphs.
-    """
-    by_owner: dict[Owner, list[float]] = {}
-    for number, call in enumerate(calls):
-        for owner, us in _call_parts(call, graph, shares).items():
-            times = by_owner.setdefault(owner, [0.0] * len(calls))
-            times[number] = us
-    totals = [call.total_us for call in calls]
-    typical = central(totals)
-    # Where calls take different ways, a part that most of them lack is still a part; elsewhere a median is less noisy.
-    one_way = len({tuple(run.graph for run in call.runs) for call in calls}) == 1
-    middles = {
-        owner: quartiles(times)[1] if one_way else statistics.fmean(times[number] for number in typical)
-        for owner, times in by_owner.items()
-    }
-    together = sum(middles.values())
-    scale = quartiles(totals)[1] / together if together > 0 else 1.0
+    shared = [owners.of_call(call) for call in calls]
+    totals = [sum(times.values()) for times in shared]
+    whole = spread_of([call.lasting(total) for call, total in zip(calls, totals, strict=True)])
+    off = [abs(total - statistics.median(totals)) for total in totals]
+    reach = max(min(off), _TYPICAL * whole.median_us) + _ROUNDING_US
+    typical = [number for number in range(len(calls)) if off[number] <= reach]
     parts = []
-    for owner, times in by_owner.items():
+    for owner in dict.fromkeys(owner for times in shared for owner in times):
+        times = [shared[number].get(owner, 0.0) for number in typical]
         low, _, high = quartiles(times)
-        middle = scale * middles[owner]
+        middle = statistics.fmean(times)  # which adds up, and leaves a part that few calls have its share
         if middle <= 0:
             continue
         time = Spread(round(middle, 2), round(min(low, middle), 2), round(max(high, middle), 2), len(times))
@@ -158,21 +95,7 @@ def parts_of(calls: Sequence[CallTime], graph: Callable[[int], Owner], shares: S
                 frame=owner.frame,
             )
         )
-    return parts
-
-
-def _call_parts(call: CallTime, graph: Callable[[int], Owner], shares: Shares) -> dict[Owner, float]:
-    found: defaultdict[Owner, float] = defaultdict(float)
-    before: int | None = None
-    cursor = 0.0
-    for run in call.runs:
-        for owner, us in shares.split((before, run.graph), max(0.0, run.start_us - cursor)).items():
-            found[owner] += us
-        found[graph(run.graph)] += run.end_us - run.start_us
-        before, cursor = run.graph, run.end_us
-    for owner, us in shares.split((before, None), max(0.0, call.total_us - cursor)).items():
-        found[owner] += us
-    return found
+    return whole, parts
 
 
 def time_share(parts: Sequence[CostPart]) -> float | None:
@@ -183,42 +106,105 @@ def time_share(parts: Sequence[CostPart]) -> float | None:
 
 
 class Owners:
-    """Says whose time a piece of a call is, after the report of the run in which the call was compiled.
+    """Says whose time each stretch of a call is, after the report of the run in which the call was compiled.
 
     Parameters
     ----------
     report : Report
+    compile_ids : sequence of str
+        For each graph, in the order in which they were compiled, the id of its frame.
+    lookups_us : mapping
+        How long the choice of a frame's code takes, by the frame's id: it is told from what runs before it.
+    overhead : Overhead
+        What to tell from what the user's code does.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(
+        self,
+        report: Report,
+        compile_ids: Sequence[str] = (),
+        lookups_us: Mapping[str, float] | None = None,
+        overhead: Overhead = NO_OVERHEAD,
+    ) -> None:
+        self._overhead = overhead
         self._frames = {frame.id: frame for frame in report.frames}
+        self._first = next(iter(report.frames), None)
         self._breaks = {graph.id: graph.break_ for graph in report.graphs}
         self._of_resume = {resume.id: resume.break_ for resume in report.resumes}
         self._skipped_frames = {skipped.frame: skipped.break_ for skipped in report.skipped}
         self._eager = self._whole_call(report)
+        self._lookups = lookups_us or {}
+        seen: Counter[str] = Counter()
+        self._graphs: list[Owner] = []
+        for ident in compile_ids:
+            self._graphs.append(self._graph(ident, seen[ident]))
+            seen[ident] += 1
 
-    def graph(self, compile_id: str, ordinal: int = 0) -> Owner:
+    def of_call(self, call: CallTime) -> dict[Owner, float]:
+        """Return the time of each owner in one call."""
+        found: defaultdict[Owner, float] = defaultdict(float)
+        open_frames: list[str] = []  # that were entered and not left yet
+        before = Mark("begins", "", 0.0)
+        for mark in (*call.marks, Mark("ends", "", call.total_us)):
+            taken = sum(edge.kind in _IN_CODE for edge in (before, mark)) * self._overhead.mark_us / 2
+            us = max(0.0, mark.us - before.us - taken)
+            for owner, part in self._stretch(before, mark, us, open_frames):
+                found[owner] += part
+            match mark.kind:
+                case "entered":
+                    open_frames.append(mark.name)
+                case "left" if mark.name in open_frames:
+                    del open_frames[_last(open_frames, mark.name) :]
+            before = mark
+        return found
+
+    def _stretch(self, before: Mark, after: Mark, us: float, open_frames: list[str]) -> Iterator[tuple[Owner, float]]:
+        """Yield whose time the stretch between two marks is."""
+        match before.kind, after.kind:
+            case ("graph ends", "graph is noted") | ("entered", "marked"):
+                return
+            case ("graph", "graph ends") | ("backward", "backward ends"):
+                yield self._graphs[int(before.name)], us
+            case _, "graph" if open_frames:
+                yield self._guards(open_frames[-1]), us
+            case _, "entered":
+                way_in = us
+                if before.kind != "resumes" and not (before.kind == "begins" and self._is_entry(after.name)):
+                    way_in = min(us, self._lookups.get(after.name, 0.0))
+                yield self._guards(after.name), way_in
+                yield self._outside(open_frames), us - way_in
+            case "graph is noted", "resumes" | "left" if open_frames:
+                leaving = min(us, self._overhead.leaving_us)
+                yield self._guards(open_frames[-1]), leaving
+                yield self._outside(open_frames), us - leaving
+            case "left", "left" if self._resumes(before.name):  # it returns to what it resumes, and that returns
+                yield NOBODY, us
+            case _:
+                yield self._outside(open_frames), us
+
+    def _resumes(self, frame: str) -> bool:
+        return frame in self._frames and self._frames[frame].role == "resume"
+
+    def _is_entry(self, frame: str) -> bool:
+        return self._first is not None and self._first.id == frame
+
+    def _graph(self, compile_id: str, ordinal: int) -> Owner:
         """Return the owner of a graph: the frame's, by the order in which they were compiled."""
         frame = self._frames.get(compile_id)
         letters = frame.graphs if frame is not None else []
         return Owner("graph", letters[ordinal] if ordinal < len(letters) else None, None, compile_id)
 
-    def piece(self, piece: Piece, graph: Callable[[int], Owner]) -> Owner | None:
-        """Return the owner of a piece between graphs, ``None`` if it is a part of entering a graph."""
-        frame = self._frames.get(piece.frame or "")
-        match piece.kind:
-            case "guards":
-                cause = self._cause(frame)
-                graphs = frame.graphs if frame is not None else []
-                return Owner("guards", next(iter(graphs), None), cause, piece.frame)
-            case "backward" if piece.graph is not None:
-                return graph(piece.graph)
-        if frame is None:
-            broken = self._eager if piece.frame is None else None
-        elif not piece.begun and frame.graphs:
-            return None
-        else:
-            broken = self._own(frame) or self._cause(frame)
+    def _guards(self, compile_id: str) -> Owner:
+        frame = self._frames.get(compile_id)
+        graphs = frame.graphs if frame is not None else []
+        return Owner("guards", next(iter(graphs), None), self._cause(frame), compile_id)
+
+    def _outside(self, open_frames: list[str]) -> Owner:
+        """Return whose time it is that Python takes in the innermost frame."""
+        if not open_frames:
+            return Owner("outside", None, self._eager) if self._eager is not None else NOBODY
+        frame = self._frames.get(open_frames[-1])
+        broken = self._own(frame) or self._cause(frame) if frame is not None else None
         return Owner("outside", None, broken) if broken is not None else NOBODY
 
     def _whole_call(self, report: Report) -> str | None:
@@ -245,6 +231,10 @@ class Owners:
             if frame is not None and (own := self._own(frame)) is not None:
                 return own
         return None
+
+
+def _last(items: list[str], wanted: str) -> int:
+    return len(items) - 1 - items[::-1].index(wanted)
 
 
 def renamed(parts: Sequence[CostPart], name: Callable[[str, str | None], str | None]) -> list[CostPart]:

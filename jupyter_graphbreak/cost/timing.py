@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from jupyter_graphbreak.report.cost import Spread, overlap
 
 if TYPE_CHECKING:
@@ -32,21 +34,41 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class GraphRun:
-    """One run of a graph within a call: its number, and the microseconds from the beginning of the call."""
+class Mark:
+    """Something that happened in a call, so many microseconds after its beginning.
 
-    graph: int
-    start_us: float
-    end_us: float
+    Parameters
+    ----------
+    kind : str
+        ``graph``, ``graph ends``; ``graph is noted``, when our own work after it is done; ``backward``, ``backward
+        ends``: a graph's backward pass; ``entered``, ``marked``, ``resumes``, ``left``: as
+        :data:`~jupyter_graphbreak._torch_compat.code_marks.Moment` says.
+    name : str
+        The number of the graph, or the compile id of the frame.
+    """
+
+    kind: str
+    name: str
+    us: float
 
 
 @dataclass(frozen=True)
 class CallTime:
-    """What one call took, when graphs ran in it, and how often the process had to yield a processor meanwhile."""
+    """What one call took, what happened in it, and how often the process had to yield a processor meanwhile.
+
+    ``processor_us`` is the time that all processors worked for it.
+    """
 
     total_us: float
-    runs: Sequence[GraphRun] = ()
+    marks: Sequence[Mark] = ()
     yields: int = 0
+    processor_us: float | None = None
+
+    def lasting(self, total_us: float) -> CallTime:
+        """Return this call without what was done in it for us: it takes less time, also of a processor."""
+        ours = self.total_us - total_us
+        worked = max(0.0, self.processor_us - ours) if self.processor_us is not None else None
+        return CallTime(total_us, self.marks, self.yields, worked)
 
 
 def time_in_turn(
@@ -114,7 +136,9 @@ def yields() -> int:
 
 def spread_of(calls: Sequence[CallTime]) -> Spread:
     """Return what calls took."""
-    return spread([call.total_us for call in calls])
+    made = spread([call.total_us for call in calls])
+    worked = [call.processor_us for call in calls if call.processor_us is not None]
+    return replace(made, processor_us=round(statistics.median(worked), 2)) if worked else made
 
 
 def spread(times_us: Sequence[float]) -> Spread:
@@ -129,12 +153,6 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
         return values[0], values[0], values[0]
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     return low, median, high
-
-
-def central(totals: Sequence[float]) -> list[int]:
-    """Return the numbers of the runs whose time lies between the quartiles: the typical ones."""
-    low, _, high = quartiles(totals)
-    return [number for number, total in enumerate(totals) if low <= total <= high]
 
 
 def gain_us(slow: Spread, fast: Spread) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import sys
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ class Variant:
     entry : Entry
     compiled : bool
         Whether to compile it, or to leave it as it is.
+    marked : bool
+        Whether what is compiled can say what happens in it.
     applied : callable
         Makes a context in which each call is made.
     """
@@ -52,10 +55,12 @@ class Variant:
         entry: Entry,
         *,
         compiled: bool,
+        marked: bool = False,
         applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.subject = Subject(entry.call)
-        self._runs = 0
+        self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
+        self._marked = marked
         self._entry = entry
         self._applied = applied
         self._code = PrivateCode(self.subject.call)
@@ -76,6 +81,10 @@ class Variant:
 
     def warm_up(self) -> bool:
         """Call it until nothing is compiled any more; return whether that came about."""
+        with self.timer.marking_code() if self._marked else contextlib.nullcontext():
+            return self._warm_up()
+
+    def _warm_up(self) -> bool:
         before = _random_state()
         self._call(0)
         self.random = before != _random_state()
@@ -97,11 +106,17 @@ class Variant:
 
     def run(self) -> CallTime:
         """Call it, and return what that took; each time with the next random seed."""
-        seed_all(self._runs % SEEDS)
-        self._runs += 1
+        return self._timed(next(self._seeds), parts=False)
+
+    def run_in_parts(self) -> CallTime:
+        """Call it, and return also what happened in it; each time with the next random seed."""
+        return self._timed(next(self._seeds_of_parts), parts=True)
+
+    def _timed(self, seed: int, *, parts: bool) -> CallTime:
+        seed_all(seed)
         arguments = self._arguments
         with self._applied(), self.subject.entered(), self._code.in_force():
-            time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs))
+            time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
         self._restore()
         return time
 

@@ -11,12 +11,16 @@ from jupyter_graphbreak.report.location import Location
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A median with the quartiles around it, in microseconds, of a number of runs."""
+    """A median with the quartiles around it, in microseconds, of a number of runs.
+
+    ``processor_us`` is the median of what all processors together worked for it, where that was measured.
+    """
 
     median_us: float
     low_us: float
     high_us: float
     runs: int
+    processor_us: float | None = None
 
 
 def overlap(one: Spread, other: Spread) -> bool:
@@ -42,7 +46,8 @@ class CostPart(msgspec.Struct, frozen=True):
     Parameters
     ----------
     kind : {"graph", "outside", "guards"}
-        A graph; Python that runs outside of graphs; the choice of compiled code and the way into it.
+        A graph; Python that runs outside of graphs; the choice of compiled code, the way into it
+        and out of it.
     graph, break_, frame : str or None
         The ids of what it belongs to, where that is known.
     """

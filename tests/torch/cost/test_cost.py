@@ -127,25 +127,122 @@ def other_ways(x: torch.Tensor) -> torch.Tensor:
     return x.cos() + 1
 
 
+def helper_in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(3):
+        x = helper(x)
+    return x
+
+
+def broken_far_below(x: torch.Tensor) -> torch.Tensor:
+    return in_between(x) + helper(x - 1)
+
+
+def in_between(x: torch.Tensor) -> torch.Tensor:
+    return helper(x.tan()) * 2
+
+
+def many_resumes(x: torch.Tensor) -> torch.Tensor:
+    x = x + 1
+    torch._dynamo.graph_break()
+    x = x * 2
+    torch._dynamo.graph_break()
+    x = x.exp()
+    torch._dynamo.graph_break()
+    x = x - 3
+    torch._dynamo.graph_break()
+    return x.sum()
+
+
+def nothing_between(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    waits(100)
+    waits(300)
+    return y * 2
+
+
+def all_ways(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2 if x.sum() > 0 else x / 2
+    return y + x.sum().item()
+
+
+def breaks_with_gradients_off(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    with torch.no_grad():
+        y = y * 2
+        torch._dynamo.graph_break()
+        y = y + 3
+    return y.sin()
+
+
+def to_a_list(x: torch.Tensor) -> torch.Tensor:
+    return x * sum((x * 2).tolist())
+
+
+def keeps_a_row(x: torch.Tensor) -> torch.Tensor:
+    kept = [x.sin()]
+    torch._dynamo.graph_break()
+    kept.append(x.cos())
+    return torch.stack(kept)
+
+
+class Stack(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Layer() for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+class Step(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.optimizer.zero_grad()
+        loss = self.model(x).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
 @pytest.mark.parametrize(
     ("fn", "args"),
     [
         (three_breaks, (torch.rand(8),)),
-        (Layer(), (torch.rand(4, 16),)),
+        (nothing_between, (torch.rand(8),)),
+        (many_resumes, (torch.rand(8),)),
         (calls_helper, (torch.rand(8),)),
+        (helper_in_a_loop, (torch.rand(8),)),
+        (broken_far_below, (torch.rand(8),)),
         (in_a_loop, (torch.rand(8),)),
-        (backward, (torch.rand(4, 4), torch.rand(4, 4, requires_grad=True))),
+        (all_ways, (torch.rand(8),)),
         (other_ways, (torch.rand(8),)),
+        (breaks_with_gradients_off, (torch.rand(8),)),
+        (to_a_list, (torch.rand(8),)),
+        (keeps_a_row, (torch.rand(8),)),
         (torch.sin, (torch.rand(8),)),
+        (Layer(), (torch.rand(4, 16),)),
+        (Stack(), (torch.rand(4, 16),)),
+        (Step(), (torch.rand(4, 16),)),
+        (backward, (torch.rand(4, 4), torch.rand(4, 4, requires_grad=True))),
+        (lambda x: disabled_entry(x) + 1, (torch.rand(8),)),
+        (lambda x: half(x) + looped(x), (torch.rand(8),)),
+        (lambda x: marked(x) + in_place(x), (torch.rand(8),)),
     ],
 )
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_the_parts_add_up(fn: Any, args: tuple[Any, ...], backend: str) -> None:
     cost = measure_entry(Entry("fn", None, fn, Arguments(*args), backend), budget=SHORT).cost
     whole = sum(part.time.median_us for part in cost.parts)
-    assert whole == pytest.approx(cost.compiled.median_us, rel=0.02)
+    assert whole == pytest.approx(cost.compiled.median_us, rel=0.05)
     assert cost.settled
     assert cost.compiled.runs >= 7
+    assert cost.compiled.processor_us is not None
 
 
 def test_what_runs_compiled_in_a_backward_pass_is_its_graphs() -> None:

@@ -1,4 +1,4 @@
-"""The time of a call is shared as a profile of it says; clocks of a device are read when it is done."""
+"""The stretches between marks belong to graphs, breaks or guards; clocks of a device are read when it is done."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pytest
 
 from jupyter_graphbreak._torch_compat.profile_ranges import Range
 from jupyter_graphbreak.cost.clock import CudaClock
-from jupyter_graphbreak.cost.parts import NOBODY, Entering, Owner, Shares, parts_of, time_share
-from jupyter_graphbreak.cost.timeline import Piece, Timeline, operations_outside, read_timeline
-from jupyter_graphbreak.cost.timing import CallTime, GraphRun
+from jupyter_graphbreak.cost.parts import NOBODY, Overhead, Owner, Owners, leaving_us, mark_us, parts_of, time_share
+from jupyter_graphbreak.cost.timeline import lookups_us, operations_outside
+from jupyter_graphbreak.cost.timing import CallTime, Mark
+from tests.sample_reports import two_breaks
 
 
-def test_a_profile_is_read_as_graphs_and_what_is_between_them() -> None:
+def test_a_profile_tells_how_long_code_was_looked_up_and_what_ran_outside() -> None:
     ranges = [
         Range("call", "", 0, 100),
         Range("lookup", "", 5, 10),
@@ -27,69 +28,95 @@ def test_a_profile_is_read_as_graphs_and_what_is_between_them() -> None:
         Range("region", "1/0", 54, 88),
         Range("graph", "1", 60, 70),
         Range("backward", "", 75, 80, link=7),
-        Range("graph", "9", 200, 210),
     ]
-    assert read_timeline(ranges) == Timeline(
-        [0, 1],
-        [
-            Piece("python", 0, 5),
-            Piece("guards", 0, 5, "0/0"),
-            Piece("python", 0, 10, "0/0"),
-            Piece("python", 1, 20, "0/0", begun=True),
-            Piece("guards", 1, 4, "1/0"),
-            Piece("python", 1, 6, "1/0"),
-            Piece("python", 2, 5, "1/0", begun=True),
-            Piece("backward", 2, 5, graph=0),
-            Piece("python", 2, 8, "1/0", begun=True),
-            Piece("python", 2, 2, "0/0", begun=True),
-            Piece("python", 2, 10, begun=True),
-        ],
-    )
     assert operations_outside(ranges) == 1
-    assert read_timeline([]) == Timeline()
+    assert operations_outside([]) == 0
+    assert lookups_us([ranges, ranges[:4]]) == {"0/0": 5.0, "1/0": 4.0}
 
 
-BREAK, GRAPH = Owner("outside", None, "b1"), Owner("graph", "A", None, "0/0")
-NEXT = Owner("guards", "B", "b1", "1/0")
+GRAPH, INNER = Owner("graph", "A", None, "0/0"), Owner("graph", "B", None, "1/0")
+WAY_IN, RESUMED = Owner("guards", "A", None, "0/0"), Owner("guards", "B", "b1", "1/0")
+FIRST, SECOND = Owner("outside", None, "b1"), Owner("outside", None, "b2")
+CALLED = Owner("guards", "C", "b2", "2/0")
 
 
-def owner(piece: Piece) -> Owner | None:
-    if piece.kind == "guards":
-        return NEXT
-    return BREAK if piece.begun else None
+def call_of(*marks: tuple[str, str, float], total: float) -> CallTime:
+    return CallTime(total, [Mark(*mark) for mark in marks])
 
 
-def between(us: float) -> Timeline:
-    return Timeline(
-        [0, 1], [Piece("python", 1, us, "0/0", begun=True), Piece("guards", 1, 4, "1/0"), Piece("python", 1, 9, "1/0")]
+BROKEN = call_of(
+    ("entered", "0/0", 20.0),
+    ("marked", "0/0", 21.0),
+    ("graph", "0", 26.5),
+    ("graph ends", "0", 36.5),
+    ("graph is noted", "0", 40.0),
+    ("resumes", "0/0", 50.5),
+    ("entered", "1/0", 56.5),
+    ("marked", "1/0", 57.5),
+    ("graph", "1", 60.0),
+    ("graph ends", "1", 67.0),
+    ("graph is noted", "1", 67.0),
+    ("backward", "0", 68.0),
+    ("backward ends", "0", 71.0),
+    ("entered", "2/0", 81.5),
+    ("left", "2/0", 91.5),
+    ("left", "1/0", 102.5),
+    ("left", "0/0", 105.5),
+    total=110.0,
+)
+
+
+def test_each_stretch_belongs_to_what_ran_in_it() -> None:
+    owners = Owners(two_breaks(), ["0/0", "1/0"], {"2/0": 4.0}, Overhead(mark_us=1.0, leaving_us=3.0))
+    assert owners.of_call(BROKEN) == pytest.approx(
+        {
+            WAY_IN: 19.5 + 5.0 + 3.0,
+            GRAPH: 10.0 + 3.0,
+            FIRST: 7.0,
+            RESUMED: 5.0 + 2.0,
+            INNER: 7.0,
+            CALLED: 4.0,
+            SECOND: 1.0 + 6.0 + 9.0 + 10.0,
+            NOBODY: 2.0 + 4.0,
+        }
     )
 
 
-@pytest.mark.parametrize(
-    ("us", "seen", "shared"),
-    [
-        (70.0, 65.0, {NEXT: 14.0, BREAK: 56.0}),  # the profiler slowed it: the rest after what is known
-        (70.0, 57.0, {NEXT: 20.0, BREAK: 50.0}),  # it saw less than is left: the remainder is Dynamo's
-        (156.0, 57.0, {NEXT: 56.0, BREAK: 100.0}),  # more than Dynamo can take: it is noise, and everyone's
-        (7.0, 65.0, {NEXT: 7.0, BREAK: 0.0}),
-    ],
-)
-def test_the_time_between_graphs_is_shared(us: float, seen: float, shared: dict[Owner, float]) -> None:
-    shares = Shares([between(seen)] * 3, owner, Entering(10.0, 7.0))
-    assert shares.split((0, 1), us) == pytest.approx(shared)
-    assert shares.split((1, None), us) == {NOBODY: us}
+def test_a_frame_that_was_left_by_an_exception_is_not_in_the_way() -> None:
+    marks = [("entered", "0/0", 5.0), ("entered", "1/0", 6.0), ("left", "0/0", 7.0)]
+    times = Owners(two_breaks()).of_call(call_of(*marks, total=10.0))
+    assert times[NOBODY] == 3.0
 
 
-def test_on_a_device_everything_has_its_proportion() -> None:
-    assert Shares([between(12.0)], owner, None).split((0, 1), 4.0) == pytest.approx({NEXT: 1.0, BREAK: 3.0})
+def test_what_listening_takes_is_seen_in_the_calls() -> None:
+    assert mark_us([BROKEN]) == 1.0
+    assert leaving_us([BROKEN]) == 10.0
+    assert (mark_us([]), leaving_us([])) == (0.0, 0.0)
 
 
-def test_parts_add_up_to_the_median_call() -> None:
-    calls = [CallTime(total, [GraphRun(0, 10.0, total - 30.0)]) for total in (100.0, 104.0, 110.0, 300.0, 90.0)]
-    parts = parts_of(calls, lambda _: GRAPH, Shares([], owner, None))
-    assert sum(part.time.median_us for part in parts) == pytest.approx(104.0)
+def test_parts_are_those_of_typical_calls_and_add_up() -> None:
+    calls = [
+        call_of(("graph", "0", 10.0), ("graph ends", "0", total - 20.0), total=total)
+        for total in (104.0, 100.0, 112.0, 300.0, 90.0, 102.0)
+    ]
+    whole, parts = parts_of(calls, Owners(two_breaks(), ["0/0"]))
+    assert (whole.median_us, whole.runs) == (103.0, 6)
     assert [(part.kind, part.graph) for part in parts] == [("outside", None), ("graph", "A")]
-    assert time_share(parts) == pytest.approx(1 - 40 / 104, abs=0.001)
+    assert [part.time.median_us for part in parts] == [30.0, 73.0]
+    assert parts[1].time.runs == 2
+    assert time_share(parts) == pytest.approx(73 / 103, abs=0.001)
+    whole, parts = parts_of(calls[2:], Owners(two_breaks(), ["0/0"]))  # far from each other
+    assert sum(part.time.median_us for part in parts) == whole.median_us == 107.0
+
+
+def test_what_was_done_for_us_is_no_time_of_the_call() -> None:
+    owners = Owners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
+    call = CallTime(BROKEN.total_us, BROKEN.marks, 0, 100.0)
+    whole, parts = parts_of([call], owners)
+    # Two marks and what follows a graph; half of a mark at each end of a stretch.
+    assert whole.median_us == pytest.approx(110.0 - 2.0 - 3.5 - 7.0)
+    assert whole.processor_us == pytest.approx(100.0 - 2.0 - 3.5 - 7.0)
+    assert sum(part.time.median_us for part in parts) == pytest.approx(whole.median_us)
 
 
 class Described:

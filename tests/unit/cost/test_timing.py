@@ -12,9 +12,9 @@ from jupyter_graphbreak.cost.timing import (
     FEWEST_RUNS,
     Budget,
     CallTime,
-    central,
     gain_us,
     spread,
+    spread_of,
     time_in_turn,
     undisturbed,
 )
@@ -67,7 +67,12 @@ def test_a_busy_machine_is_given_twice_the_time() -> None:
 def test_a_spread_is_the_median_and_the_quartiles() -> None:
     assert spread([4.0, 1.0, 2.0, 3.0, 5.0]) == Spread(3.0, 2.0, 4.0, 5)
     assert spread([4.0]) == Spread(4.0, 4.0, 4.0, 1)
-    assert central([1.0, 100.0, 3.0, 2.0, 4.0]) == [2, 3, 4]
+
+
+def test_processor_time_is_said_where_it_was_measured() -> None:
+    calls = [CallTime(10.0, processor_us=us) for us in (4.0, 6.0, 50.0)]
+    assert spread_of(calls) == Spread(10.0, 10.0, 10.0, 3, 6.0)
+    assert spread_of([CallTime(10.0)]).processor_us is None
 
 
 @pytest.mark.parametrize(("median", "runs", "same"), [(110.0, 10, True), (110.0, 1000, False), (101.0, 10_000, True)])

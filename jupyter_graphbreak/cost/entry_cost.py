@@ -145,7 +145,7 @@ def _changed(
     for ids, applied in itertools.islice(remedied.items(), room):
         variant = None
         with contextlib.suppress(Exception), applied() as changed:  # it has no time then
-            variant = Variant(changed, compiled=True, applied=applied)
+            variant = Variant(changed, compiled=not changed.compiles_itself, applied=applied)
         if variant is not None:
             yield ids, variant
 

@@ -177,11 +177,7 @@ def _found(report: Report, files: Mapping[str, str], searches: list[Search], rea
 
 def worth_measuring(remedies: Mapping[str, Tried]) -> list[str]:
     """Return the ids of the remedies to measure: for each break the best, and what removes most of them."""
-    working = {
-        ident: tried
-        for ident, tried in remedies.items()
-        if tried.works and tried.attempt.change and not tried.attempt.change.compiles_itself
-    }
+    working = {ident: tried for ident, tried in remedies.items() if tried.works and tried.attempt.change}
     if not working:
         return []
     most = max(working, key=lambda ident: len(working[ident].breaks))

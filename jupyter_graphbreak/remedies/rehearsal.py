@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separate_cache
@@ -293,15 +294,27 @@ class Rehearsal:
             subject = self._switched(change)
             environment = {name: value for name, value in os.environ.items() if before.get(name) != value}
         application = Application(self.program, change.texts)
+        backend = own_backend(self.entry.backend)
 
         @contextlib.contextmanager
         def apply() -> Iterator[Entry]:
             with _kept_environment():
                 os.environ.update(environment)
                 with application.in_force(), self._ready(change, application, subject) as call:
-                    yield replace(self.entry, call=call)
+                    if change.compiles_itself:
+                        self._compile_alike(application, call, backend)
+                    yield replace(self.entry, call=call, compiles_itself=change.compiles_itself)
 
         return apply
+
+    def _compile_alike(self, application: Application, call: Any, backend: Callable[..., Any]) -> None:
+        """Compile the inner functions that a change defines as the entry is; a stance would take time in each call."""
+        scopes = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
+        for scope in scopes:
+            for definition in application.definitions:
+                inner = compiled_callable(scope.get(definition.name))
+                if inner is not None:
+                    scope[definition.name] = torch.compile(inner, backend=backend, dynamic=self.entry.dynamic)
 
     def _performed(self, change: Change, trials: list[Trial], promises: Promises) -> Performed:
         find_cell = self.program.find_changed_cell(change.texts)

@@ -42,6 +42,8 @@ class Entry:
         What it was compiled with.
     dynamic : bool or None
         As given to ``torch.compile``.
+    compiles_itself : bool
+        Whether it is called as it stands, since it compiles a function in it.
     """
 
     function: str
@@ -50,6 +52,7 @@ class Entry:
     arguments: Arguments
     backend: str | Callable[..., Any] = "eager"
     dynamic: bool | None = None
+    compiles_itself: bool = False
 
 
 class KeptEntries:

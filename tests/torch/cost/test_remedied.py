@@ -33,6 +33,21 @@ def takes_a_side(x: torch.Tensor) -> torch.Tensor:
     return y * x.sum().item()
 
 
+COMPILED: list[torch.fx.GraphModule] = []
+
+
+def noting(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+    COMPILED.append(module)
+    return module.forward
+
+
+@torch.compile(backend=noting)
+def says_its_shape(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin() + 1
+    print("shape", y.shape)  # noqa: T201 - a break
+    return y.cos()
+
+
 def run_of(function: Callable[..., Any], *args: object) -> Run:
     torch.compiler.reset()  # another test may have compiled it
     compiled = torch.compile(function, backend="eager")
@@ -55,7 +70,7 @@ def test_a_remedy_that_was_found_is_measured_beside_the_original() -> None:
     together, without_all = measured[0]
     assert len(together.breaks) == 3
     assert [len(remedy.breaks) for remedy, _ in measured[1:]] == [1, 1, 1]
-    assert without_all.high_us < cost.compiled.low_us
+    assert without_all.median_us < cost.compiled.median_us
     assert all(without_all.median_us < without_one.median_us for _, without_one in measured[1:])
     (verdict,) = verdicts_of_cost(report)
     assert "without breaks 1, 2 and 3: " in verdict
@@ -76,6 +91,24 @@ def test_settings_and_edits_are_in_force_only_while_they_are_measured() -> None:
     assert torch._dynamo.config.get_config_copy() == config
     assert dict(os.environ) == environment
     assert all(time_of(report, listed).startswith("mending it ") for listed in report.breaks)
+
+
+def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_backend() -> None:
+    torch.compiler.reset()
+    with jupyter_graphbreak.capture(entries=True) as run:
+        says_its_shape(torch.ones(8, 8))
+    run.try_remedies()
+    COMPILED.clear()
+    report = run.measure()
+    assert report.remedies is not None
+    assert report.cost is not None
+    (cost,) = report.cost.entries
+    (remedied,) = cost.remedied
+    (remedy,) = [remedy for remedy in report.remedies if remedy.id in remedied.remedies]
+    assert remedy.title == "Say it after the call"
+    assert len(COMPILED) == 3  # two graphs as it is, one with the remedy
+    assert remedied.time.runs >= 7
+    assert time_of(report, report.breaks[0]).startswith("mending it ")
 
 
 def test_a_block_is_measured_when_it_has_ended(capsys: pytest.CaptureFixture[str]) -> None:

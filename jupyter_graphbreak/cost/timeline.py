@@ -27,14 +27,14 @@ def lookups_us(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
 def operations_outside(ranges: Sequence[Range]) -> int:
     """Count the operations that ran neither in a graph nor in one's backward pass, each with all that it is made of.
 
-    Of ranges in which no graph ran it is the number of all operations.
+    Of ranges in which no graph ran it is the number of all operations. Those of which a tensor is printed do not count.
     """
     count = 0
     hidden: dict[int, float] = {}  # until when a thread is inside a graph or an operation
     for read in ranges:
         if read.start_us < hidden.get(read.thread, 0.0):
             continue
-        if read.kind in {"graph", "backward", "operation"}:
+        if read.kind in {"graph", "backward", "printing", "operation"}:
             hidden[read.thread] = read.end_us
             count += read.kind == "operation"
     return count

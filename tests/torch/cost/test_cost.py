@@ -478,6 +478,18 @@ def numpy_between(x: torch.Tensor) -> torch.Tensor:
     return y.cos()
 
 
+def prints(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    print(y)  # noqa: T201 - which makes a text of it, by many operations
+    return y.cos()
+
+
+def prints_what_it_reads(x: torch.Tensor) -> torch.Tensor:
+    total = x.sum()
+    print(f"{total.item():.2f} of {x}")  # noqa: T201 - as it is
+    return x / total
+
+
 def in_place(x: torch.Tensor) -> torch.Tensor:
     y = x.clone()
     y.mul_(2)
@@ -508,6 +520,8 @@ def no_operations(x: torch.Tensor) -> torch.Tensor:
         (branch, 3, 1),
         (looped, 0, 9),
         (numpy_between, 2, 0),
+        (prints, 2, 0),
+        (prints_what_it_reads, 2, 1),
         (in_place, 3, 0),
         (generator, 6, 0),
         (marked, 3, 0),

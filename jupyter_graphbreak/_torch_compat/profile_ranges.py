@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from jupyter_graphbreak._torch_compat.code_marks import left_alone
+from jupyter_graphbreak._torch_compat.hooks.code_marks import left_alone
 from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: Exceptions that say a break by another name.
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
+#: The entries of the trace that say whether inductor generated code: AOTAutograd's cache holds what it generated, too.
+_CACHE_HITS = ("artifact:fx_graph_cache_hit", "artifact:aotautograd_cache_hit")
+_CACHE_MISSES = ("artifact:fx_graph_cache_miss", "artifact:fx_graph_cache_bypass")
 
 
 def build_report(records: Iterable[Record]) -> Report:
@@ -201,10 +204,14 @@ def _device(device: DeviceUsed) -> Device:
 
 def _timing(ledger: Ledger) -> Timing:
     spent = [frame.metrics.get("entire_frame_compile_time_s") for frame in ledger.frames]
+    hits, misses = (sum(ledger.kinds[kind] for kind in kinds) for kinds in (_CACHE_HITS, _CACHE_MISSES))
+    asked = hits + misses > 0
     return Timing(
         wall_s=ledger.run.wall_s,
         compile_s=_sum(spent) + sum(frame.backward_s for frame in ledger.frames),
         capture_s=ledger.run.capture_s,
+        cache_hits=hits if asked else None,
+        cache_misses=misses if asked else None,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from jupyter_graphbreak._torch_compat.code_marks import left_alone, marked_code
+from jupyter_graphbreak._torch_compat.hooks.code_marks import left_alone, marked_code
 from jupyter_graphbreak._torch_compat.profile_ranges import marked_graph
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.structured_trace import envelope
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from jupyter_graphbreak._torch_compat.code_marks import Moment
+    from jupyter_graphbreak._torch_compat.hooks.code_marks import Moment
     from jupyter_graphbreak.cost.clock import Clock
 
 _T = TypeVar("_T")

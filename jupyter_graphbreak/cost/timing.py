@@ -42,7 +42,7 @@ class Mark:
     kind : str
         ``graph``, ``graph ends``; ``graph is noted``, when our own work after it is done; ``backward``, ``backward
         ends``: a graph's backward pass; ``entered``, ``marked``, ``resumes``, ``left``: as
-        :data:`~jupyter_graphbreak._torch_compat.code_marks.Moment` says.
+        :data:`~jupyter_graphbreak._torch_compat.hooks.code_marks.Moment` says.
     name : str
         The number of the graph, or the compile id of the frame.
     """

@@ -20,8 +20,12 @@ _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
 #: The entries of PyTorch's trace that a report is made from.
 KEPT = frozenset(
     {
+        "artifact:aotautograd_cache_hit",
         "artifact:dynamo_error",
         "artifact:dynamo_graph_break_reason",
+        "artifact:fx_graph_cache_bypass",
+        "artifact:fx_graph_cache_hit",
+        "artifact:fx_graph_cache_miss",
         "artifact:recompile_reasons",
         "bwd_compilation_metrics",
         "compilation_metrics",

@@ -6,11 +6,17 @@ import msgspec
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Seconds: the whole run, the time that compiling took, and the time that our own code took."""
+    """Seconds: the whole run, the time that compiling took, and the time that our own code took.
+
+    ``cache_hits`` are the graphs, forward and backward, whose code inductor found in its cache; ``cache_misses`` those
+    whose code it generated. ``None`` where it said nothing of either.
+    """
 
     wall_s: float | None = None
     compile_s: float | None = None
     capture_s: float | None = None
+    cache_hits: int | None = None
+    cache_misses: int | None = None
 
 
 class Summary(msgspec.Struct, frozen=True):

@@ -62,7 +62,10 @@ def _costs(report: Report) -> dict[str, BreakCost]:
 
 
 def _times(report: Report) -> dict[str, float]:
-    """Return the microseconds of a call that each break was measured to cost: by mending it, else outside of graphs."""
+    """Return the microseconds of a call that each break was measured to cost: by mending it, else by its parts.
+
+    Going on after a break takes time, too, which mending it saves as well.
+    """
     alone = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
     times: dict[str, float] = {}
     for entry in report.cost.entries if report.cost is not None else []:
@@ -70,7 +73,7 @@ def _times(report: Report) -> dict[str, float]:
             continue
         found: defaultdict[str, float] = defaultdict(float)
         for part in entry.parts:
-            if part.kind == "outside" and part.break_ is not None:
+            if part.kind != "graph" and part.break_ is not None:
                 found[part.break_] += part.time.median_us
         for remedied in entry.remedied:
             if len(remedied.remedies) == 1 and remedied.remedies[0] in alone:

@@ -68,6 +68,8 @@ export interface Timing {
   wall_s: number | null;
   compile_s: number | null;
   capture_s: number | null;
+  cache_hits: number | null;
+  cache_misses: number | null;
 }
 /**
  * How many entries the lists of the report hold; ``events`` counts the occurrences of all breaks.
@@ -364,6 +366,8 @@ export interface Timing1 {
   wall_s: number | null;
   compile_s: number | null;
   capture_s: number | null;
+  cache_hits: number | null;
+  cache_misses: number | null;
 }
 /**
  * A break that only one of two runs has, or that is at another line now.
@@ -470,6 +474,7 @@ export interface Spread {
   low_us: number;
   high_us: number;
   runs: number;
+  processor_us: number | null;
 }
 /**
  * The time of a call with some remedies applied.

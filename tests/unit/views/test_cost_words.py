@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.cost import Check, Cost, Coverage, EntryCost, Spread
+from jupyter_graphbreak.report.figures import Timing
 from jupyter_graphbreak.report.location import Location
-from jupyter_graphbreak.report.schema import Frame
+from jupyter_graphbreak.report.schema import Frame, Graph, Op
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.text.report_text import render_text
@@ -21,7 +22,7 @@ from jupyter_graphbreak.views.words.experiments.cost_words import (
     time_text,
     verdicts_of_cost,
 )
-from jupyter_graphbreak.views.words.experiments.startup import startup
+from jupyter_graphbreak.views.words.experiments.startup import repeated, startup
 from tests.sample_reports import checks, cost, two_breaks
 
 
@@ -153,3 +154,40 @@ def test_where_the_time_of_compiling_went_is_said_where_it_is_long() -> None:
     assert said in render_html(report)
     assert "start-up" not in render_text(replace(report, cost=None))
     assert startup(replace(report, frames=frames[3:])) == ""
+
+
+def layers(times: int) -> Graph:
+    """Return a graph of a model: an embedding, the same four lines for each of its layers, an output."""
+
+    def op(line: int, function: str) -> Op:
+        return Op(f"v{line}", "add", Location("s1", line, line, 4, 9, function))
+
+    block = [op(31, "norm"), op(12, "forward"), op(13, "forward"), op(31, "norm")]
+    return Graph("A", "graph", "0/0", [op(3, "embed"), *block * times, op(5, "head")])
+
+
+def test_a_block_that_repeats_is_said_where_compiling_it_alone_would_save_much() -> None:
+    report = replace(cost(), frames=[Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)])
+    (said,) = [
+        part for part in startup(replace(report, graphs=[layers(6)])).split("; ") if part.startswith("what begins")
+    ]
+    assert said == (
+        "what begins at line 12 in forward is in graph A 6 times, with 92% of its operations: compiling that block "
+        "alone, once for all of them, may save 77% of what the graph takes"
+    )
+    assert "what begins" not in startup(replace(report, graphs=[layers(2)]))
+    assert repeated(layers(1)) is None
+
+
+@pytest.mark.parametrize(
+    ("timing", "said"),
+    [
+        (Timing(cache_hits=3, cache_misses=2), "inductor's cache had the code of 3 of 5 graphs"),
+        (Timing(cache_hits=0, cache_misses=2), "inductor's cache had none of it: keep the folder"),
+        (Timing(), None),
+    ],
+)
+def test_what_came_from_a_cache_is_said(timing: Timing, said: str | None) -> None:
+    frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
+    sentence = startup(replace(cost(), frames=frames, timing=timing, graphs=[]))
+    assert (said in sentence) if said is not None else ("cache" not in sentence)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: Exceptions that say a break by another name.
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
-#: The entries of the trace that say whether inductor generated code: AOTAutograd's cache holds what it generated, too.
+#: The entries of the trace that say whether inductor generated code. AOTAutograd's cache holds the code or leads to it.
 _CACHE_HITS = ("artifact:fx_graph_cache_hit", "artifact:aotautograd_cache_hit")
 _CACHE_MISSES = ("artifact:fx_graph_cache_miss", "artifact:fx_graph_cache_bypass")
 
@@ -204,7 +204,8 @@ def _device(device: DeviceUsed) -> Device:
 
 def _timing(ledger: Ledger) -> Timing:
     spent = [frame.metrics.get("entire_frame_compile_time_s") for frame in ledger.frames]
-    hits, misses = (sum(ledger.kinds[kind] for kind in kinds) for kinds in (_CACHE_HITS, _CACHE_MISSES))
+    hits = max(ledger.kinds[kind] for kind in _CACHE_HITS)
+    misses = sum(ledger.kinds[kind] for kind in _CACHE_MISSES)
     asked = hits + misses > 0
     return Timing(
         wall_s=ledger.run.wall_s,

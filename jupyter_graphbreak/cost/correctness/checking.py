@@ -73,11 +73,9 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
                 actual = trial.see()
             own = build_report(recording.records)
             differences = list(_differences(expected, actual, exact))
-            first = (
-                _first(trial, Correspondence(own, run if run is not None else own, entry.frame))
-                if differences
-                else None
-            )
+            first = _first(trial, Correspondence(own, run if run is not None else own, entry.frame))
+            if first is not None and not differences:
+                differences = [f"graph {first.graph} computes something else, which the result does not show"]
         step = _step(entry, expected, exact) if differences else None
     check = Check(
         function=entry.function,
@@ -187,11 +185,7 @@ def _outcome(seen: _Seen) -> str:
 def _first(trial: _CompiledTrial, found: Correspondence) -> Divergence | None:
     """Return the first graph and operation that differ, in a further call of what was compiled."""
     graphs = trial.graphs
-    for graphs.compares in ("values", "gradients"):
-        trial.see()
-        if graphs.wrong is not None:
-            break
-    graphs.compares = "nothing"
+    _compare_graphs(trial)
     if graphs.wrong is None:
         return None
     frame = next((frame for frame in found.own.frames if frame.id == graphs.wrong.frame), None)
@@ -205,6 +199,15 @@ def _first(trial: _CompiledTrial, found: Correspondence) -> Divergence | None:
     return Divergence(named, op.location if op is not None else None, op.name if op is not None else name)
 
 
+def _compare_graphs(trial: _CompiledTrial) -> None:
+    graphs = trial.graphs
+    for graphs.compares in ("values", "gradients"):
+        trial.see()
+        if graphs.wrong is not None:
+            break
+    graphs.compares = "nothing"
+
+
 def _step(entry: Entry, expected: _Seen, exact: tuple[_Seen, _Seen] | None) -> Step:
     """Return the first step of compiling that brings a difference in."""
     steps: tuple[Step, ...] = ("eager", "aot_eager")
@@ -214,5 +217,8 @@ def _step(entry: Entry, expected: _Seen, exact: tuple[_Seen, _Seen] | None) -> S
         trial = _CompiledTrial(entry, step)
         with separate_cache(own_codes(trial.subject.call)):
             if any(_differences(expected, trial.see(), exact)):
+                return step
+            _compare_graphs(trial)
+            if trial.graphs.wrong is not None:
                 return step
     return "backend"

@@ -223,3 +223,25 @@ def test_a_step_before_the_backend_is_named() -> None:
     for backend in ("eager", "aot_eager"):
         check = checked(compiling, backend, torch.rand(3))
         assert (check.equal, check.step, check.first) == (False, "eager", None)
+
+
+def hides(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin() + 2
+    y = y.exp() * 3
+    print(end="")  # noqa: T201 - a break
+    return y.sign()
+
+
+def test_a_wrong_graph_is_named_also_where_a_later_one_hides_it() -> None:
+    def triples_otherwise(gm: torch.fx.GraphModule, _: Any) -> Any:
+        replaced(gm, "exp", "cosh")
+        return gm.forward
+
+    check = checked(hides, triples_otherwise, torch.rand(8))
+    assert not check.equal
+    assert check.first is not None
+    assert (check.first.graph, check.step) == ("A", "backend")
+    assert check.first.location is not None
+    assert check.first.location.line == 2 + hides.__code__.co_firstlineno
+    assert check.differences == ["graph A computes something else, which the result does not show"]
+    assert checked(hides, "aot_eager", torch.rand(8)).equal

@@ -159,10 +159,10 @@ def test_where_the_time_of_compiling_went_is_said_where_it_is_long() -> None:
 def layers(times: int) -> Graph:
     """Return a graph of a model: an embedding, the same four lines for each of its layers, an output."""
 
-    def op(line: int, function: str) -> Op:
-        return Op(f"v{line}", "add", Location("s1", line, line, 4, 9, function))
+    def op(line: int, function: str, target: str = "add") -> Op:
+        return Op(f"v{line}", target, Location("s1", line, line, 4, 9, function))
 
-    block = [op(31, "norm"), op(12, "forward"), op(13, "forward"), op(31, "norm")]
+    block = [op(31, "norm"), op(12, "forward"), op(12, "forward", "mul"), op(31, "norm")]
     return Graph("A", "graph", "0/0", [op(3, "embed"), *block * times, op(5, "head")])
 
 
@@ -177,6 +177,25 @@ def test_a_block_that_repeats_is_said_where_compiling_it_alone_would_save_much()
     )
     assert "what begins" not in startup(replace(report, graphs=[layers(2)]))
     assert repeated(layers(1)) is None
+
+
+def test_processor_time_is_said_where_it_is_not_that_of_the_clock() -> None:
+    report = cost()
+    assert report.cost is not None
+    entry = entry_of(report)
+    eager = replace(entry.eager, processor_us=entry.eager.median_us)
+
+    def said(compiled_us: float) -> str:
+        compiled = replace(entry.compiled, processor_us=compiled_us)
+        changed = replace(report, cost=replace(report.cost, entries=[replace(entry, eager=eager, compiled=compiled)]))
+        assert coverage_of(changed)[0] in " ".join(render_text(changed).split())
+        assert coverage_of(changed)[0] in render_html(changed)
+        return coverage_of(changed)[0]
+
+    twice = 2 * entry.compiled.median_us
+    assert f"processors work {time_text(twice)} for a call, {time_text(eager.median_us)} eagerly" in said(twice)
+    assert "processors" not in said(1.1 * entry.compiled.median_us)
+    assert "processors" not in coverage_of(report)[0]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ _STEPS = {
     "aot_eager": "brought in by AOTAutograd (the backend aot_eager has it too)",
     "backend": "brought in by the backend",
 }
+#: Processor time that differs from the clock's by so much is said.
+_NOTABLE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +120,22 @@ def coverage_of(report: Report) -> list[str]:
     said = []
     for entry in cost.entries:
         parts = [_coverage(entry.coverage)] if entry.coverage is not None else []
+        parts += _processor(entry)
         if entry.break_even_calls is not None:
             parts.append(f"compiling has paid after {counted(entry.break_even_calls, 'call')}")
         if parts:
             said.append((f"{entry.function}: " if several else "") + "; ".join(parts))
     return said
+
+
+def _processor(entry: EntryCost) -> list[str]:
+    """Return how long processors work for a call, where a clock shows another time: several work at once, or wait."""
+    times = [(time.processor_us, time.median_us) for time in (entry.compiled, entry.eager)]
+    known = [(worked, us) for worked, us in times if worked is not None]
+    if len(known) < len(times) or all(abs(worked - us) <= _NOTABLE * us for worked, us in known):
+        return []
+    compiled, eager = (time_text(worked) for worked, _ in known)
+    return [f"processors work {compiled} for a call, {eager} eagerly"]
 
 
 def _coverage(coverage: Coverage) -> str:

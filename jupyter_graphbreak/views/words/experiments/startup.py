@@ -85,13 +85,13 @@ class Block:
 def repeated(graph: Graph) -> Block | None:
     """Return the largest run of operations that a graph holds over and over, ``None`` if there is none.
 
-    An operation is known by its line. The first line that comes again at equal distances, three times or more, begins
-    the block; it is named by the function in it that spans most of it.
+    An operation is known by its line and by what it calls. One that comes again at equal distances is in such a block,
+    which is named by the function that spans most of it.
     """
-    numbers: defaultdict[tuple[str, int, int | None], list[int]] = defaultdict(list)
+    numbers: defaultdict[tuple[str, int, str], list[int]] = defaultdict(list)
     for number, op in enumerate(graph.ops):
         if op.location is not None:
-            numbers[op.location.source, op.location.line, op.location.column].append(number)
+            numbers[op.location.source, op.location.line, op.target].append(number)
     found: tuple[int, list[int]] | None = None
     for own in numbers.values():
         distances = {later - number for number, later in itertools.pairwise(own)}

@@ -9,16 +9,19 @@ import argparse
 import contextlib
 import os
 import platform
+import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+import jupyter_graphbreak
 from jupyter_graphbreak.cost.entry_cost import Measured, measure_entry
 from jupyter_graphbreak.cost.timing import Budget
 from jupyter_graphbreak.report.cost import overlap
 from jupyter_graphbreak.trial.entry import Entry
 from jupyter_graphbreak.trial.inputs import Arguments
+from jupyter_graphbreak.views.words.experiments.cost_words import coverage_of, verdicts_of_cost
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.cost.entry_cost import Remedied
@@ -40,11 +43,11 @@ def against(eager: Spread, other: Spread) -> str:
     return f"{eager.median_us / other.median_us:.2f} times eager"
 
 
-def bart(backend: str, budget: Budget) -> None:
-    """Measure the forward pass in training: as it is, with the branch on the layer drop mended, and without it."""
-    from transformers import BartConfig, BartForCausalLM
+def bart_config() -> Any:
+    """Return a small configuration of BART, with layer drop."""
+    from transformers import BartConfig
 
-    config = BartConfig(
+    return BartConfig(
         vocab_size=1000,
         d_model=64,
         decoder_layers=3,
@@ -54,6 +57,37 @@ def bart(backend: str, budget: Budget) -> None:
         max_position_embeddings=32,
         use_cache=False,
     )
+
+
+def searched(backend: str) -> None:
+    """Print what ``--try --cost`` says of the forward pass in training: the remedies are those that it finds."""
+    from transformers import BartForCausalLM
+
+    config = bart_config()
+    torch.manual_seed(0)
+    model = torch.compile(BartForCausalLM(config).train(), backend=backend)
+    ids = torch.randint(0, config.vocab_size, (2, 32), generator=torch.Generator().manual_seed(0))
+    with jupyter_graphbreak.capture(entries=True) as run:
+        model(input_ids=ids, labels=ids)
+    run.try_remedies()
+    report = run.measure()
+    print(f"\nBART's decoder, what --try --cost says, backend {backend}")
+    for sentence in (*verdicts_of_cost(report), *coverage_of(report)):
+        print(f"  {sentence}")
+    titles = {remedy.id: f"{remedy.title}: {remedy.verdict}" for remedy in report.remedies or []}
+    for entry in report.cost.entries if report.cost is not None else []:
+        print(f"  eager            {shown(entry.eager)}")
+        print(f"  compiled         {shown(entry.compiled)}")
+        for remedied in entry.remedied:
+            names = ", ".join(titles[ident] for ident in remedied.remedies)
+            print(f"  {'/'.join(remedied.remedies):16} {shown(remedied.time)}  {names}")
+
+
+def bart(backend: str, budget: Budget) -> None:
+    """Measure the forward pass in training: as it is, with the branch on the layer drop mended, and without it."""
+    from transformers import BartForCausalLM
+
+    config = bart_config()
     ids = torch.randint(0, config.vocab_size, (2, 32), generator=torch.Generator().manual_seed(0))
 
     class MaybeLayer(torch.nn.Module):
@@ -136,6 +170,20 @@ def known(backend: str, budget: Budget) -> None:
     for part, expected in zip(sorted(parts, key=lambda part: lines[part.break_ or ""]), KNOWN_US, strict=True):
         print(f"  {expected:5} us found as {shown(part.time)}: {part.time.median_us / expected - 1:+.0%}")
     show_parts(found)
+    by_itself(found, backend)
+
+
+def by_itself(found: Measured, backend: str) -> None:
+    """Print what the parts come to beside the program timed by itself, compiled anew and with nothing marked."""
+    compiled, x = torch.compile(three_waits, backend=backend), torch.rand(1000)
+    times = []
+    for _ in range(300):
+        start = time.perf_counter()
+        compiled(x)
+        times.append((time.perf_counter() - start) * 1e6)
+    whole = statistics.median(times[100:])
+    parts = sum(part.time.median_us for part in found.cost.parts)
+    print(f"  timed by itself  {whole:8,.0f} us, of which the parts are {parts / whole:.1%}")
 
 
 def main() -> None:
@@ -150,6 +198,7 @@ def main() -> None:
     budget = Budget(arguments.seconds)
     known(arguments.backend, budget)
     bart(arguments.backend, budget)
+    searched(arguments.backend)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Overhead(NamedTuple):
 
 NO_OVERHEAD = Overhead()
 #: How far from the median, as a share of it, a typical call may be; where none is, those nearest to it are typical.
-_TYPICAL = 0.02
+_TYPICAL = 0.04
 _ROUNDING_US = 1e-3
 
 

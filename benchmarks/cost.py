@@ -65,10 +65,11 @@ def searched(backend: str) -> None:
 
     config = bart_config()
     torch.manual_seed(0)
-    model = torch.compile(BartForCausalLM(config).train(), backend=backend)
+    model: Any = BartForCausalLM(config).train()
+    compiled = torch.compile(model, backend=backend)
     ids = torch.randint(0, config.vocab_size, (2, 32), generator=torch.Generator().manual_seed(0))
     with jupyter_graphbreak.capture(entries=True) as run:
-        model(input_ids=ids, labels=ids)
+        compiled(input_ids=ids, labels=ids)
     run.try_remedies()
     report = run.measure()
     print(f"\nBART's decoder, what --try --cost says, backend {backend}")

@@ -175,7 +175,8 @@ def breaks_with_gradients_off(x: torch.Tensor) -> torch.Tensor:
 
 
 def to_a_list(x: torch.Tensor) -> torch.Tensor:
-    return x * sum((x * 2).tolist())
+    total: float = sum((x * 2).tolist())
+    return x * total
 
 
 def keeps_a_row(x: torch.Tensor) -> torch.Tensor:

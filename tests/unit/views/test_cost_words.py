@@ -181,13 +181,14 @@ def test_a_block_that_repeats_is_said_where_compiling_it_alone_would_save_much()
 
 def test_processor_time_is_said_where_it_is_not_that_of_the_clock() -> None:
     report = cost()
-    assert report.cost is not None
+    measured = report.cost
+    assert measured is not None
     entry = entry_of(report)
     eager = replace(entry.eager, processor_us=entry.eager.median_us)
 
     def said(compiled_us: float) -> str:
         compiled = replace(entry.compiled, processor_us=compiled_us)
-        changed = replace(report, cost=replace(report.cost, entries=[replace(entry, eager=eager, compiled=compiled)]))
+        changed = replace(report, cost=replace(measured, entries=[replace(entry, eager=eager, compiled=compiled)]))
         assert coverage_of(changed)[0] in " ".join(render_text(changed).split())
         assert coverage_of(changed)[0] in render_html(changed)
         return coverage_of(changed)[0]

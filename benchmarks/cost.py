@@ -66,7 +66,7 @@ def searched(backend: str) -> None:
     config = bart_config()
     torch.manual_seed(0)
     model: Any = BartForCausalLM(config).train()
-    compiled = torch.compile(model, backend=backend)
+    compiled: Any = torch.compile(model, backend=backend)
     ids = torch.randint(0, config.vocab_size, (2, 32), generator=torch.Generator().manual_seed(0))
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(input_ids=ids, labels=ids)

@@ -124,9 +124,10 @@ function reportedText({
 }: ICellReport): IReportedText {
   let lines = LINES.get(source);
   if (lines === undefined) {
+    const texts = textByLine(report, source);
     lines = {
-      text: [...textByLine(report, source).values()],
-      lines: reportLines(report, source)
+      text: [...texts.values()],
+      lines: reportLines(report, source, texts)
     };
     LINES.set(source, lines);
   }

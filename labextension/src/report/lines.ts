@@ -52,24 +52,36 @@ export function textByLine(
   source: Source
 ): Map<number, string> {
   const texts = new Map<number, string>();
-  for (const { location } of report.breaks) {
-    if (location?.source === source.id && location.code !== null) {
-      texts.set(location.line, location.code.split('\n')[0]!);
-    }
-  }
   for (const { first_line: first, text } of source.segments) {
     text
       .split('\n')
       .forEach((line, index) =>
-        texts.set(first + index, line.replace(/\r$/, ''))
+        texts.set(first + index, line.endsWith('\r') ? line.slice(0, -1) : line)
       );
+  }
+  for (const { location } of report.breaks) {
+    if (
+      location?.source === source.id &&
+      location.code !== null &&
+      !texts.has(location.line)
+    ) {
+      texts.set(location.line, location.code.split('\n')[0]!);
+    }
   }
   return new Map([...texts].sort(([one], [other]) => one - other));
 }
 
-/** The lines of a source on which something happened, in order. */
-export function reportLines(report: Report, source: Source): IReportLine[] {
-  const drafts = new LineDrafts(source, textByLine(report, source));
+/**
+ * The lines of a source on which something happened, in order.
+ *
+ * @param texts - As {@link textByLine} returns them.
+ */
+export function reportLines(
+  report: Report,
+  source: Source,
+  texts: ReadonlyMap<number, string> = textByLine(report, source)
+): IReportLine[] {
+  const drafts = new LineDrafts(source, texts);
   addGraphs(report, drafts);
   addBreaks(report, drafts);
   addScopes(report, drafts);
@@ -103,10 +115,25 @@ class LineDrafts {
   span(location: Location | null): number[] {
     // A report may say that something spans a billion lines, so only lines with a text count.
     return this.contains(location)
-      ? this._numbers.filter(
-          number => location.line <= number && number <= location.end_line
+      ? this._numbers.slice(
+          this._countBefore(location.line),
+          this._countBefore(location.end_line + 1)
         )
       : [];
+  }
+
+  /** How many of the lines stand before a line. */
+  private _countBefore(line: number): number {
+    let [low, high] = [0, this._numbers.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this._numbers[middle]! < line) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
   }
 
   at(number: number): ILineDraft {

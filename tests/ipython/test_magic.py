@@ -484,3 +484,14 @@ def test_nothing_of_dynamo_is_left_among_the_names_of_a_notebook(shell: Shell, c
     shell.run(f"%%compile_explain\n{code}")
     assert shell.report.frames
     assert {name for name in shell.ip.user_ns if not re.fullmatch(r"_i?\d*|_i+", name)} - before == set()
+
+
+def test_a_traceback_names_all_parameters_of_a_function_that_broke_before(shell: Shell) -> None:
+    define = "def f(x, *rest, flag=True, **more):\n    if x.sum() > 1 and flag:\n        z += 1\n    return x\n"
+    shells = []
+    for first in ("#", "%%compile_explain"):
+        shell.run(f"{first}\nimport torch\n{define}y = torch.ones(2) + 1\nf(y, 3, other=4)")
+        printed = re.sub(r"\x1b\[[0-9;]*m", "", shell.io.stdout)
+        shells.append(re.findall(r"line \d+, in (f\(.*\))", printed))
+    assert shells == [["f(x, flag, *rest, **more)"]] * 2
+    assert shell.report.frames

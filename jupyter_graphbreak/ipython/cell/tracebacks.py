@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import itertools
 import linecache
 import types
@@ -12,7 +13,7 @@ from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.recording.records import is_resume, plain_function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
 
 #: Where the frames lie that carry compiled code.
 _CARRIERS = ("/torch/_dynamo/", "/torch/_compile.py", "/jupyter_graphbreak/")
@@ -126,14 +127,14 @@ def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.Tra
             code = compile(ast.Module([statement], []), filename, "exec")
             exec(code, frame.f_globals, scope)  # noqa: S102 - the statement above
         else:
-            parameters = function.co_varnames[: function.co_argcount]
-            definition = _function(statement, parameters, function.co_firstlineno)
+            arguments, keywords = _given(function, frame.f_locals)
+            definition = _function(statement, function)
             code = compile(ast.Module([definition], []), filename, "exec")
             scope = {**frame.f_globals, **scope}
             exec(code, scope)  # noqa: S102 - as above
             made = scope["stand_in"]
             made.__code__ = made.__code__.replace(co_name=name, co_qualname=name)
-            made(*(frame.f_locals.get(parameter) for parameter in parameters))
+            made(*arguments, **keywords)
     except StopIteration as raised:
         own = raised.__traceback__
         return own.tb_next if own is not None else None
@@ -208,10 +209,41 @@ def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None
     return None
 
 
-def _function(statement: ast.stmt, parameters: Iterable[str], first_line: int) -> ast.FunctionDef:
-    at = ast.Pass(lineno=first_line, end_lineno=first_line, col_offset=0, end_col_offset=0)
-    names = [ast.copy_location(ast.arg(parameter), at) for parameter in parameters]
-    definition = ast.FunctionDef("stand_in", ast.arguments([], names, None, [], [], None, []), [statement], [])
+def _parameters(function: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...], str | None, str | None]:
+    """Return the names of a function's parameters: by position, by keyword only, ``*`` and ``**``."""
+    names = iter(function.co_varnames)
+    positional = tuple(itertools.islice(names, function.co_argcount))
+    by_keyword = tuple(itertools.islice(names, function.co_kwonlyargcount))
+    rest = next(names) if function.co_flags & inspect.CO_VARARGS else None
+    return positional, by_keyword, rest, next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None
+
+
+def _given(function: types.CodeType, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return what a function was called with, as far as its frame has it."""
+    positional, by_keyword, rest, others = _parameters(function)
+    arguments = [*(values.get(name) for name in positional), *(values.get(rest, ()) if rest else ())]
+    keywords = dict(values.get(others, {}) if others else {})
+    return arguments, {**keywords, **{name: values.get(name) for name in by_keyword}}
+
+
+def _function(statement: ast.stmt, function: types.CodeType) -> ast.FunctionDef:
+    line = function.co_firstlineno
+    at = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
+
+    def parameter(name: str) -> ast.arg:
+        return ast.copy_location(ast.arg(name), at)
+
+    positional, by_keyword, rest, others = _parameters(function)
+    arguments = ast.arguments(
+        posonlyargs=[],
+        args=[parameter(name) for name in positional],
+        vararg=parameter(rest) if rest is not None else None,
+        kwonlyargs=[parameter(name) for name in by_keyword],
+        kw_defaults=[None for _ in by_keyword],
+        kwarg=parameter(others) if others is not None else None,
+        defaults=[],
+    )
+    definition = ast.FunctionDef("stand_in", arguments, [statement], [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         setattr(definition, "type_params", [])  # noqa: B010 - unknown to the types of Python 3.11
     return ast.copy_location(definition, at)

@@ -139,6 +139,26 @@ def test_a_break_shows_its_line_its_resume_function_and_its_graph(open_report: O
     expect(page.get_by_role("row", name="line 15 in step")).to_have_class(WITH)
 
 
+def test_a_card_closes_on_the_second_of_two_quick_clicks_and_stays_where_text_is_marked(open_report: Open) -> None:
+    page = open_report(two_breaks()).page
+    card = page.locator(".gb-item", has_text="Data-dependent branching").locator("> details")
+    head = card.locator("> summary")
+    was_open = card.evaluate("card => card.open")
+    for clicks in (2, 1, 2, 1):
+        head.click(click_count=clicks, delay=10)
+        was_open ^= clicks == 1
+        assert card.evaluate("card => card.open") is was_open
+        page.wait_for_timeout(700)  # no longer one click in a row with the next
+    box = head.locator("strong").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 1, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + box["height"] / 2, steps=5)
+    page.mouse.up()
+    assert page.evaluate("String(getSelection())").strip() != ""
+    assert card.evaluate("card => card.open") is was_open
+
+
 def test_a_line_shows_its_operations_and_an_operation_its_line(open_report: Open) -> None:
     opened = open_report(two_breaks())
     page = opened.page

@@ -74,6 +74,9 @@ class View {
   private _listen(): void {
     const root = this._root;
     const { signal } = this._disposed;
+    root.addEventListener('pointerdown', event => (this._pressed = event), {
+      signal
+    });
     root.addEventListener('click', event => this._onClick(event), { signal });
     root.addEventListener('keydown', event => this._onKey(event), { signal });
     root.addEventListener('toggle', () => this._refresh(), {
@@ -259,8 +262,8 @@ class View {
     if (summary !== null) {
       // Opened or closed here, not by the browser after what is selected has opened it.
       event.preventDefault();
-      if (document.getSelection()?.isCollapsed === false && event.detail > 0) {
-        return; // somebody marks text to copy it
+      if (this._hasMarked(event)) {
+        return;
       }
       const item = summary.closest('.gb-item')!;
       const reference = this._selection.referenceOf(item);
@@ -277,6 +280,21 @@ class View {
     if (reference && !isReading) {
       void this._select(reference);
     }
+  }
+
+  /**
+   * Whether a click ends a drag over text, which somebody marks to copy it. Text
+   * may be marked without: the second of two quick clicks marks a word, and a
+   * click on marked text leaves the mark until it is over.
+   */
+  private _hasMarked(event: MouseEvent): boolean {
+    const from = this._pressed;
+    return (
+      from !== undefined &&
+      event.detail > 0 &&
+      document.getSelection()?.isCollapsed === false &&
+      Math.hypot(event.clientX - from.clientX, event.clientY - from.clientY) > 3
+    );
   }
 
   /** Highlight what the pointer is on, where the reader asked for it. */
@@ -403,6 +421,7 @@ class View {
   /** Notice whether the strip has more than one row. */
   private readonly _strip: () => void;
   private _data: IReportData;
+  private _pressed: PointerEvent | undefined;
   private _refreshTimer: ReturnType<typeof setTimeout> | undefined;
   private _isFollowing = false;
 }

@@ -154,7 +154,15 @@ class Job(job.Job, frozen=True):
         return f"<Job of {len(self.processes)} processes, {len(self.breaks)} breaks>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        return {"text/plain": self.to_text(), "text/html": self.to_html(), job.JOB_MIME_TYPE: self.to_dict()}
+        from jupyter_graphbreak.views.html.bundle import REST_TYPE
+        from jupyter_graphbreak.views.jobs.job_html import packed_processes
+
+        return {
+            "text/plain": self.to_text(),
+            "text/html": self.to_html(),
+            job.JOB_MIME_TYPE: self.to_dict(),
+            REST_TYPE: {"processes": packed_processes(self)},
+        }
 
 
 class Frontends(frontends.Frontends, frozen=True):

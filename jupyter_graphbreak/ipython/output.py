@@ -102,7 +102,7 @@ class Output:
         """
         self._report = report
         try:
-            from jupyter_graphbreak.views.html.bundle import REST_TYPE, mime_bundle
+            from jupyter_graphbreak.views.html.bundle import mime_bundle
 
             if self._widget is None and self.live:
                 from jupyter_graphbreak.views.html.widget import ReportWidget
@@ -112,9 +112,7 @@ class Output:
                 self._widget.finish(report)
             bundle = mime_bundle(report, self._widget)
             if job is not None:
-                # The job's markup holds the kernel's own report, so what that leaves out stays beside it.
-                own = {key: bundle[key] for key in (MIME_TYPE, REST_TYPE) if key in bundle}
-                bundle = own | job._repr_mimebundle_()
+                bundle = {MIME_TYPE: bundle[MIME_TYPE]} | job._repr_mimebundle_()
         except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its report is data
             bundle = _plain_bundle(report, [*(noted.message for noted in faults), f"{type(fault).__name__}: {fault}"])
         self._show_last(bundle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,7 +46,7 @@ def test_nothing_serious_in_any_theme_of_jupyterlab(open_page: Open, lab: Lab) -
     page = opened.page
     trust(page)
     show_panel(page)
-    expect(page.locator(".graphbreak.gb-live")).to_have_count(3, timeout=30_000)
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(5, timeout=30_000)
     for name in THEMES:
         if name == "forced":
             page.emulate_media(forced_colors="active")
@@ -59,6 +60,15 @@ def test_nothing_serious_in_any_theme_of_jupyterlab(open_page: Open, lab: Lab) -
         unfold(page.locator(".jp-Notebook"))
         assert opened.serious() == [], name
         opened.shoot(f"themes-{short}")
+    page.emulate_media(forced_colors="none")
+    process = page.locator(".gb-process .graphbreak.gb-live").nth(1)
+    process.get_by_role("tab", name="Breaks").press("n")
+    card = process.locator(".gb-item").first
+    expect(card).to_have_class(re.compile(r"\bgb-selected\b"))
+    expect(card).to_be_in_viewport()
+    # It is the report of another process: the cell and the panel have nothing selected.
+    expect(page.locator(".jp-GraphBreakMark.jp-mod-selected")).to_have_count(0)
+    expect(process.get_by_role("status")).not_to_be_empty()
     assert opened.errors == []
 
 

@@ -64,6 +64,12 @@ def packed_rest(report: Report) -> str:
     return _packed({"rest": rest}) if rest else ""
 
 
+def packed_data(report: Report) -> str:
+    """Return what :func:`render_html` leaves out and the report as text, for one of several reports of an output."""
+    view = View(report)
+    return _packed({"text": render_text(report), "rest": _rest(view, _macros(view))})
+
+
 def render_with_data(report: Report) -> str:
     """Return the snippet of :func:`render_html` and, beside it, the data that :func:`page_script` needs."""
     view = View(report)

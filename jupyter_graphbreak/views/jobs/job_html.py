@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.environment import environment, style_sheet
-from jupyter_graphbreak.views.html.render import page_of, render_html, render_with_data
+from jupyter_graphbreak.views.html.render import packed_data, page_of, render_html, render_with_data
 from jupyter_graphbreak.views.jobs.job_words import job_headline, job_notes, process_name, where_in_job, who_has
 from jupyter_graphbreak.views.text.report_text import summary_line
 
@@ -41,6 +41,11 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
         job=job, css=style_sheet(), headline=job_headline(job), notes=job_notes(job), where=where_in_job, who=who_has,
         processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip
+
+
+def packed_processes(job: Job) -> list[dict[str, Any]]:
+    """Return what each report in :func:`render_job_html` leaves out, for a front end with no kernel."""
+    return [{"gzip": packed_data(process.report)} for process in job.processes[:_MOST_REPORTS]]
 
 
 def render_job_page(job: Job) -> str:

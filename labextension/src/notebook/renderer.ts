@@ -8,8 +8,8 @@
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Panel, type Widget } from '@lumino/widgets';
 
-import { MIME_TYPE, REST_TYPE } from '../report/mimetype';
-import { hear, type IReportData } from '../view/link';
+import { JOB_TYPE, MIME_TYPE, REST_TYPE } from '../report/mimetype';
+import { hear, type IReportData, keepApart } from '../view/link';
 import type { Rest } from '../view/list';
 import { focusCell, keepFromNotebook } from '../view/roving';
 import { unpack } from '../report/packed';
@@ -33,7 +33,7 @@ export function rendererFactory(
   return {
     // The widget is shown only where the output is trusted; the HTML goes through JupyterLab's sanitiser elsewhere.
     safe: true,
-    mimeTypes: [MIME_TYPE],
+    mimeTypes: [MIME_TYPE, JOB_TYPE],
     defaultRank: RANK,
     createRenderer: () => new ReportOutput(renderers)
   };
@@ -42,7 +42,7 @@ export function rendererFactory(
 /** How long a widget may take to appear before the HTML is shown in its place, in milliseconds. */
 const PATIENCE_MS = 500;
 
-/** An output that holds a report. */
+/** An output that holds a report, or those of several processes. */
 export class ReportOutput extends Panel implements IRenderMime.IRenderer {
   /** @param renderers - The registry of the notebook that the output is in. */
   constructor(renderers: IRenderers) {
@@ -70,7 +70,8 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
   /** Show the live widget where there is one, else the HTML. */
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     this._clear();
-    this._data = dataOf(model);
+    this._data =
+      JOB_TYPE in model.data ? dataOfProcess(model, 0) : dataOf(model);
     const hasWidget =
       model.trusted &&
       model.data[WIDGET_VIEW] !== undefined &&
@@ -115,13 +116,22 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     this._static = fallback;
     this.addWidget(fallback);
     await fallback.renderModel(model);
-    const root = fallback.node.querySelector<HTMLElement>(
+    // An output that is not trusted has lost the attributes that behaviour is built on: it stays plain.
+    if (this._static !== fallback || !model.trusted) {
+      return;
+    }
+    const roots = fallback.node.querySelectorAll<HTMLElement>(
       '.graphbreak[data-prefix]'
     );
-    // An output that is not trusted has lost the attributes that behaviour is built on: it stays plain.
-    if (this._static === fallback && model.trusted && root !== null) {
-      this._detach = addBehaviour(root, this._data);
-    }
+    const detach = Array.from(roots, (root, index) => {
+      // The kernel's own report comes first. Those of other processes are not the notebook's: they keep to themselves.
+      if (index === 0 && MIME_TYPE in model.data) {
+        return addBehaviour(root, this._data);
+      }
+      keepApart(root.parentElement!);
+      return addBehaviour(root, dataOfProcess(model, index));
+    });
+    this._detach = () => detach.forEach(release => release());
   }
 
   private _hideStatic(): void {
@@ -155,9 +165,15 @@ const NO_DATA: IReportData = {
   json: () => Promise.resolve('null')
 };
 
+/** What an output carries, packed, of the report that stands at a place in it. */
+interface IPacked {
+  gzip?: string;
+  processes?: { gzip: string }[];
+}
+
 /** What an output carries of its report besides the markup. */
 function dataOf({ data }: IRenderMime.IMimeModel): IReportData {
-  const packed = data[REST_TYPE] as { gzip?: string } | undefined;
+  const packed = data[REST_TYPE] as IPacked | undefined;
   const text = data['text/plain'] ?? '';
   const report = data[MIME_TYPE];
   let rest: Promise<Rest> | null = null;
@@ -170,5 +186,25 @@ function dataOf({ data }: IRenderMime.IMimeModel): IReportData {
     text: () =>
       Promise.resolve(Array.isArray(text) ? text.join('') : String(text)),
     json: () => Promise.resolve(JSON.stringify(report))
+  };
+}
+
+/** What an output carries of the report of one process of its job. */
+function dataOfProcess(
+  { data }: IRenderMime.IMimeModel,
+  index: number
+): IReportData {
+  const packed = (data[REST_TYPE] as IPacked | undefined)?.processes?.[index];
+  const job = data[JOB_TYPE] as { processes?: { report: unknown }[] } | undefined; // prettier-ignore
+  let unpacked: Promise<{ rest: Rest; text: string }> | null = null;
+  const load = (): Promise<{ rest: Rest; text: string }> =>
+    (unpacked ??= packed
+      ? unpack(packed.gzip)
+      : Promise.resolve({ rest: {}, text: '' }));
+  return {
+    rest: async () => (await load()).rest,
+    text: async () => (await load()).text,
+    json: () =>
+      Promise.resolve(JSON.stringify(job?.processes?.[index]?.report ?? null))
   };
 }

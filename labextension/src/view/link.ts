@@ -94,6 +94,18 @@ export function hear<K extends keyof IEvents>(
   );
 }
 
+/** Keep from the application what the reports within an element tell. */
+export function keepApart(within: EventTarget): void {
+  const names: readonly (keyof IEvents)[] = [
+    'graphbreak-ready',
+    'graphbreak-selected',
+    'graphbreak-following'
+  ];
+  for (const name of names) {
+    within.addEventListener(name, event => event.stopPropagation());
+  }
+}
+
 /** Do something as soon as an element is in the page; a widget is made before it is put there. */
 export function whenConnected(element: HTMLElement, act: () => void): void {
   const wait = (frames: number): void => {

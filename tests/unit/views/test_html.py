@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import re
 from html.parser import HTMLParser
 
@@ -9,8 +12,10 @@ import msgspec
 import pytest
 
 from jupyter_graphbreak.report.figures import Summary
+from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.views.html.bundle import REST_TYPE
 from jupyter_graphbreak.views.html.highlight import marked_code, token_runs, visible
 from jupyter_graphbreak.views.html.render import render_html, render_rest
 from jupyter_graphbreak.views.jobs.job_html import render_job_html
@@ -86,6 +91,16 @@ def test_a_job_is_well_formed_and_no_report_is_within_another(with_data: bool) -
     first, *reports = html.split('<div class="graphbreak')[1:]
     assert first.count("<div") + 1 == first.count("</div>")
     assert len(reports) == 3
+
+
+def test_the_output_of_a_job_carries_what_its_reports_leave_out() -> None:
+    shown = big(breaks=60, ops=900)
+    several = msgspec.structs.replace(job(), processes=[Process("p1", None, 1, None, shown)] * 10)
+    packed = several._repr_mimebundle_()[REST_TYPE]["processes"]
+    assert len(packed) == 8  # of more processes only the summary is shown
+    data = json.loads(gzip.decompress(base64.b64decode(packed[1]["gzip"])))
+    assert data == {"text": shown.to_text(), "rest": render_rest(shown)}
+    assert data["rest"]
 
 
 def test_where_nothing_was_captured_nothing_is_praised() -> None:

@@ -46,7 +46,7 @@ class Lab:
         """Ask the server."""
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(f"{self.url}/{path}", body, method=method)  # noqa: S310 - our own server
-        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
             text = answer.read()
         return json.loads(text) if text else None
 

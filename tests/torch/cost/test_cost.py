@@ -57,14 +57,23 @@ def three_breaks(x: torch.Tensor) -> torch.Tensor:
     return y.relu()
 
 
+def times_of_breaks(fn: Callable[..., Any], are_right: Callable[..., bool], attempts: int = 4) -> list[float]:
+    """Return the times outside of graphs by break, as measured when the machine let us."""
+    for _ in range(attempts):
+        found = measured(fn, torch.rand(8))
+        times = outside(found.cost)
+        listed = [times[ident] for ident in of_breaks(found.report)]
+        if are_right(*listed):
+            break
+    return listed
+
+
 def test_the_time_between_graphs_is_that_of_the_breaks() -> None:
-    found = measured(three_breaks, torch.rand(8))
-    times = outside(found.cost)
-    first, second, third = (times[ident] for ident in of_breaks(found.report))
-    # A machine that does other things makes all of them longer, by about the same factor.
-    assert first > 70
-    assert 1.8 < second / first < 5
-    assert 1.8 < third / second < 5
+    def are_right(first: float, second: float, third: float) -> bool:
+        return first > 70 and 1.8 < second / first < 5 and 1.8 < third / second < 5
+
+    times = times_of_breaks(three_breaks, are_right)
+    assert are_right(*times), times
 
 
 def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
@@ -74,12 +83,12 @@ def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
         waits(800)
         return y * 2
 
-    found = measured(f, torch.rand(8))
-    assert found.report.summary.graphs == 2
-    times = outside(found.cost)
-    first, second = (times[ident] for ident in of_breaks(found.report))
-    assert first > 70
-    assert 4 < second / first < 16
+    def are_right(first: float, second: float) -> bool:
+        return first > 70 and 4 < second / first < 16
+
+    assert measured(f, torch.rand(8)).report.summary.graphs == 2
+    times = times_of_breaks(f, are_right)
+    assert are_right(*times), times
 
 
 class Layer(torch.nn.Module):

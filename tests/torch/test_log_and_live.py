@@ -83,7 +83,11 @@ def test_a_program_live_and_through_its_log(tmp_path: Path, name: str) -> None:
     live, logged = live_and_logged(tmp_path, name)
     listed = torch.__version__ >= "2.13"
     assert facts(logged, lines_of_resumes=listed) == facts(live, lines_of_resumes=listed)
-    if name == "logged/one_line":  # which frame a function of a log was called by is a guess where it calls itself
+    if name == "logged/one_line":
+        # What is compiled after torch._dynamo.reset() may stand where a code object of before has stood.
+        again = [resume for resume in live.resumes if any(frame.endswith("#2") for frame in resume.frames)]
+        assert [(resume.frames, resume.break_) for resume in again] == [(["1/0#2"], "b1"), (["2/0#2"], "b2")]
+        # Which frame a function of a log was called by is a guess where it calls itself.
         return
     callers = [(frame.id, frame.caller) for frame in live.frames]
     assert [(frame.id, frame.caller) for frame in logged.frames] == callers

@@ -17,6 +17,7 @@ from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.scope_hooks import SCOPES
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
+    code_number,
     code_object,
     exception_name,
     gb_type,
@@ -206,7 +207,7 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
             line=line_at(code, given.get("resume_offset")),
             new=not any(known is made for known in call.kept or ()),
             compiled=has_cached_code(resume),
-            enters=id(inner[-1]) if inner else None,
+            enters=code_number(inner[-1]) if inner else None,
         )
 
     with patched(cache, "lookup", classmethod(watched(function, observer, before=remember, after=look))):

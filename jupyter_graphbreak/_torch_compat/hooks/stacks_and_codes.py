@@ -6,6 +6,7 @@ import importlib
 import itertools
 import re
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.recording.additions import CodeObject
@@ -17,18 +18,31 @@ if TYPE_CHECKING:
 
 #: How torch before 2.11 breaks a function at the call of one that calls ``torch._dynamo.skip_frame()``.
 _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dynamo\.skip_frame\(\)`)", re.DOTALL)
+#: The living code objects that were seen, by address: a reference, and a number that no other code object gets.
+_NUMBERED: dict[int, tuple[weakref.ref[CodeType], int]] = {}
+_numbers = itertools.count(1)
 _OWN = __file__.replace("\\", "/").rpartition("/_torch_compat/")[0] + "/"
 
 
 def identity(code: CodeType) -> dict[str, Any]:
     """Return what identifies a code object: the fields of :class:`CodeObject`."""
     return {
-        "id": id(code),
+        "id": code_number(code),
         "name": code.co_name,
         "qualname": getattr(code, "co_qualname", code.co_name),
         "filename": code.co_filename,
         "firstlineno": code.co_firstlineno,
     }
+
+
+def code_number(code: CodeType) -> int:
+    """Return a number that is this code object's alone, also when it is gone and another has come to its address."""
+    address = id(code)
+    known = _NUMBERED.get(address)
+    if known is None or known[0]() is not code:
+        known = weakref.ref(code, lambda _: _NUMBERED.pop(address, None)), next(_numbers)
+        _NUMBERED[address] = known
+    return known[1]
 
 
 def code_object(code: CodeType) -> CodeObject:

@@ -53,6 +53,7 @@ def hook(module, args, result):
     return result
 torch.manual_seed(0)
 torch.nn.init.ones_(f[0].weight)
+torch.nn.init.zeros_(f[0].bias)
 f[1].register_forward_hook(hook)
 def given():
     return (torch.ones(2, 3),)

@@ -118,6 +118,7 @@ def _address(folder: Path) -> str:
 
 def serve(folder: Path) -> None:
     """Load PyTorch and fork a kernel for each that asks, for as long as what started it lives."""
+    parent = os.getppid()  # before PyTorch is loaded: tests may be over by then
     sys.path[0] = ""
     for module in _MODULES:
         importlib.import_module(module)
@@ -125,7 +126,6 @@ def serve(folder: Path) -> None:
     server.bind(_address(folder))
     server.listen(64)
     server.settimeout(5)
-    parent = os.getppid()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a kernel but the process that stands for it
     while os.getppid() == parent:
         try:

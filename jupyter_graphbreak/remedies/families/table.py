@@ -12,6 +12,7 @@ from jupyter_graphbreak.remedies.families import (
     printing,
     rewrites,
     scalars,
+    sizes,
     switches,
 )
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     markers.FAMILY: markers.propose,
     switches.FAMILY: switches.propose,
+    sizes.FAMILY: sizes.propose,
     printing.FAMILY: printing.propose,
     branches.FAMILY: branches.propose,
     rewrites.FAMILY: rewrites.propose,

@@ -6,8 +6,8 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import FunctionNode, fresh_name
-from jupyter_graphbreak.remedies.forms.library_sizes import switches_for
 from jupyter_graphbreak.remedies.forms.conditions import on_host
+from jupyter_graphbreak.remedies.forms.library_sizes import switches_for
 from jupyter_graphbreak.remedies.forms.site import dotted, names_bound, names_read, site_at, site_of
 from jupyter_graphbreak.remedies.forms.wrapping import entry_function, wrapped
 from jupyter_graphbreak.remedies.proposal import Proposal
@@ -25,6 +25,12 @@ _CERTAIN = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
     ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
 )  # fmt: skip
+#: What a value may be computed with to be the same before the call.
+_PURE = (
+    ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Constant, ast.BinOp, ast.operator, ast.Tuple, ast.UnaryOp,
+    ast.unaryop, ast.expr_context, ast.keyword,
+)  # fmt: skip
+_METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long", "int", "cumsum", "diff", "size"}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -101,12 +107,10 @@ def _read_of(place: Site) -> tuple[ast.expr, ast.expr, str] | None:
         if tensor is None or not isinstance(each, ast.Call):
             continue
         if isinstance(each.func, ast.Attribute):
-            form = f"{{}}.{each.func.attr}()" if each.func.attr in {"item", "tolist"} else None
-        else:
-            form = "int({})" if dotted(each.func) == "int" else None
-        while (inner := on_host(tensor)) is not None and isinstance(each.func, ast.Name):
-            tensor, form = inner, f"int({{}}.{'item'}())"
-        return (each, tensor, form) if form is not None else None
+            return (each, tensor, f"{{}}.{each.func.attr}()") if each.func.attr in {"item", "tolist"} else None
+        while (inner := on_host(tensor)) is not None:
+            tensor = inner
+        return (each, tensor, "int({})") if dotted(each.func) == "int" else None
     return None
 
 
@@ -130,12 +134,9 @@ def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> b
     read = names_read(tensor)
     if not read & arguments or read & (names_bound(function) | _changed_in_place(function)):
         return False
-    pure = (ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Constant, ast.BinOp, ast.operator, ast.Tuple)
-    pure = (*pure, ast.UnaryOp, ast.unaryop, ast.expr_context)
-    methods = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long", "int", "cumsum", "diff", "size"}
     for each in ast.walk(tensor):
-        called = isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in methods
-        if not called and not isinstance(each, (*pure, ast.keyword)):
+        called = isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in _METHODS
+        if not called and not isinstance(each, _PURE):
             return False
     top = place.statement
     for around in place.draft.ancestors(tensor):

@@ -23,7 +23,7 @@ from tests.torch.remedies.by_hand import (
     remedied,
 )
 
-CASES = [pytest.param(each, id=f"{stem}-{each.name}") for stem in ("traps", "kinds") for each in programs(stem)]
+CASES = [pytest.param(each, id=f"{stem}-{each.name}") for stem in ("traps", "kinds", "loops_and_sizes") for each in programs(stem)]
 
 
 @pytest.mark.parametrize("program", CASES)

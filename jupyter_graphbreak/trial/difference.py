@@ -87,7 +87,9 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
     elif ours is None:
         yield Difference("exception", f"returns {show(actual.value)}, where the original raises {named(theirs)}")
     elif type(theirs) is not type(ours) or not same_text(_message(theirs), _message(ours)):
-        in_other_words = type(theirs) is type(ours) and _is_of_an_operation(theirs)
+        # Dynamo wraps what an operation says while a graph is captured; that is a RuntimeError, too.
+        while_captured = isinstance(ours, RuntimeError) and type(ours).__name__ == "TorchRuntimeError"
+        in_other_words = (type(theirs) is type(ours) or while_captured) and _is_of_an_operation(theirs)
         text = f"raises {named(ours)}, where the original raises {named(theirs)}"
         yield Difference("another error" if in_other_words or _is_assertion(ours) else "exception", text)
 

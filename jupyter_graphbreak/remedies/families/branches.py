@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import Splice, argument, fresh_name
 from jupyter_graphbreak.remedies.forms.arms import Arm, either, in_brackets, read_arm, written
-from jupyter_graphbreak.remedies.forms.bindings import is_bound_before, read_after
+from jupyter_graphbreak.remedies.forms.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.remedies.forms.conditions import split_test, tensor_condition
 from jupyter_graphbreak.remedies.forms.site import dotted, names_bound, names_read, site_at, site_of, step_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import argument, fresh_name, operand
 from jupyter_graphbreak.remedies.forms.arms import SIGNS, in_brackets, is_free_of_effects
-from jupyter_graphbreak.remedies.forms.bindings import is_bound_before, read_after
+from jupyter_graphbreak.remedies.forms.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.remedies.forms.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.remedies.forms.site import names_bound, names_read, site_of, step_of
 
@@ -205,17 +205,20 @@ def _while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     if not state or (_bound(loop.body) - set(state)) & read_after(draft, loop):
         return
     goes_on, turn = fresh_name(draft, "goes_on"), fresh_name(draft, "turn")
-    names = ", ".join(state)
     step = step_of(draft, loop)
     body = [_out_of_place_text(site, each, set(state)) or draft.text_of(each) for each in loop.body]
     # What a turn returns must not be what it was given.
-    read = {name for name in state if not _surely_made_anew(loop.body, name)}
-    results = ", ".join(f"{name}.clone()" if name in read else name for name in state)
+    results = [name if _surely_made_anew(loop.body, name) else f"{name}.clone()" for name in state]
+    comma = "," if len(state) == 1 else ""
+    names = ", ".join(state)
     lines = [
-        f"def {goes_on}({names}):", f"{step}return {in_brackets(condition)}", "",
-        f"def {turn}({names}):", *(f"{step}{line}" for line in body), f"{step}return {results},", "",
-        f"{names}, = {torch}.while_loop({goes_on}, {turn}, ({names},))",
-    ]  # fmt: skip
+        f"def {goes_on}({names}):",
+        f"{step}return {in_brackets(condition)}",
+        f"def {turn}({names}):",
+        *(f"{step}{line}" for line in body),
+        f"{step}return {', '.join(results)}{comma}",
+        f"{names}{comma} = {torch}.while_loop({goes_on}, {turn}, ({names}{comma}))",
+    ]
     splice = draft.replacing_statement(loop, lines)
     yield from site.edit(FAMILY, _WHILE_LOOP, [splice, *needed], [loop.test])
 

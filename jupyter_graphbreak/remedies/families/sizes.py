@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from jupyter_graphbreak.remedies.drafting import FunctionNode, fresh_name
+from jupyter_graphbreak.remedies.drafting import FunctionNode, fresh_name, operand
 from jupyter_graphbreak.remedies.forms.conditions import on_host
 from jupyter_graphbreak.remedies.forms.library_sizes import switches_for
 from jupyter_graphbreak.remedies.forms.site import dotted, names_bound, names_read, site_at, site_of
@@ -70,26 +70,46 @@ def _is_shape(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
+class _Read(NamedTuple):
+    """What reads the numbers of a tensor.
+
+    Parameters
+    ----------
+    call : ast.Call
+        What breaks.
+    tensor : ast.expr
+        The tensor.
+    value : str
+        What is computed of it before the call.
+    new : str
+        What stands in the place of the call; the value's name goes where the braces are.
+    """
+
+    call: ast.Call
+    tensor: ast.expr
+    value: str
+    new: str
+
+
 def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
     """Read all that breaks so in the function before its call: its arguments hold it already."""
-    reads: dict[ast.expr, tuple[str, str]] = {}
+    reads: dict[ast.Call, _Read] = {}
     for place in (site, *(site_at(problem, broken.location) for broken in problem.report.breaks)):
-        if place is None or place.draft is not site.draft or place.function is not function:
-            continue
-        found = _read_of(place) or _output_size(place)
-        if found is not None and found[0] not in reads and _is_known_before(place, function, found[1]):
-            reads[found[0]] = site.draft.text_of(found[1]), found[2]
-    if not any(each is site.node or any(site.node is part for part in ast.walk(each)) for each in reads):
+        if place is not None and place.draft is site.draft and place.function is function:
+            read = _read_of(place) or _output_size(place)
+            if read is not None and _is_known_before(place, function, read.tensor):
+                reads[read.call] = read
+    if not any(site.node in ast.walk(call) for call in reads):
         return
     names: dict[str, str] = {}
-    splices: list[Splice | None] = []
-    for call, (text, form) in reads.items():
-        value = form.format(text)
-        name = names.setdefault(value, "given" if not names else f"given_{len(names) + 1}")
-        new = fresh_name(site.draft, name)
-        names[value] = new
-        kept = site.draft.text_of(call)
-        splices.append(site.draft.replacing(call, f"{kept[:-1]}, output_size={new})" if "sum" in form else new))
+    for read in reads.values():
+        if read.value not in names:
+            wishes = ("given", *(f"given_{number}" for number in range(2, len(reads) + 2)))
+            free = (wish for wish in wishes if fresh_name(site.draft, wish) == wish and wish not in names.values())
+            names[read.value] = next(free, fresh_name(site.draft, f"given_{len(reads) + 2}"))
+    splices: list[Splice | None] = [
+        site.draft.replacing(read.call, read.new.replace("{}", names[read.value])) for read in reads.values()
+    ]
     lines = [f"{name} = {value}" for value, name in names.items()]
     made = wrapped(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
     text = site.draft.drafted(made) if made is not None else None
@@ -98,34 +118,34 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
         yield Proposal(FAMILY, title, {site.source: text}, compiles_itself=True)
 
 
-def _read_of(place: Site) -> tuple[ast.expr, ast.expr, str] | None:
-    """Return what brings a tensor's numbers to the host at a break, the tensor, and how the numbers are read."""
+def _read_of(place: Site) -> _Read | None:
+    """Return what brings a tensor's numbers to the host at a break."""
     for each in (place.node, *place.draft.ancestors(place.node)):
         if isinstance(each, ast.stmt):
             return None
         tensor = on_host(each) if isinstance(each, ast.expr) else None
         if tensor is None or not isinstance(each, ast.Call):
             continue
-        if isinstance(each.func, ast.Attribute):
-            return (each, tensor, f"{{}}.{each.func.attr}()") if each.func.attr in {"item", "tolist"} else None
+        name = dotted(each.func).rpartition(".")[2]
         while (inner := on_host(tensor)) is not None:
             tensor = inner
-        return (each, tensor, "int({})") if dotted(each.func) == "int" else None
+        return _Read(each, tensor, place.draft.text_of(each), "{}") if name in {"item", "tolist", "int"} else None
     return None
 
 
-def _output_size(place: Site) -> tuple[ast.expr, ast.expr, str] | None:
-    """Return a ``repeat_interleave`` whose size no graph knows, how often it repeats, and what the size is."""
+def _output_size(place: Site) -> _Read | None:
+    """Return a ``repeat_interleave`` whose size no graph knows."""
     call = place.draft.around(place.node, ast.Call)
     if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
         return None
     named = {keyword.arg: keyword.value for keyword in call.keywords}
     given = call.args[1:] if dotted(call.func) == "torch.repeat_interleave" else call.args
     repeats = named.get("repeats", given[0] if given else None)
-    if repeats is None or "output_size" in named or None in named:
-        return None
     text = place.draft.text_of(call)
-    return (call, repeats, "int(({}).sum())") if text.endswith(")") and not text[:-1].rstrip().endswith(",") else None
+    if repeats is None or "output_size" in named or None in named or text[:-1].rstrip().endswith(","):
+        return None
+    value = f"int({operand(place.draft.text_of(repeats))}.sum())"
+    return _Read(call, repeats, value, f"{text[:-1]}, output_size={{}})")
 
 
 def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:

@@ -13,6 +13,7 @@ _PACKAGE = "transformers/"
 _ON_HOST = {"GB0033", "GB0036", "GB0124"}
 _GRIDS_TITLE = "Compute what depends on grids alone before the call, and hand their numbers in"
 _GRIDS = '''\
+import contextlib
 import inspect
 import json
 
@@ -87,10 +88,7 @@ def compute_from_grids(module, args, kwargs):
     given = {**bound.arguments, **bound.arguments.get("kwargs", {})}
     for name in ("self", "kwargs"):
         given.pop(name, None)
-    try:
-        return (), {**from_grids(module.model, given), **given_sizes(given)}
-    except Exception:
-        return args, kwargs  # the model says what is wrong with them
+    return (), {**from_grids(module.model, given), **given_sizes(given)}
 
 
 def given_sizes(given):
@@ -112,23 +110,23 @@ def from_grids(inner, given):
     has_grid = any(grid is not None for grid in grids.values())
     if compute is not None and is_first and has_grid and all(each is not None for each in needed):
         names = inspect.signature(compute).parameters
-        made["position_ids"] = compute(**{name: given.get(name) for name in names})
+        with contextlib.suppress(Exception):  # the model says first what else is wrong with its arguments
+            made["position_ids"] = compute(**{name: given.get(name) for name in names})
     return made
 
 
 def of_vision(vision, grid):
     merge = vision.spatial_merge_size
-    made = {
-        "position_ids": vision_utils.get_vision_position_ids(grid, merge),
-        "cu_seqlens": vision_utils.get_vision_cu_seqlens(grid),
-    }
-    if hasattr(vision, "window_size"):
-        window = vision_utils.get_vision_window_index(grid, merge, vision.window_size, vision.patch_size)
-        made["window_index"], made["cu_window_seqlens"] = window
+    made = {}
     if hasattr(vision, "num_grid_per_side"):
         how = (vision.num_grid_per_side, vision.interpolation_mode, vision.interpolation_align_corners, merge)
         interpolation = vision_utils.get_vision_interpolation_indices_and_weights(grid, *how)
         made["interp_indices"], made["interp_weights"] = interpolation
+    made["position_ids"] = vision_utils.get_vision_position_ids(grid, merge)
+    made["cu_seqlens"] = vision_utils.get_vision_cu_seqlens(grid)
+    if hasattr(vision, "window_size"):
+        window = vision_utils.get_vision_window_index(grid, merge, vision.window_size, vision.patch_size)
+        made["window_index"], made["cu_window_seqlens"] = window
     return made
 
 

@@ -141,7 +141,7 @@ def f(x):
             found = x * i
             break
         x = x + 1
-    return found, x
+    return found, x * 2
 def given():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
 # === returned from within a loop
@@ -155,7 +155,7 @@ def given():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
 # === returned from within a loop, or else
 def f(x):
-    for i in range(3):
+    for _ in range(3):
         x = x + 1
         if x.sum() > 30:
             return x * 2

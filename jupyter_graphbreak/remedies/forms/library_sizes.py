@@ -35,9 +35,9 @@ class Sizes(torch.Tensor):
         operands = [*args, *kwargs.values()]
         if name in {"__getitem__", "__sub__", "sub", "__floordiv__", "prod"} and all(map(is_known, operands)):
             named = tuple([(key, said(value)) for key, value in kwargs.items()])
-            return sizes_of(computed(name, tuple([said(value) for value in args]), named), args[0].device)
+            return sizes_of(computed(name, tuple([said(value) for value in args]), named))
         with torch._C.DisableTorchFunctionSubclass():
-            return function(*args, **kwargs)
+            return function(*map(plain, args), **{key: plain(value) for key, value in kwargs.items()})
 
 
 def is_known(value):
@@ -52,6 +52,12 @@ def said(value):
     return ("slice", value.start, value.stop, value.step) if isinstance(value, slice) else value
 
 
+def plain(value):
+    if isinstance(value, Sizes):
+        return tensor_of(value.text)
+    return type(value)([plain(each) for each in value]) if type(value) in (list, tuple) else value
+
+
 @torch._dynamo.assume_constant_result
 def numbers_in(text):
     return json.loads(text)[0]
@@ -63,21 +69,31 @@ def dtype_in(text):
 
 
 @torch._dynamo.assume_constant_result
+def device_in(text):
+    return json.loads(text)[2]
+
+
+@torch._dynamo.assume_constant_result
 def computed(name, args, kwargs):
     def made(value):
         if isinstance(value, str):
             return torch.tensor(numbers_in(value), dtype=dtype_in(value))
         return slice(*value[1:]) if isinstance(value, tuple) else value
 
-    return text_of(getattr(torch.Tensor, name)(*map(made, args), **dict(kwargs)))
+    result = getattr(torch.Tensor, name)(*map(made, args), **dict(kwargs))
+    return text_of(result, device_in(next(value for value in args if isinstance(value, str))))
 
 
-def text_of(tensor):
-    return json.dumps([tensor.tolist(), str(tensor.dtype).removeprefix("torch.")])
+def text_of(tensor, device=None):
+    return json.dumps([tensor.tolist(), str(tensor.dtype).removeprefix("torch."), str(device or tensor.device)])
 
 
-def sizes_of(text, device):
-    sizes = torch.tensor(numbers_in(text), dtype=dtype_in(text), device=device).as_subclass(Sizes)
+def tensor_of(text):
+    return torch.tensor(numbers_in(text), dtype=dtype_in(text), device=device_in(text))
+
+
+def sizes_of(text):
+    sizes = tensor_of(text).as_subclass(Sizes)
     sizes.text = text
     return sizes
 
@@ -93,7 +109,7 @@ def compute_from_grids(module, args, kwargs):
 
 def given_sizes(given):
     names = [name for name in ("image_grid_thw", "video_grid_thw") if given.get(name) is not None]
-    return {name: sizes_of(text_of(given[name]), given[name].device) for name in names}
+    return {name: sizes_of(text_of(given[name])) for name in names}
 
 
 def from_grids(inner, given):
@@ -102,7 +118,7 @@ def from_grids(inner, given):
     grids = {kind: given.get(f"{kind}_grid_thw") for kind in ("image", "video")}
     for kind, grid in grids.items():
         for name, value in of_vision(vision, grid).items() if grid is not None else ():
-            lengths = sizes_of(text_of(value), value.device) if "seqlens" in name else value
+            lengths = sizes_of(text_of(value)) if "seqlens" in name else value
             made.setdefault(f"{kind}_{name}", lengths)
     compute = getattr(inner, "compute_3d_position_ids", None)
     is_first = given.get("position_ids") is None and given.get("past_key_values") is None
@@ -163,6 +179,9 @@ def forward(self, *args, **kwargs):
 
 
 model.forward = types.MethodType(forward, model)"""
+
+#: The codes of all.
+SWITCHES = (_GRIDS, _LISTS, _THROUGH)
 
 
 def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:

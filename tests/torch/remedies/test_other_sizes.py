@@ -44,11 +44,12 @@ class Attention(torch.nn.Module):
         self.model = torch.nn.Linear(2, 2)
 
     def forward(self, x: torch.Tensor, image_grid_thw: torch.Tensor) -> torch.Tensor:
-        parts = []
-        for part in torch.split(self.model(x), (image_grid_thw.prod(-1) // 2).tolist()):
-            parts.append(part.sum(0) * part.shape[0])
+        parts = torch.split(self.model(x), (image_grid_thw.prod(-1) // 2).tolist())
         first = image_grid_thw[0]
-        return torch.stack(parts).sum(0) * first[1].item() + image_grid_thw[:, 2].sum()
+        return (
+            torch.stack([part.sum(0) * part.shape[0] for part in parts]).sum(0) * first[1].item()
+            + image_grid_thw[:, 2].sum()
+        )
 
 
 def sizes_hook() -> Any:
@@ -94,7 +95,7 @@ def test_other_grids_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(next(code for code in SWITCHES if "class Sizes" in code), {"model": changed})  # noqa: S102
     torch._dynamo.reset()
     counters.clear()
-    compiled = torch.compile(changed, backend="aot_eager")
+    compiled: Any = torch.compile(changed, backend="aot_eager")
     for grid in ([[1, 4, 4]], [[1, 2, 8]], [[1, 8, 2]], [[2, 2, 4]], [[1, 4, 4]]):
         given = {**inputs, "image_grid_thw": torch.tensor(grid)}
         expected, actual = model(**given), compiled(**given)

@@ -259,3 +259,107 @@ def f(x):
     return x.sum() * 2, n
 def given():
     return (torch.linspace(-1, 2, 6).reshape(2, 3),)
+# === layers left early, whose statistics change
+layers = torch.nn.ModuleList([torch.nn.BatchNorm1d(3) for _ in range(3)])
+def f(x):
+    for layer in layers:
+        x = layer(x)
+        if x[0, 0] > 0.5:
+            break
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 12).reshape(4, 3),)
+# === layers left early, whose parameters get no gradient
+torch.manual_seed(0)
+layers = torch.nn.ModuleList([torch.nn.Linear(3, 3) for _ in range(3)])
+def f(x):
+    for layer in layers:
+        x = layer(x)
+        if x.sum() > 0:
+            break
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 12).reshape(4, 3),)
+# === a condition with a dimension of its own
+def f(x):
+    total = x.sum()
+    for i in range(3):
+        if x[:1] > 1:
+            break
+        x = x + 1
+        total = total + i
+    return total
+def given():
+    return (torch.tensor([0.5, 0.75], requires_grad=True),)
+# === the argument itself returned
+def f(x):
+    y = x
+    for _ in range(3):
+        if y.sum() > 1:
+            break
+        y = y * 2
+    return y
+def given():
+    return (torch.tensor([0.5, 0.75], requires_grad=True),)
+# === the count used within the loop
+def f(x):
+    n = 0
+    while n < 5 and x.sum() < 8:
+        x = x + n
+        n += 1
+    return x * 2
+def given():
+    return (torch.tensor([0.5, 0.75], requires_grad=True),)
+# === two loops, one within the other
+def f(x):
+    for i in range(2):
+        for j in range(3):
+            if x.sum() > 5:
+                break
+            x = x + j
+        x = x * 2
+    return x
+def given():
+    return (torch.tensor([0.5, 0.75], requires_grad=True),)
+# === divided by nothing after the exit
+def f(x):
+    y = torch.tensor(12)
+    for i in range(4):
+        if x.sum() < 10 + i:
+            break
+        y = y // (2 - i)
+    return y * 2
+def given():
+    return (torch.tensor([0.5, 0.75]),)
+# === another name for what is changed
+def f(x):
+    y = x * 1
+    z = y
+    for _ in range(3):
+        if y.sum() > 5:
+            break
+        y += 1
+    return y, z
+def given():
+    return (torch.tensor([0.5, 0.75]),)
+# === a total beside the loop, in another dtype
+def f(x):
+    total = torch.zeros(2, dtype=torch.float64)
+    for i in range(3):
+        total += x
+        if total.sum() > 2:
+            break
+    return total
+def given():
+    return (torch.tensor([0.5, 0.75]),)
+# === a count that a branch has, too
+def f(x):
+    n = 0
+    for _ in range(4):
+        n = n + 1
+        if x.sum() * n > 3:
+            break
+        x = x + 1
+    return x * n
+def given():
+    return (torch.tensor([0.5, 0.75], requires_grad=True),)

@@ -51,7 +51,10 @@ def tensors(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tup
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors and all else in a value that holds nothing more, each by the first of its places."""
+    """Yield the tensors and all else in a value that holds nothing more, each by the first of its places.
+
+    Of what holds something it is the name of its class, so that one that is empty does not go unseen.
+    """
     seen: set[int] = set()
     pending = [(name, value)]
     while pending:
@@ -61,6 +64,7 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield place, item.__func__ if isinstance(item, types.MethodType) else item
         elif id(item) not in seen:
             seen.add(id(item))
+            yield place, type(item).__qualname__
             pending += [(f"{place}{step}".removeprefix("."), part) for step, part in reversed(list(_parts(item)))]
 
 

@@ -510,6 +510,18 @@ def test_what_a_switch_set_before_the_runs_is_no_difference_of_theirs() -> None:
     assert compared(Counted(), switched, torch.ones(2)) == []
 
 
+def test_what_a_switched_program_leaves_empty_is_a_difference() -> None:
+    class Remembering(Counted):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen: Any = [] if self.by == 1 else ()
+            return x + 1
+
+    switched = Remembering()
+    switched.by = 2
+    (found,) = compared(Remembering(), switched, torch.ones(2))
+    assert (found.kind, found.text) == ("state", "leaves self.seen otherwise")
+
+
 def test_what_a_switched_program_leaves_otherwise_is_a_difference() -> None:
     switched = Counted()
     switched.by = 2

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _FILE = Path("build/architectures.jsonl")
 _PUBLISHED = Path(__file__).with_suffix(".jsonl")
 #: In bytes: some architectures are large also with the smallest configuration that they take.
-_MOST_MEMORY = 4 << 30
+_MOST_MEMORY = 8 << 30
 _WORKING = ("works", "works on what ran", "works but differs")
 
 

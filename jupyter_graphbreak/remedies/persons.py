@@ -9,11 +9,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Skipped
 
 _BRANCH = (
-    "Decide whether both sides can always be computed, and chosen between with torch.where; or whether it can be "
-    "decided outside of the compiled function."
+    "Decide whether both sides can always be computed, and chosen between with torch.where; whether a loop that it "
+    "ends can run as often as it may at most; or whether it can be decided outside of the compiled function."
 )
 _DISABLED = "Decide whether this function must stay out of the graph: somebody disabled it on purpose."
-_HOST = "Decide whether the number is needed at all, or whether what follows can be computed with the tensor."
+_HOST = (
+    "Decide whether the number is needed at all; whether it is known before the call, and can be handed in; or whether "
+    "what follows can be computed with the tensor."
+)
 _SHAPE = "Decide whether what follows can work with all elements and a mask, so that shapes do not depend on the data."
 _NO_SHAPE = (
     "Decide whether this operation may stay eager: no graph knows the shape of its result, unless a custom operator "

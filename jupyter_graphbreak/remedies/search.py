@@ -33,6 +33,8 @@ _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE = 0.7
 #: From how many breaks on with settings or switches these are tried all at once.
 _FEWEST_AT_ONCE = 2
+#: The family of switches that may turn off what a program does, such as a check.
+_OF_LIBRARIES = "switch"
 #: With it sizes are unknown while tracing, which can end in an error where the break did not.
 _RISKY = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
@@ -149,9 +151,9 @@ class Search:
                 steps += [proposal for proposal in harmless if proposal not in steps]
         if len(goals) < _FEWEST_AT_ONCE:
             return None
-        # A switch may turn off what a setting alone keeps, such as a check.
         settings = [step for step in steps if step.kind == "setting"]
-        choices = [steps, settings, _without_risk(steps), _without_risk(settings)]
+        kept = [step for step in steps if step.family != _OF_LIBRARIES]
+        choices = [steps, kept, settings, _without_risk(steps), _without_risk(kept), _without_risk(settings)]
         for index, chosen in enumerate(choices):
             if chosen and chosen not in choices[:index] and not self._late():
                 self.tried.append(self._followed(frozenset(goals), _without_repetition(chosen), "all settings"))

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from jupyter_graphbreak.trial.places import RESULT
+from jupyter_graphbreak.trial.places import RESULT, leaves
 from jupyter_graphbreak.trial.values import difference, show
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
     elif ours is None:
         yield Difference("exception", f"returns {show(actual.value)}, where the original raises {named(theirs)}")
     elif type(theirs) is not type(ours) or not same_text(_message(theirs), _message(ours)):
-        in_other_words = type(theirs) is type(ours) and _is_of_an_operation(theirs)
+        # Dynamo wraps what an operation says while a graph is captured; that is a RuntimeError, too.
+        while_captured = isinstance(ours, RuntimeError) and type(ours).__name__ == "TorchRuntimeError"
+        in_other_words = (type(theirs) is type(ours) or while_captured) and _is_of_an_operation(theirs)
         text = f"raises {named(ours)}, where the original raises {named(theirs)}"
         yield Difference("another error" if in_other_words or _is_assertion(ours) else "exception", text)
 
@@ -141,7 +143,9 @@ def _state(expected: Result, actual: Result, *, values: bool) -> Iterator[Differ
         )
 
     for name in dict.fromkeys([*expected.state, *actual.state]):
-        if name in expected.state and name in actual.state:
+        if _begins_otherwise(expected, actual, name):
+            yield from _state_by_part(expected, actual, name, values=values)
+        elif name in expected.state and name in actual.state:
             text = difference(expected.state[name], actual.state[name], values=values)
             if text is not None and (changed(expected, name) or changed(actual, name)):
                 yield Difference("state", f"leaves {name} otherwise: {text}")
@@ -149,6 +153,32 @@ def _state(expected: Result, actual: Result, *, values: bool) -> Iterator[Differ
             yield Difference("state", f"does not change {name} as the original does")
         elif changed(actual, name):
             yield Difference("state", f"changes {name}, which the original does not")
+
+
+def _begins_otherwise(expected: Result, actual: Result, name: str) -> bool:
+    """Whether something was not the same before the two runs, as where a switch set it."""
+    everywhere = all(name in states for run in (expected, actual) for states in (run.before, run.state))
+    return everywhere and difference(expected.before[name], actual.before[name]) is not None
+
+
+def _state_by_part(expected: Result, actual: Result, name: str, *, values: bool) -> Iterator[Difference]:
+    """Compare what the two runs changed, part by part; what neither touched was otherwise before."""
+    missing = object()
+    before_expected, after_expected, before_actual, after_actual = (
+        dict(leaves(states[name], name))
+        for states in (expected.before, expected.state, actual.before, actual.state)
+    )  # fmt: skip
+
+    def differ(one: Any, other: Any, *, values: bool = True) -> bool:
+        if one is missing or other is missing:
+            return one is not other
+        return difference(one, other, values=values) is not None
+
+    for place in dict.fromkeys([*before_expected, *after_expected, *before_actual, *after_actual]):
+        one, other = after_expected.get(place, missing), after_actual.get(place, missing)
+        touched = differ(before_expected.get(place, missing), one) or differ(before_actual.get(place, missing), other)
+        if touched and differ(one, other, values=values):
+            yield Difference("state", f"leaves {place} otherwise")
 
 
 def _requires_grad(expected: Result, actual: Result) -> Iterator[Difference]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from collections import deque
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -47,6 +48,24 @@ def named(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple
 def tensors(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors in a value by their places."""
     return ((place, item) for place, item in named(value, name, seen) if isinstance(item, torch.Tensor))
+
+
+def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors and all else in a value that holds nothing more, each by the first of its places.
+
+    Of what holds something it is the name of its class, so that one that is empty does not go unseen.
+    """
+    seen: set[int] = set()
+    pending = [(name, value)]
+    while pending:
+        place, item = pending.pop()
+        if isinstance(item, torch.Tensor) or not is_data(item):
+            # A method is bound to the copy of its object.
+            yield place, item.__func__ if isinstance(item, types.MethodType) else item
+        elif id(item) not in seen:
+            seen.add(id(item))
+            yield place, type(item).__qualname__
+            pending += [(f"{place}{step}".removeprefix("."), part) for step, part in reversed(list(_parts(item)))]
 
 
 def memory(value: Any) -> int | None:

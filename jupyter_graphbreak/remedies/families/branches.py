@@ -6,8 +6,9 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.remedies.drafting import FunctionNode, Splice, argument, fresh_name
+from jupyter_graphbreak.remedies.drafting import Splice, argument, fresh_name
 from jupyter_graphbreak.remedies.forms.arms import Arm, either, in_brackets, read_arm, written
+from jupyter_graphbreak.remedies.forms.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.remedies.forms.conditions import split_test, tensor_condition
 from jupyter_graphbreak.remedies.forms.site import dotted, names_bound, names_read, site_at, site_of, step_of
 
@@ -121,7 +122,7 @@ def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if kept or len({*taken.values, *other.values}) != 1 or not _fits_cond(*values):
         return
     (target,) = {*taken.values, *other.values}
-    bound = target in other.values or _is_bound_before(site, branch, target)
+    bound = target in other.values or is_bound_before(site.draft, branch, target)
     if target.isidentifier() and target in taken.values and bound:
         sides = taken.values[target], other.values.get(target, target)
         lines = [*taken.lines, *other.lines, f"{target} = {_cond(torch, condition, *sides)}"]
@@ -139,9 +140,9 @@ def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], w
     targets = []
     for target in {**taken.values, **other.values}:
         in_both = target in taken.values and target in other.values
-        if in_both or _is_bound_before(site, branch, target):
+        if in_both or is_bound_before(site.draft, branch, target):
             targets.append(target)
-        elif target in _read_after(site, branch):
+        elif target in read_after(site.draft, branch):
             return None
     if not targets:
         return None
@@ -172,31 +173,6 @@ def _held_back(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
 
 def _mentions(text: str, target: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(target)}(?!\w)", text) is not None
-
-
-def _is_bound_before(site: Site, statement: ast.stmt, target: str) -> bool:
-    if not target.isidentifier():
-        return True
-    scope = site.draft.function_of(statement) or site.draft.tree
-    if isinstance(scope, FunctionNode):
-        arguments = [each.arg for each in ast.walk(scope.args) if isinstance(each, ast.arg)]
-        if target in arguments:
-            return True
-    return any(
-        isinstance(node, ast.Name) and node.id == target and isinstance(node.ctx, ast.Store)
-        and node.lineno < statement.lineno
-        for node in ast.walk(scope)
-    )  # fmt: skip
-
-
-def _read_after(site: Site, statement: ast.stmt) -> set[str]:
-    scope = site.draft.function_of(statement) or site.draft.tree
-    end = statement.end_lineno or statement.lineno
-    return {
-        node.id
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.lineno > end
-    }
 
 
 def _without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
@@ -340,7 +316,7 @@ def _of_continue(
     if top is None or (top is not branch and not guarded):
         return
     rest = loop.body[loop.body.index(top) + 1 :]
-    carried = [name for name in sorted(names_bound(ast.Module(rest, []))) if _is_bound_before(site, loop, name)]
+    carried = [name for name in sorted(names_bound(ast.Module(rest, []))) if is_bound_before(site.draft, loop, name)]
     nodes = (node for each in rest for node in ast.walk(each))
     jumps = [node for node in nodes if isinstance(node, ast.Continue | ast.Break | ast.Return)]
     if not rest or not carried or jumps:

@@ -8,10 +8,12 @@ from jupyter_graphbreak.remedies.families import (
     branches,
     flags,
     hoisting,
+    loops,
     markers,
     printing,
     rewrites,
     scalars,
+    sizes,
     switches,
 )
 
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     markers.FAMILY: markers.propose,
     switches.FAMILY: switches.propose,
+    sizes.FAMILY: sizes.propose,
     printing.FAMILY: printing.propose,
     branches.FAMILY: branches.propose,
+    loops.FAMILY: loops.propose,
     rewrites.FAMILY: rewrites.propose,
     flags.FAMILY: flags.propose,
     scalars.FAMILY: scalars.propose,

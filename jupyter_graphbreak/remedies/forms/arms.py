@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 #: A value as text; that of a tuple, list or dict is a list with its type, its keys and the values in it.
 Value = str | tuple[str, tuple[str, ...], tuple["Value", ...]]
-_SIGNS = {
+#: How the operators of assignments are written.
+SIGNS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.FloorDiv: "//",
     ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
@@ -59,6 +60,16 @@ class Arm:
 
 class _UnfitError(Exception):
     """The side does something that cannot be done on both."""
+
+
+def is_free_of_effects(node: ast.expr) -> bool:
+    """Return whether an expression can be computed also where it was not asked for, as far as its form tells."""
+    for each in ast.walk(node):
+        if isinstance(each, _UNFIT):
+            return False
+        if isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in _EFFECTS:
+            return False
+    return True
 
 
 def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -> Arm | None:
@@ -113,10 +124,10 @@ class _Reader:
                 self._set(ast.unparse(each), text, later)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._assign(statement.target, statement.value, later)
-        elif isinstance(statement, ast.AugAssign) and type(statement.op) in _SIGNS:
+        elif isinstance(statement, ast.AugAssign) and type(statement.op) in SIGNS:
             target = ast.unparse(statement.target)
             before = self._now.get(target, self._draft.text_of(statement.target))
-            sign = _SIGNS[type(statement.op)]
+            sign = SIGNS[type(statement.op)]
             self._set(target, f"{operand(before)} {sign} {operand(self._text(statement.value))}", later)
         elif isinstance(statement, ast.Return) and is_last:
             self._arm.returns = True
@@ -181,11 +192,8 @@ class _Reader:
         return self._text(node)
 
     def _text(self, node: ast.expr) -> str:
-        for each in ast.walk(node):
-            if isinstance(each, _UNFIT):
-                raise _UnfitError
-            if isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in _EFFECTS:
-                raise _UnfitError
+        if not is_free_of_effects(node):
+            raise _UnfitError
         reads = {each: ast.unparse(each) for each in ast.walk(node) if _is_read(each)}
         changes = {each: self._now[name] for each, name in reads.items() if name in self._now}
         if node in changes:

@@ -126,7 +126,7 @@ def names_bound(node: ast.AST) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
 
-def step_of(draft: Draft, block: ast.If | FunctionNode) -> str:
+def step_of(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
     """Return one step of indentation as the source has it in a block."""
     outer, inner = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
     return inner[len(outer) :] if inner.startswith(outer) and len(inner) > len(outer) else "    "

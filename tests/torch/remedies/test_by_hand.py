@@ -23,7 +23,8 @@ from tests.torch.remedies.by_hand import (
     remedied,
 )
 
-CASES = [pytest.param(each, id=f"{stem}-{each.name}") for stem in ("traps", "kinds") for each in programs(stem)]
+STEMS = ("traps", "kinds", "loops_and_sizes")
+CASES = [pytest.param(each, id=f"{stem}-{each.name}") for stem in STEMS for each in programs(stem)]
 
 
 @pytest.mark.parametrize("program", CASES)

@@ -9,6 +9,7 @@ import functools
 import logging
 import random
 import sys
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -483,3 +484,46 @@ def test_a_compiled_program_does_not_differ_by_what_compiling_says() -> None:
         expected = run(original.call, original, given)
         actual = run(torch.compile(other.call, backend="aot_eager"), other, given)
     assert differences(expected, actual) == []
+
+
+class Counted(torch.nn.Module):
+    """Leaves behind how often it was called, and a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.last, self.by = 0, torch.zeros(2), 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls, self.last = self.calls + 1, x * self.by
+        return x + 1
+
+
+def passing_on(self: Counted, x: torch.Tensor) -> torch.Tensor:
+    return type(self).forward(self, x)
+
+
+def test_what_a_switch_set_before_the_runs_is_no_difference_of_theirs() -> None:
+    switched = Counted()
+    switched.calls_by_hand = 3  # type: ignore[assignment]
+    switched.forward = types.MethodType(passing_on, switched)  # type: ignore[method-assign]
+    switched.register_forward_pre_hook(lambda module, given: given)
+    assert compared(Counted(), switched, torch.ones(2)) == []
+
+
+def test_what_a_switched_program_leaves_empty_is_a_difference() -> None:
+    class Remembering(Counted):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen: Any = [] if self.by == 1 else ()
+            return x + 1
+
+    switched = Remembering()
+    switched.by = 2
+    (found,) = compared(Remembering(), switched, torch.ones(2))
+    assert (found.kind, found.text) == ("state", "leaves self.seen otherwise")
+
+
+def test_what_a_switched_program_leaves_otherwise_is_a_difference() -> None:
+    switched = Counted()
+    switched.by = 2
+    (found,) = compared(Counted(), switched, torch.ones(2))
+    assert (found.kind, found.text) == ("state", "leaves self.last otherwise")

@@ -28,6 +28,8 @@ def said(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()
         ("cache[x]", "GB0366", "keys that are constants"),
         ("model.generate(ids)", "GB0170", "model's forward"),
         ("x.sum() > 0", "GB0170", "both sides"),
+        ("x.sum() > 0", "GB0170", "as often as it may at most"),
+        ("grid.tolist()", "GB0033", "known before the call"),
         ("while x.sum() > 0:", "GB0170", "how often the loop runs"),
         ("f.write(text)", "GB0059", "file"),
         ("rasterize_cuda(x)", None, "rasterize_cuda() can go before or after"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import nbformat
 import pytest
 import torch
@@ -30,6 +32,8 @@ ids = torch.randint(0, 200, (2, 16))
 loss = model(input_ids=ids, labels=ids, use_cache=False).loss
 loss.backward()
 """
+#: From Python 3.12 on a comprehension is a part of the function that holds it, and one more of them breaks.
+BREAKS = 3 if sys.version_info >= (3, 12) else 2
 
 
 def test_one_output_shown_at_once_and_completed_in_place(kernel: Kernel) -> None:
@@ -80,7 +84,7 @@ def test_no_line_of_the_text_is_machinery(kernel: Kernel) -> None:
     for word in ("ipykernel", "IPython", "asyncio", "tornado", "traitlets", "runpy", "_dynamo/", "site-packages"):
         assert word not in text
     head, _, _ = text.partition("\n\n")
-    assert len(head.split("\n")) <= 2 + 8 * 2  # what happened, and eight lines for each break
+    assert len(head.split("\n")) <= 2 + 8 * BREAKS  # what happened, and eight lines for each break
     assert [word in head for word in ("modeling_bart.py", "output_capturing.py", "GB0170")] == [True] * 3
 
 
@@ -90,11 +94,11 @@ def test_a_saved_model_cell_is_small_and_whole() -> None:
     NotebookClient(notebook, timeout=240, kernel_name="python3", store_widget_state=True).execute()
     (output,) = [each for each in notebook.cells[1].outputs if MIME_TYPE in each.get("data", {})]
     report = Report.from_dict(output.data[MIME_TYPE])
-    assert (report.summary.breaks, report.summary.events) == (2, 6)
+    assert (report.summary.breaks, report.summary.events) == (BREAKS, BREAKS + 4)
     assert WIDGET_VIEW in output.data
     size = len(nbformat.writes(notebook).encode())
     # Some 45 kB of it are scripts and style. Older releases have one graph and nine operations more.
-    limit = 265_000 if torch.__version__ >= "2.12" else 295_000
+    limit = (265_000 if torch.__version__ >= "2.12" else 295_000) + 20_000 * (BREAKS - 2)
     assert size < limit, f"{size} bytes"
     assert notebook.metadata.widgets
 

@@ -25,6 +25,8 @@ from jupyter_graphbreak.results import Report
 ONES = torch.ones(3)
 #: Earlier releases give some functions up without a word, or for other reasons.
 IS_RECENT = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
+#: From Python 3.13 on json has no generators that Dynamo is asked to compile, and pathlib breaks at another call, too.
+IS_BEFORE_3_13 = sys.version_info < (3, 13)
 log = logging.getLogger("a logger of the test")
 log.addHandler(logging.NullHandler())
 
@@ -115,8 +117,9 @@ def refused(report: Report) -> list[str]:
 @pytest.mark.parametrize(
     ("function", "breaks", "generators"),
     [
-        (saves, 1, 2), (dumps, 1, 1), (dumps_over_lines, 1, 1), (dumps_to_a_file, 2, 1), (logs, 1, 0),
-        (pickles, 1, 0), (makes_a_folder, 2, 0), *([(lists_files, 1, 2), (matches, 0, 0)] if IS_RECENT else []),
+        (saves, 1, 2), (dumps, 1, int(IS_BEFORE_3_13)), (dumps_over_lines, 1, int(IS_BEFORE_3_13)),
+        (dumps_to_a_file, 2, 1), (logs, 1, 0), (pickles, 1, 0), (makes_a_folder, 2, 0),
+        *([(lists_files, 1 if IS_BEFORE_3_13 else 2, 2), (matches, 0, 0)] if IS_RECENT else []),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )  # fmt: skip

@@ -30,7 +30,7 @@ def three_breaks(x: torch.Tensor) -> torch.Tensor:
 def takes_a_side(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
     y = y + 1 if y.sum() > 0 else y - 1
-    return y * x.sum().item()
+    return y * y.sum().item()
 
 
 COMPILED: list[torch.fx.GraphModule] = []

@@ -66,14 +66,12 @@ class Rerun:
         """
         from jupyter_graphbreak.remedies.finding import find_remedies
 
-        kept = self._kept
         self._found = find_remedies(
             self.report,
             self._files,
-            kept.entries,
+            self._kept,
             find_cell=self._find_cell,
             tell=self._tell,
-            left_out=kept.left_out,
             **options,
         )
         return self._answered(self._found.report)

@@ -10,6 +10,7 @@ from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.results import Frontends, Report
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak.recording.source_texts import FindCell
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def try_remedies(
     fn: Callable[..., Any],
     *args: Any,
-    also: Sequence[Callable[..., Any]] = (),
+    also: Sequence[Callable[..., Any] | str | os.PathLike[str]] = (),
     seconds: float | None = None,
     **kwargs: Any,
 ) -> Report:
@@ -35,8 +36,9 @@ def try_remedies(
         A function, a method or a module; a compiled one keeps its backend, another has ``eager``.
     *args, **kwargs
         What to call it with.
-    also : sequence of callable
-        What you, or an assistant, wrote in place of the function: each is judged in the same way.
+    also : sequence of callable or path
+        What you, or an assistant, wrote: functions in place of this one, or files with patches of its source, unified
+        diffs. Each is judged in the same way, before anything else is tried; its family is ``own``.
     seconds : float or None
         When to stop; by default after two minutes, or longer where the function itself is slow to compile.
 
@@ -46,6 +48,10 @@ def try_remedies(
 
     Raises
     ------
+    OSError
+        If a patch cannot be read.
+    ValueError
+        If it is none, or changes nothing that the call compiles.
     Exception
         Whatever the function itself raises with these arguments.
 
@@ -56,8 +62,10 @@ def try_remedies(
     """
     require_torch()
     from jupyter_graphbreak.remedies.finding import remedies_of_call
+    from jupyter_graphbreak.remedies.program.own_edits import read_patch
 
-    return Report.of(remedies_of_call(fn, args, kwargs, also=also, seconds=seconds).report)
+    own = [rewrite if callable(rewrite) else read_patch(rewrite) for rewrite in also]
+    return Report.of(remedies_of_call(fn, args, kwargs, also=own, seconds=seconds).report)
 
 
 def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

@@ -17,7 +17,8 @@ from jupyter_graphbreak.recording.targets import forget
 from jupyter_graphbreak.report.schema import Device, Diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import os
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from jupyter_graphbreak.results import Job, Report
@@ -54,11 +55,13 @@ class Run:
         if children is not None:
             self.job = job_with(self._report, children)
 
-    def try_remedies(self, *, seconds: float | None = None) -> Report:
+    def try_remedies(self, *, also: Sequence[str | os.PathLike[str]] = (), seconds: float | None = None) -> Report:
         """Try to remove the breaks of the block, on copies of its entries, and return the report with what was tried.
 
         Parameters
         ----------
+        also : sequence of path
+            Files with patches that you, or an assistant, wrote, unified diffs: each is judged in the same way.
         seconds : float or None
             When to stop; by default after two minutes, or longer where the block itself is slow to compile.
 
@@ -66,8 +69,12 @@ class Run:
         ------
         RuntimeError
             If the entries were not kept.
+        OSError, ValueError
+            If a patch cannot be read, or is none.
         """
-        return self._again().try_remedies(seconds=seconds)
+        from jupyter_graphbreak.remedies.program.own_edits import read_patch
+
+        return self._again().try_remedies(also=[read_patch(path) for path in also], seconds=seconds)
 
     def measure(self) -> Report:
         """Measure what compiling the entries of the block costs and yields, and return the report with it.

@@ -13,7 +13,6 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compilations_begun, compiled_callable, compiled_with
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.cost.clock import ProcessorClock
 from jupyter_graphbreak.cost.correspondence import Correspondence
@@ -31,10 +30,9 @@ from jupyter_graphbreak.cost.timeline import lookups_us, operations_outside
 from jupyter_graphbreak.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.cost.variants import SEEDS, Variant, tensors_of
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.report.cost import Coverage, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
-from jupyter_graphbreak.trial.entry import Entry, copies_limit
+from jupyter_graphbreak.trial.entry import Entry, compiling_anew, copies_limit
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.subject import Subject
@@ -102,7 +100,7 @@ def measure_entry(
         others = dict(_changed(remedied or {}, compiled))
         empty = Variant(Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager"), compiled=True, marked=True)
         for variant in (compiled, empty, *others.values()):
-            opened.enter_context(separate_cache(own_codes(variant.subject.call)))
+            opened.enter_context(compiling_anew(variant.subject.call))
         eager.warm_up()
         with recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))

@@ -19,7 +19,7 @@ from jupyter_graphbreak.ipython.observation import Observation, complain
 if TYPE_CHECKING:
     import ast
     import types
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
@@ -114,7 +114,16 @@ class CellRuns:
 
     # What the rewritten cell calls.
 
-    def begin(self, options: Options, plan: Plan, reason: str, filename: str, *, only_torch: bool = False) -> None:
+    def begin(
+        self,
+        options: Options,
+        plan: Plan,
+        reason: str,
+        filename: str,
+        *,
+        only_torch: bool = False,
+        edited: Sequence[tuple[str, str]] = (),
+    ) -> None:
         """Begin to observe the running cell.
 
         Parameters
@@ -128,6 +137,8 @@ class CellRuns:
             Of its code object.
         only_torch : bool
             Whether the cell has a report only if it has to do with PyTorch.
+        edited : sequence of tuple
+            Cells that were edited and not run, by their texts before and after, to be tried as remedies.
         """
         self._inner_cells = 0
         self.end(None)  # an observation that a strange front end never ended
@@ -146,6 +157,7 @@ class CellRuns:
         named = named_in(tree, self._shell.user_ns)
         worth = self._worth_showing(tree, plan) if only_torch else None
         observation = Observation(self._shell, self._cells, options, named, self._live, self._id_of_cell(), worth)
+        observation.edited = edited
         if options.frontends:
             comparison = calls.FrontendComparison(self._shell, self._cells, options)
             observation.compare = lambda: comparison.of_cell(tree)

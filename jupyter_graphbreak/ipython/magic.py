@@ -52,13 +52,13 @@ def unload(shell: InteractiveShell) -> None:
 # What a rewritten cell calls; see :mod:`jupyter_graphbreak.ipython.cell.rewriting`.
 
 
-def begin(line: str, plan: Plan, reason: str, only_torch: bool) -> None:  # noqa: FBT001 - a cell was rewritten to this
+def begin(line: str, plan: Plan, reason: str, only_torch: bool, edited: tuple[tuple[str, str], ...]) -> None:  # noqa: FBT001 - a cell was rewritten to this
     """Begin to observe the cell that calls this."""
     filename = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - the cell's own name
     face = _face()
     options = read_options(face.parser, line)
     try:
-        face.runs.begin(options, plan, reason, filename, only_torch=only_torch)
+        face.runs.begin(options, plan, reason, filename, only_torch=only_torch, edited=edited)
     except UsageError:
         raise
     except Exception as fault:  # noqa: BLE001 - the user's cell runs all the same
@@ -177,6 +177,10 @@ class CompileExplain(Magics):
         action="store_true",
         help="Try to remove each break: changes of code and settings, run on copies and compared with the original.",
     )
+    @argument(
+        "--patch", default=None, metavar="PATH",
+        help="Try this change, too: a unified diff that you, or an assistant, wrote.",
+    )  # fmt: skip
     @argument(
         "--cost",
         action="store_true",

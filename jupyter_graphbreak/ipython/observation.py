@@ -17,7 +17,7 @@ from jupyter_graphbreak.report.schema import Device, Diagnostic
 from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from IPython.core.interactiveshell import InteractiveShell
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.output import LiveOutputs
     from jupyter_graphbreak.recording.device import Choice
     from jupyter_graphbreak.recording.recorder import Recording
+    from jupyter_graphbreak.remedies.program.own_edits import Patch
     from jupyter_graphbreak.report.job import Process
     from jupyter_graphbreak.results import Frontends, Job
     from jupyter_graphbreak.trial.entry import KeptEntries
@@ -79,6 +80,8 @@ class Observation:
         self.worth_showing = worth_showing
         self._live = live
         self.options = options
+        #: Cells that were edited and not run, by their texts before and after, to be tried as remedies.
+        self.edited: Sequence[tuple[str, str]] = ()
         #: What compares the front ends when the run has ended.
         self.compare: Callable[[], Frontends] | None = None
         self.recording: Recording | None = None
@@ -93,6 +96,7 @@ class Observation:
         self._cells = cells
         self._kept: KeptEntries | None = None
         self._phase = ""
+        self._patches = _patches(options)
         choice = self._checked()
         self._device = choice.default if choice is not None else None
         try:
@@ -237,12 +241,14 @@ class Observation:
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.api.rerun import Rerun
         from jupyter_graphbreak.ipython.cell.edited import compiler_for
+        from jupyter_graphbreak.remedies.program.own_edits import EditedCells
 
         find = self._cells.find
         compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
+        also = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches]
         again = Rerun(report, files, kept, find, self._tell)
         steps: list[tuple[bool, str, Callable[[], Report]]] = [
-            (self.options.remedies, "trying remedies", lambda: again.try_remedies(compile_text=compile_text)),
+            (self.options.tries, "trying remedies", lambda: again.try_remedies(compile_text=compile_text, also=also)),
             (self.options.cost, "measuring", again.measure),
             (self.options.check, "checking", again.check),
         ]
@@ -340,6 +346,18 @@ class Observation:
         kept = {name: value for name, value in self._named.items() if self._shell.user_ns.get(name) is value}
         for name in stale(kept, self.recording.started_codes()):
             self.note("warning", f"{name} was compiled before and was not compiled again: its graphs are not here.")
+
+
+def _patches(options: Options) -> list[Patch]:
+    """Return the patch to try; one that cannot be read is a :class:`UsageError`."""
+    if options.patch is None:
+        return []
+    from jupyter_graphbreak.remedies.program.own_edits import read_patch
+
+    try:
+        return [read_patch(options.patch)]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--patch {options.patch}: {error}") from None
 
 
 def _choice(options: Options, named: dict[str, Any]) -> Choice:

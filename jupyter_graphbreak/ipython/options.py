@@ -35,6 +35,8 @@ class Options(msgspec.Struct, frozen=True):
         Whether to watch the processes that the cell starts, too.
     remedies : bool
         Whether to try changes that remove the breaks.
+    patch : str or None
+        A change to try, too: the path of a unified diff.
     cost : bool
         Whether to measure what compiling costs and yields.
     check : bool
@@ -57,6 +59,7 @@ class Options(msgspec.Struct, frozen=True):
     quiet: bool = False
     processes: bool = False
     remedies: bool = False
+    patch: str | None = None
     cost: bool = False
     check: bool = False
     fresh: bool = False
@@ -76,7 +79,12 @@ class Options(msgspec.Struct, frozen=True):
     @property
     def runs_again(self) -> bool:
         """Whether what the cell compiles is to run again on copies."""
-        return self.remedies or self.cost or self.check
+        return self.tries or self.cost or self.check
+
+    @property
+    def tries(self) -> bool:
+        """Whether to try changes that remove breaks."""
+        return self.remedies or self.patch is not None
 
     def only_for_compile(self) -> list[str]:
         """Return the names of the given options that apply only to what the magic compiles."""

@@ -6,12 +6,16 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, compiled_with
 from jupyter_graphbreak.analysis.reports.matching import same_breaks
 from jupyter_graphbreak.remedies.program.application import compile_file
+from jupyter_graphbreak.remedies.program.own_edits import Patch
 from jupyter_graphbreak.remedies.rehearsal import Rehearsal
 from jupyter_graphbreak.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.remedies.search import RANK, Search
+from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.trial.entry import Entry, name_of
 from jupyter_graphbreak.trial.inputs import Arguments
 
@@ -21,8 +25,10 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.remedies.program.own_edits import EditedCells
     from jupyter_graphbreak.remedies.search import Tell, Tried
     from jupyter_graphbreak.report.schema import Report
+    from jupyter_graphbreak.trial.entry import KeptEntries
 
     #: Applies a remedy while its context is open, and hands out the entry with it.
     Changed = Callable[[], AbstractContextManager[Entry]]
@@ -66,7 +72,7 @@ def remedies_of_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     *,
-    also: Sequence[Callable[..., Any]] = (),
+    also: Sequence[Callable[..., Any] | Patch] = (),
     seconds: float | None = None,
 ) -> Found:
     """Return the report of a function that is compiled on copies, with what was tried for its breaks.
@@ -76,13 +82,15 @@ def remedies_of_call(
     fn : callable
     args, kwargs
         What to call it with.
-    also : sequence of callable
+    also : sequence of callable or Patch
         What somebody wrote in its place.
     seconds : float or None
         When to stop; by default after two minutes, or longer where the program itself is slow to compile.
 
     Raises
     ------
+    ValueError
+        If a patch changes nothing that the call compiles.
     Exception
         Whatever the function itself raises.
     """
@@ -95,7 +103,10 @@ def remedies_of_call(
     reasons: list[str] = []
     try:
         for rewrite in also:
-            search.judge(_uncompiled(rewrite))
+            if not isinstance(rewrite, Patch):
+                search.judge(_uncompiled(rewrite))
+            elif not search.judge_edit(rewrite):
+                raise ValueError(_in_vain(rewrite))
         search.run()
     except KeyboardInterrupt:
         reasons.append(_INTERRUPTED)
@@ -110,13 +121,13 @@ def _uncompiled(fn: Any) -> Any:
 def find_remedies(
     report: Report,
     files: Mapping[str, str],
-    entries: Sequence[Entry],
+    kept: KeptEntries,
     *,
     seconds: float | None = None,
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
     find_cell: FindCell = lambda _: None,
     tell: Tell = lambda _: None,
-    left_out: Sequence[str] = (),
+    also: Sequence[EditedCells | Patch] = (),
 ) -> Found:
     """Return a report with what was tried for its breaks; an interrupt ends the search with what it has found.
 
@@ -126,7 +137,7 @@ def find_remedies(
         Of the run.
     files : mapping
         The file name of each of its sources, by the source's id.
-    entries : sequence of Entry
+    kept : KeptEntries
         The entries of the run.
     seconds : float or None
         When to stop; by default after two minutes, or longer where the program itself is slow to compile.
@@ -134,15 +145,16 @@ def find_remedies(
         As for :class:`~jupyter_graphbreak.remedies.program.application.Program`.
     tell : callable
         Told what is tried.
-    left_out : sequence of str
-        Why entries of the run are not among these, in sentences.
+    also : sequence of EditedCells or Patch
+        What somebody wrote: each is tried before everything else.
     """
     begun = time.monotonic()
     searches: list[Search] = []
-    reasons = list(left_out)
+    reasons = list(kept.left_out)
     mended: set[str] = set()
+    judged: list[EditedCells | Patch] = []
     try:
-        for entry in entries if report.breaks else ():
+        for entry in kept.entries if report.breaks else ():
             tell(f"{entry.function}: runs again on copies")
             entered = time.monotonic()
             try:
@@ -154,12 +166,20 @@ def find_remedies(
             wanted = frozenset(theirs for ours, theirs in known.items() if ours not in mended)
             if wanted:
                 searches.append(Search(rehearsal, _deadline(begun, seconds, entered), wanted, tell))
+                judged += [own for own in also if searches[-1].judge_edit(own)]
                 tried = searches[-1].run()
                 gone = {ident for change in tried if change.works for ident in change.breaks}
                 mended |= {ours for ours, theirs in known.items() if theirs in gone}
     except KeyboardInterrupt:
         reasons.append(_INTERRUPTED)
+    unjudged = [Diagnostic("warning", _in_vain(own)) for own in also if own not in judged]
+    report = replace(report, diagnostics=[*report.diagnostics, *unjudged])
     return _found(report, files, searches, reasons)
+
+
+def _in_vain(own: EditedCells | Patch) -> str:
+    what = f" It changes {', '.join(own.files)}." if isinstance(own, Patch) else ""
+    return f"{own.title} was not tried: it changes no function that has a graph break here, or calls one.{what}"
 
 
 def _deadline(begun: float, seconds: float | None, entered: float) -> float:

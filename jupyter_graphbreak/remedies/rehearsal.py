@@ -15,12 +15,11 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separate_cache
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.trial_settings import settings_applied
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.analysis.reports.matching import same_breaks
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.remedies.original import Original
 from jupyter_graphbreak.remedies.program.application import (
     Application,
@@ -33,6 +32,7 @@ from jupyter_graphbreak.remedies.program.change import Change
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.trial.difference import differences
+from jupyter_graphbreak.trial.entry import compiling_anew
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.subject import Subject
 
@@ -150,7 +150,9 @@ class Rehearsal:
     def _differences(self, trial: Trial, result: Result) -> list[Difference]:
         return differences(trial.expected, result, values=self._itself.repeatable)
 
-    def attempt(self, change: Change, goals: frozenset[str], watched: Sequence[Watched] = ()) -> Attempt:
+    def attempt(
+        self, change: Change, goals: frozenset[str], watched: Sequence[Watched] = (), *, thorough: bool = False
+    ) -> Attempt:
         """Run a changed program on every input, and judge it.
 
         Parameters
@@ -160,8 +162,11 @@ class Rehearsal:
             The breaks of the original that are to go.
         watched : sequence of Watched
             The conditions that the change touches.
+        thorough : bool
+            Whether to run it on all inputs, because nothing is known of the change.
         """
         trials, both = self._itself.chosen(self.program, watched)
+        trials = self._itself.pool if thorough else trials
         elsewhere = change.compiles_itself
 
         def perform(promises: Promises) -> Performed:
@@ -180,12 +185,12 @@ class Rehearsal:
         goals : frozenset of str
             The breaks of the original that are to go.
         """
-        trials = self._itself.usual()
+        trials = self._itself.pool
 
         def perform(promises: Promises) -> Performed:
             with untouched(), eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
-                with separate_cache(own_codes(subject.call)):
+                with compiling_anew(subject.call):
                     return self._run_all(subject.call, subject, Change(), trials, self.program.find_cell, promises)
 
         return self._judged(change, perform, goals, trials, both=None, elsewhere=True)
@@ -325,7 +330,7 @@ class Rehearsal:
             with (
                 applied(self.program, change.texts) as application,
                 self._ready(change, application, subject) as call,
-                separate_cache(own_codes(call)),
+                compiling_anew(call),
             ):
                 return self._run_all(call, subject, change, trials, find_cell, promises)
 

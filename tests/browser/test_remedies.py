@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import expect
 
-from tests.browser.pages import opened_in_lab, theme, trust, wait_for_kernel
+from tests.browser.pages import command, opened_in_lab, theme, trust, wait_for_kernel
 from tests.sample_reports import cost, remedies, two_breaks
 
 if TYPE_CHECKING:
@@ -156,6 +156,36 @@ def test_remedies_are_offered_where_nobody_asked(open_page: Open, lab: Lab) -> N
     )
     report.get_by_role("button", name="Try remedies").click()
     page.wait_for_function("window.asked.some(asked => asked?.explain === '--try')")
+
+
+def test_what_was_edited_is_tried_and_not_run(open_page: Open, lab: Lab) -> None:
+    opened, _ = opened_report(open_page, lab, "edited", two_breaks())
+    page = opened.page
+    wait_for_kernel(page)
+    command(page, "jupyter-graphbreak:show-panel")
+    button = page.get_by_role("button", name="Try the edited cell")
+    expect(page.get_by_role("tree", name="Reports of this notebook")).to_be_visible()
+    expect(button).to_have_count(0)
+    edited = TEXT.replace("score > 3", "score > 4")
+    page.evaluate("text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", edited)
+    page.evaluate(
+        """() => {
+            const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
+            window.asked = [];
+            const send = kernel.requestExecute;
+            kernel.requestExecute = function (content, dispose, metadata) {
+                window.asked.push([content.code, metadata?.graphbreak]);
+                return send.call(this, { ...content, code: 'pass' }, dispose, {});
+            };
+        }"""
+    )
+    expect(button).to_be_visible()
+    opened.shoot("panel-edited")
+    button.click()
+    page.wait_for_function("window.asked.some(([, asked]) => asked?.edited)")
+    ((code, asked),) = [each for each in page.evaluate("window.asked") if each[1] is not None and each[0] != ""]
+    assert (code, asked) == (TEXT, {"explain": "--try", "only_torch": False, "edited": [[TEXT, edited]]})
+    assert sources(page) == [edited]
 
 
 def test_a_page_has_copies_only(open_report: Open) -> None:

@@ -90,6 +90,14 @@ def test_the_cell_is_as_without_and_an_applied_remedy_works(kernel: Kernel, name
         assert len(kernel.report().breaks) < len(report.breaks), applied
 
 
+def test_names_that_the_cell_is_the_first_to_assign(kernel: Kernel) -> None:
+    """Copies of the cell begin without them, too, and Dynamo reads back what they store."""
+    cell = "import torch\nfresh = torch.ones(3)\nif fresh.sum() > 0:\n    fresh = fresh + 1\nfresh.tolist()"
+    kernel.run(f"{TRY}{cell}")
+    report = kernel.report()
+    assert mended(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
+
+
 def test_a_cell_that_raises_raises_the_same(kernel: Kernel) -> None:
     cell = f"{COMPILED}step(torch.ones(2))\nraise LookupError('after it')"
     reply = kernel.run(f"%%compile_explain\n{cell}")

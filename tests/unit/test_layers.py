@@ -108,6 +108,7 @@ LAYERS = {
         {
             "report", "_torch_compat", "recording", "recording.records", "analysis.source", "trial", "frontends",
             "views.text", "views.html", "views.html.widget", "results", "api", "ipython.cell", "trace",
+            "remedies.program",
         },
         IPYTHON,
     ),

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
-from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.cost.correctness.closeness import Exact, double_state, doubled, unlike
 from jupyter_graphbreak.cost.correctness.graph_comparison import GraphComparison, gradients_of
 from jupyter_graphbreak.cost.correspondence import Correspondence
 from jupyter_graphbreak.cost.entry_cost import backend_name
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.report.cost import Check, Divergence
 from jupyter_graphbreak.trial.copies import clone
 from jupyter_graphbreak.trial.effects import seed_all
+from jupyter_graphbreak.trial.entry import compiling_anew
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.subject import Subject
@@ -68,7 +67,7 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
         expected = _eager(entry)
         exact = _exact(entry)
         trial = _CompiledTrial(entry, entry.backend)
-        with separate_cache(own_codes(trial.subject.call)):
+        with compiling_anew(trial.subject.call):
             with recorder.record(find_cell) as recording:
                 actual = trial.see()
             own = build_report(recording.records)
@@ -215,7 +214,7 @@ def _step(entry: Entry, expected: _Seen, exact: tuple[_Seen, _Seen] | None) -> S
         if step == backend_name(entry.backend):
             return step
         trial = _CompiledTrial(entry, step)
-        with separate_cache(own_codes(trial.subject.call)):
+        with compiling_anew(trial.subject.call):
             if any(_differences(expected, trial.see(), exact)):
                 return step
             _compare_graphs(trial)

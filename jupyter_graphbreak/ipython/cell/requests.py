@@ -19,10 +19,13 @@ class Asked(msgspec.Struct, frozen=True):
         The options, as they would stand in the magic's line.
     only_torch : bool
         Run a cell as it is, with no report, if it runs no tensor operation and calls nothing of PyTorch's.
+    edited : tuple
+        Cells that somebody edited and has not run: the whole text of each before and after. They are tried as remedies.
     """
 
     explain: str
     only_torch: bool = False
+    edited: tuple[tuple[str, str], ...] = ()
 
 
 def asked_by(request: Mapping[str, Any] | None) -> Asked | None:

@@ -109,7 +109,8 @@ class BeginObservation(ast.NodeTransformer):
         if options is not None:
             # What the front end asks for comes on top: the magic's own options are read last and win.
             both = f"{asked.explain} {options}".strip() if asked is not None else options
-            return self._rewritten(node, node.body[0], node.body[1:], Asked(both))
+            edited = asked.edited if asked is not None else ()
+            return self._rewritten(node, node.body[0], node.body[1:], Asked(both, edited=edited))
         if asked is not None:
             start = node.body[0] if node.body else ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
             return self._rewritten(node, start, node.body, asked)
@@ -125,7 +126,10 @@ class BeginObservation(ast.NodeTransformer):
         if plan == "nothing" and asked.only_torch:
             return node
         told = (asked.explain, plan, reason, asked.only_torch)
-        begin = call_of_ours("begin", [ast.Constant(value) for value in told], at)
+        edited = ast.Tuple(
+            [ast.Tuple([ast.Constant(text) for text in pair], ast.Load()) for pair in asked.edited], ast.Load()
+        )
+        begin = call_of_ours("begin", [*(ast.Constant(value) for value in told), edited], at)
         return ast.Module([*lead, begin, *rest], node.type_ignores)
 
     def _planned(self, body: list[ast.stmt], at: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:

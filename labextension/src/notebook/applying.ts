@@ -6,6 +6,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import {
   changesFor,
   codeOutside,
+  edited,
   editsBySource,
   type IChange,
   LineMismatch
@@ -73,6 +74,11 @@ export class Applying {
     const code = remedies
       .flatMap(remedy => codeOutside(report, remedy) ?? [])
       .join('\n');
+    if (edits.length === 0 && code === '') {
+      return this._options.trans.__(
+        'The cell reads like this already; run it to see what is gone'
+      );
+    }
     edits.forEach(applyChanges);
     if (code !== '') {
       await this._insert(panel, run, code);
@@ -138,8 +144,11 @@ export class Applying {
         );
       }
       const original = source.segments[0]?.text ?? '';
+      const text = cell.sharedModel.getSource();
+      if (text.trimEnd() === edited(original, edits).trimEnd()) {
+        continue;
+      }
       try {
-        const text = cell.sharedModel.getSource();
         made.push({ cell, changes: changesFor(text, edits, original) });
       } catch (error) {
         if (!(error instanceof LineMismatch)) {

@@ -1,14 +1,18 @@
 /** The commands that explain cells. */
+import { isCodeCellModel } from '@jupyterlab/cells';
 import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 
 import { type Explainer, TRY_REMEDIES } from './explainer';
 import { graphBreakIcon } from './icon';
+import type { NotebookReports } from './notebookreports';
+import { editedRun, type IEditedRun } from './runs';
 
 export namespace ExplainCommandIDs {
   export const explainCell = 'jupyter-graphbreak:explain-cell';
   export const explainAndTry = 'jupyter-graphbreak:explain-and-try';
+  export const tryEdited = 'jupyter-graphbreak:try-edited';
   export const explainAll = 'jupyter-graphbreak:explain-all';
 }
 
@@ -18,6 +22,7 @@ const NO_ARGS = { type: 'object', properties: {} } as const;
 export function addExplainCommands(
   commands: CommandRegistry,
   notebooks: INotebookTracker,
+  reports: NotebookReports,
   explainer: Explainer,
   trans: TranslationBundle
 ): void {
@@ -53,9 +58,34 @@ export function addExplainCommands(
     isEnabled: isCode,
     execute: () => run(panel => explainer.explainCell(panel, TRY_REMEDIES))
   });
+
+  /** What was edited since the last run of the active cell, or of what its functions ran in. */
+  const edited = (): IEditedRun | null => {
+    const model = notebooks.currentWidget?.content.activeCell?.model;
+    return model !== undefined && isCodeCellModel(model)
+      ? editedRun(reports.runs, reports.cells, model)
+      : null;
+  };
+
+  commands.addCommand(ExplainCommandIDs.tryEdited, {
+    label: trans.__('Try the Edited Cell'),
+    caption: trans.__(
+      'Run the cell as it was in its report, and try what was edited since on copies: is the result the same, is a graph break gone?'
+    ),
+    describedBy: { args: NO_ARGS },
+    isEnabled: () => edited() !== null,
+    execute: () =>
+      run(async panel => {
+        const target = edited();
+        if (target !== null) {
+          await explainer.tryEdited(panel, target);
+        }
+      })
+  });
   notebooks.activeCellChanged.connect(() => {
     commands.notifyCommandChanged(ExplainCommandIDs.explainCell);
     commands.notifyCommandChanged(ExplainCommandIDs.explainAndTry);
+    commands.notifyCommandChanged(ExplainCommandIDs.tryEdited);
   });
 
   commands.addCommand(ExplainCommandIDs.explainAll, {

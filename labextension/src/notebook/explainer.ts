@@ -12,6 +12,7 @@ import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import type { ITranslator, TranslationBundle } from '@jupyterlab/translation';
 
 import { KernelExtension } from './kernelextension';
+import type { IEditedRun } from './runs';
 import { explainingSession, type IExplainRequest } from './sessionproxy';
 
 export interface IExplainOptions {
@@ -43,15 +44,47 @@ export class Explainer {
     if (activeCell === null || !isCodeCellModel(activeCell.model)) {
       return;
     }
-    const context = await this._prepare(panel, [activeCell as CodeCell], {
+    await this._run(panel, activeCell as CodeCell, {
       explain: magicOptions,
       only_torch: false
     });
-    if (context !== null && !activeCell.isDisposed) {
+  }
+
+  /**
+   * Run what a cell was when it ran last, and try what the reader has edited since as a remedy; nothing of it is run.
+   *
+   * @param panel - The notebook.
+   * @param edited - The run, and the cells that were edited.
+   */
+  async tryEdited(
+    panel: NotebookPanel,
+    { run, edited }: IEditedRun
+  ): Promise<void> {
+    const cell = panel.content.widgets.find(({ model }) => model === run.cell);
+    if (cell === undefined) {
+      return;
+    }
+    const request: IExplainRequest = {
+      explain: TRY_REMEDIES,
+      only_torch: false,
+      edited: edited.map(({ before, now }) => [before, now])
+    };
+    const own = edited.find(({ cell }) => cell === run.cell);
+    await this._run(panel, cell as CodeCell, request, own?.before);
+  }
+
+  private async _run(
+    panel: NotebookPanel,
+    cell: CodeCell,
+    request: IExplainRequest,
+    code?: string
+  ): Promise<void> {
+    const context = await this._prepare(panel, [cell], request, code);
+    if (context !== null && !cell.isDisposed) {
       const { dialogs, translator } = this._options;
       await NotebookActions.runCells(
         panel.content,
-        [activeCell],
+        [cell],
         context,
         dialogs ?? undefined,
         translator
@@ -84,7 +117,8 @@ export class Explainer {
   private async _prepare(
     panel: NotebookPanel,
     cells: readonly CodeCell[],
-    request: IExplainRequest
+    request: IExplainRequest,
+    code?: string
   ): Promise<ISessionContext | null> {
     const { sessionContext } = panel;
     const { dialogs, trans, warn } = this._options;
@@ -106,7 +140,7 @@ export class Explainer {
     cells.forEach(cell => cell.setPrompt('*'));
     const problem = await this._extension.load(kernel);
     if (problem === null) {
-      return explainingSession(sessionContext, request);
+      return explainingSession(sessionContext, request, code);
     }
     for (const [cell, count] of waiting) {
       if (!cell.isDisposed) {

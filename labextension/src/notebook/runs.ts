@@ -38,6 +38,21 @@ export interface ISelection {
   readonly id: string;
 }
 
+/** A cell with another text than in the run. */
+export interface IEditedCell {
+  readonly cell: ICodeCellModel;
+  /** Its whole text when it ran. */
+  readonly before: string;
+  /** Its whole text now. */
+  readonly now: string;
+}
+
+/** A run some of whose cells were edited since. */
+export interface IEditedRun {
+  readonly run: IRun;
+  readonly edited: readonly IEditedCell[];
+}
+
 /** Reads the runs in notebooks. */
 export class RunReader {
   /** @param trans - The language of the reader. */
@@ -106,6 +121,54 @@ export function codeCells(
     (pair): pair is [ICodeCellModel, number] =>
       (pair[0] as ICodeCellModel).type === 'code'
   );
+}
+
+/**
+ * Find the run against which an edit is judged.
+ *
+ * @param runs - The runs of a notebook.
+ * @param cells - All its code cells.
+ * @param active - The cell that the reader means.
+ * @returns The last run of that cell, or in which that cell's functions ran, with all cells that were edited since; null
+ * where there is no such run or nothing was edited.
+ */
+export function editedRun(
+  runs: readonly IRun[],
+  cells: readonly ICodeCellModel[],
+  active: ICodeCellModel
+): IEditedRun | null {
+  const lastFirst = [...runs].reverse();
+  const candidates = lastFirst.flatMap(run => {
+    const edited = editedSince(run, cells);
+    return edited.length > 0 ? [{ run, edited }] : [];
+  });
+  const isActive = ({ cell }: { cell: ICodeCellModel }): boolean =>
+    cell === active;
+  return (
+    candidates.find(({ run }) => isActive(run)) ??
+    candidates.find(({ edited }) => edited.some(isActive)) ??
+    null
+  );
+}
+
+function editedSince(
+  run: IRun,
+  cells: readonly ICodeCellModel[]
+): IEditedCell[] {
+  const { report } = run;
+  return (report?.sources ?? []).flatMap(source => {
+    const match = findCell(report!, source.id, run.cell, cells);
+    const before = source.segments[0]?.text;
+    return match?.stale && before !== undefined
+      ? [
+          {
+            cell: match.cell,
+            before,
+            now: match.cell.sharedModel.getSource()
+          }
+        ]
+      : [];
+  });
 }
 
 export function isSameSelection(

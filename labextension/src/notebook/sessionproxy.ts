@@ -5,12 +5,21 @@ import type { ISessionContext } from '@jupyterlab/apputils';
 export interface IExplainRequest {
   explain: string;
   only_torch: boolean;
+  /** Cells that were edited and not run, by their texts before and after: they are tried as remedies. */
+  edited?: [before: string, after: string][];
 }
 
-/** The same session, but every request to run a cell carries another request. */
+/**
+ * The same session, but every request to run a cell carries another request.
+ *
+ * @param context - The session.
+ * @param request - What is asked of the kernel.
+ * @param code - The code to run in place of the cell's.
+ */
 export function explainingSession(
   context: ISessionContext,
-  request: IExplainRequest
+  request: IExplainRequest,
+  code?: string
 ): ISessionContext {
   return withProperty(
     context,
@@ -26,10 +35,12 @@ export function explainingSession(
             kernel,
             'requestExecute',
             requestExecute => (content, dispose, metadata) =>
-              requestExecute.call(kernel, content, dispose, {
-                ...metadata,
-                graphbreak: { ...request }
-              })
+              requestExecute.call(
+                kernel,
+                code === undefined ? content : { ...content, code },
+                dispose,
+                { ...metadata, graphbreak: { ...request } }
+              )
           )
       )
   );

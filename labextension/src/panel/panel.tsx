@@ -122,6 +122,8 @@ export class GraphBreakPanel extends ReactWidget {
       onExplain: () =>
         void this._commands.execute(ExplainCommandIDs.explainCell),
       onTry: () => void this._commands.execute(ExplainCommandIDs.explainAndTry),
+      onTryEdited: () =>
+        void this._commands.execute(ExplainCommandIDs.tryEdited),
       onActive: row => model.setActive(row),
       onMove: row => {
         model.setActive(row);
@@ -168,6 +170,7 @@ export class GraphBreakPanel extends ReactWidget {
     const runs = isWatched ? this._reports.runs : [];
     if (isWatched) {
       this.model.setRuns(runs, notebook !== null);
+      this._offerEdited();
     }
     const breaks = runs.reduce(
       (sum, { report }) => sum + (report?.breaks.length ?? 0),
@@ -194,6 +197,16 @@ export class GraphBreakPanel extends ReactWidget {
   private _onCommandChanged(): void {
     this.model.setCanExplain(
       this._commands.hasCommand(ExplainCommandIDs.explainCell)
+    );
+    this._offerEdited();
+  }
+
+  /** Offer to try what was edited, while there is anything. */
+  private _offerEdited(): void {
+    const { tryEdited } = ExplainCommandIDs;
+    this.model.setCanTryEdited(
+      this._commands.hasCommand(tryEdited) &&
+        this._commands.isEnabled(tryEdited)
     );
   }
 

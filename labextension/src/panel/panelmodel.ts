@@ -16,6 +16,8 @@ export interface IPanelState extends IRowOptions {
   readonly runs: readonly IRun[];
   /** Whether there is a command that explains the active cell. */
   readonly canExplain: boolean;
+  /** Whether a cell was edited since its run, so that the edit can be tried. */
+  readonly canTryEdited: boolean;
   readonly selection: ISelection | null;
   /** The row that has the keyboard, or to which Tab leads. */
   readonly activeKey: string;
@@ -31,6 +33,7 @@ const INITIAL: IPanelState = {
   hasNotebook: false,
   runs: [],
   canExplain: false,
+  canTryEdited: false,
   query: '',
   hiddenKinds: new Set(),
   sort: 'fix',
@@ -79,6 +82,10 @@ export class PanelModel {
 
   setCanExplain(canExplain: boolean): void {
     this._update({ canExplain });
+  }
+
+  setCanTryEdited(canTryEdited: boolean): void {
+    this._update({ canTryEdited });
   }
 
   /** Show another selection: its row becomes active, and neither a closed node nor a filter hides it. */

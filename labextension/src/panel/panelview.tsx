@@ -25,6 +25,8 @@ export interface IPanelActions extends ITreeActions {
   onExplain(): void;
   /** Explain the active cell, and try what removes its breaks. */
   onTry(): void;
+  /** Try what was edited since the run of the active cell. */
+  onTryEdited(): void;
 }
 
 interface IPanelProps {
@@ -48,6 +50,14 @@ export function PanelView(props: IPanelProps): JSX.Element {
   return (
     <>
       <Tools {...props} />
+      {state.canTryEdited ? (
+        <button
+          className="jp-mod-styled jp-GraphBreakPanel-edited"
+          onClick={() => actions.onTryEdited()}
+        >
+          {trans.__('Try the edited cell')}
+        </button>
+      ) : null}
       <div role="status" className="jp-GraphBreakPanel-status">
         {state.message || filterResult(state, rows, trans)}
       </div>

@@ -73,6 +73,15 @@ export function changesFor(
   });
 }
 
+/** What edits of one source make of the text that they were made for. */
+export function edited(original: string, edits: readonly Edit[]): string {
+  return changesFor(original, edits, original).reduce(
+    (text, { start, end, text: made }) =>
+      text.slice(0, start) + made + text.slice(end),
+    original
+  );
+}
+
 /** The edits of some remedies, by the id of their source. */
 export function editsBySource(
   remedies: readonly Remedy[]

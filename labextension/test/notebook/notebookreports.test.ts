@@ -6,6 +6,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 
 import { NotebookReports } from '../../src/notebook/notebookreports';
+import { editedRun } from '../../src/notebook/runs';
 import { MIME_TYPE } from '../../src/report/mimetype';
 import { saved } from '../saved';
 
@@ -188,4 +189,27 @@ test('a selection is emitted once, and is gone in another notebook but not in an
   tracker.open(new Notebook());
   assert.deepEqual(ids, ['b1', null]);
   assert.equal(reports.runOf(selection), undefined);
+});
+
+test('an edit is judged against the last run that had the cell', () => {
+  const run = new Cell('a');
+  const copy = new Cell('b');
+  const other = new Cell('c', 'x = 1', []);
+  other.executionCount = 3;
+  const { reports } = reportsOf(new Tracker(new Notebook(run, copy, other)));
+  const edited = (active: Cell): unknown => {
+    const target = editedRun(reports.runs, reports.cells, active as never);
+    return (
+      target && [
+        target.run.cellId,
+        ...target.edited.map(({ before, now }) => [before === TEXT, now])
+      ]
+    );
+  };
+  assert.equal(edited(run), null, 'nothing was edited');
+  run.text = `${TEXT}  # edited`;
+  copy.text = 'edited, too';
+  assert.deepEqual(edited(run), ['a', [true, run.text]]);
+  assert.deepEqual(edited(copy), ['b', [true, 'edited, too']]);
+  assert.equal(edited(other), null, 'no part of a run');
 });

@@ -1,0 +1,102 @@
+"""A cell that was edited and not run is tried as a remedy of what ran; so is a patch."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_graphbreak.report.remedies import Remedy
+from jupyter_graphbreak.results import Report
+from tests.ipython.conftest import Kernel
+
+STEP = """import torch
+def step(x):
+    y = x + 1
+    if y.sum() > 0:
+        y = y * 2
+    return y
+"""
+BRANCH = "    if y.sum() > 0:\n        y = y * 2\n"
+WHERE = "    y = torch.where(y.sum() > 0, y * 2, y)\n"
+COMPILED = f"{STEP}step = torch.compile(step, backend='eager')\n"
+CALL = "step(torch.ones(2)).tolist()"
+
+
+def asked(*edited: tuple[str, str]) -> dict[str, Any]:
+    return {"graphbreak": {"explain": "--try", "edited": edited}}
+
+
+def own(report: Report) -> list[Remedy]:
+    return [remedy for remedy in report.remedies or [] if remedy.family == "own"]
+
+
+@pytest.mark.parametrize("cell", [f"{COMPILED}{CALL}", f"%%compile_explain\n{COMPILED}{CALL}"])
+def test_an_edited_cell(kernel: Kernel, cell: str) -> None:
+    kernel.run(cell, asked((cell, cell.replace(BRANCH, WHERE))))
+    (right,) = own(kernel.report())
+    assert (right.verdict, right.title) == ("works", "Your edit")
+    assert [edit.new for edit in right.edits] == [WHERE.rstrip()]
+    (result,) = [m["content"] for m in kernel.messages if m["msg_type"] == "execute_result"]
+    assert result["data"]["text/plain"] == "[4.0, 4.0]"
+    kernel.run(cell, asked((cell, cell.replace(BRANCH, "    y = y * 2\n"))))
+    assert [wrong.verdict for wrong in own(kernel.report())] == ["another result"]
+    kernel.run("print('where' in _ih[-2], 'where' in _ih[-3])")  # the edited cell never ran
+    assert kernel.stdout() == "False False\n"
+
+
+def test_the_code_of_a_cell_that_is_compiled_itself(kernel: Kernel) -> None:
+    cell = "import torch\nx = torch.ones(3) * 2\nif x.sum() > 0:\n    x = x + 1\nx.tolist()"
+    new = cell.replace("if x.sum() > 0:\n    x = x + 1", "x = torch.where(x.sum() > 0, x + 1, x)")
+    kernel.run(cell, asked((cell, new)))
+    # It has no arguments, and so no input but one: the other side never runs.
+    assert [remedy.verdict for remedy in own(kernel.report())] == ["works on what ran"]
+
+
+def test_a_function_of_an_earlier_cell(kernel: Kernel) -> None:
+    count = kernel.run(COMPILED)["execution_count"]
+    kernel.run(CALL, asked((COMPILED, COMPILED.replace(BRANCH, WHERE))))
+    (right,) = own(kernel.report())
+    names = {source.id: source.name for source in kernel.report().sources}
+    assert right.verdict == "works"
+    assert {names[edit.source] for edit in right.edits} == {f"Cell In[{count}]"}
+
+
+def test_several_cells_are_one_edit(kernel: Kernel) -> None:
+    helper = "import torch\ndef positive(y):\n    return bool(y.sum() > 0)"
+    step = COMPILED.replace("y.sum() > 0", "positive(y)")
+    kernel.run(helper)
+    kernel.run(step)
+    new = step.replace(BRANCH.replace("y.sum() > 0", "positive(y)"), WHERE.replace("y.sum() > 0", "positive(y)"))
+    kernel.run(CALL, asked((helper, helper.replace("bool(y.sum() > 0)", "y.sum() > 0")), (step, new)))
+    (right,) = own(kernel.report())
+    assert (right.verdict, len({edit.source for edit in right.edits})) == ("works", 2)
+
+
+def test_what_cannot_be_judged_says_why(kernel: Kernel) -> None:
+    cell = f"{COMPILED}{CALL}"
+    kernel.run(cell, asked((cell, cell.replace("torch.ones(2)", "torch.ones(3)"))))
+    (outside,) = own(kernel.report())
+    assert outside.verdict == "not tried"
+    assert outside.reason == "line 8 is outside of functions; run the cell to see what changing it does"
+    kernel.run(cell, asked(("other = 1", "other = 2")))
+    assert own(kernel.report()) == []
+    assert "Your edit was not tried" in " ".join(note.message for note in kernel.report().diagnostics)
+
+
+def test_a_patch(kernel: Kernel, tmp_path: Path) -> None:
+    cell = f"{COMPILED}{CALL}"
+    count = kernel.run("1")["execution_count"] + 1
+    path = tmp_path / "own.patch"
+    whole = f"%%compile_explain --patch {path}\n{cell}"
+    name = f"Cell In[{count}]"
+    new = whole.replace(BRANCH, WHERE)
+    patch = difflib.unified_diff(whole.split("\n"), new.split("\n"), f"a/{name}", f"b/{name}", lineterm="")
+    path.write_text("\n".join(patch) + "\n")
+    kernel.run(whole)
+    assert [(remedy.verdict, remedy.title) for remedy in own(kernel.report())] == [("works", "Your patch, own.patch")]
+    reply = kernel.run(f"%%compile_explain --patch {tmp_path / 'none.patch'}\n{cell}")
+    assert reply["ename"] == "UsageError"
+    assert "none.patch: " in reply["evalue"]

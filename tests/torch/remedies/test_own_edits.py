@@ -1,0 +1,249 @@
+"""Patches that somebody wrote are judged like every other change, and refused where they cannot be judged."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.report.remedies import Remedy
+
+MODULE = """import torch
+
+SCALE = 2
+
+
+class Scaler:
+    offset = 1
+
+    def apply(self, x, factor=SCALE):
+        if x.sum() > 0:
+            return x * factor
+        return x - self.offset
+
+
+def step(x):
+    y = Scaler().apply(x)
+    return y + 1
+"""
+BRANCH = """        if x.sum() > 0:
+            return x * factor
+        return x - self.offset
+"""
+WHERE = "        return torch.where(x.sum() > 0, x * factor, x - self.offset)\n"
+_NAMES = itertools.count()
+
+Judge = Callable[..., Remedy]
+
+
+def diff(old: str, new: str, path: str) -> str:
+    return "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{path}", f"b/{path}"))
+
+
+def load(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Judge:
+    def judge(*pairs: tuple[str, str], beside: str = "", text: str = MODULE) -> Remedy:
+        file = tmp_path / "pkg" / f"own_{next(_NAMES)}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        new = text
+        for old, instead in pairs:
+            assert old in new
+            new = new.replace(old, instead)
+        patch = tmp_path / "own.patch"
+        patch.write_text(diff(text, new, f"pkg/{file.name}") + beside)
+        report = jupyter_graphbreak.try_remedies(load(file).step, torch.ones(3), also=[patch], seconds=0.0)
+        assert file.read_text() == text
+        assert report.remedies is not None
+        (own,) = [remedy for remedy in report.remedies if remedy.family == "own"]
+        assert own.title == "Your patch, own.patch"
+        return own
+
+    return judge
+
+
+def test_a_patch_that_is_right(judged: Judge) -> None:
+    own = judged((BRANCH, WHERE))
+    assert own.verdict == "works"
+    assert "b1" in own.breaks
+    assert own.evidence is not None
+    assert own.evidence.both_sides is True
+    assert [edit.new for edit in own.edits] == [WHERE.rstrip("\n")]
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        "        return x * factor\n",  # right on the input that was given
+        WHERE.replace("> 0", "> -1000"),
+        WHERE.replace("x - self", "x + self"),
+        WHERE.replace("return", "x.add_(0.5)\n        return"),
+    ],
+)
+def test_a_patch_that_is_wrong(judged: Judge, instead: str) -> None:
+    assert judged((BRANCH, instead)).verdict == "another result"
+
+
+def test_a_further_function_may_come(judged: Judge) -> None:
+    helper = "def either(x, one, other):\n    return torch.where(x.sum() > 0, one, other)\n\n\n"
+    new = "        return either(x, x * factor, x - self.offset)\n"
+    assert judged((BRANCH, new), ("def step", f"{helper}def step")).verdict == "works"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("SCALE = 2", "SCALE = 3", 3),
+        ("offset = 1", "offset = 2", 7),
+        ("factor=SCALE", "factor=3", 9),
+        ("import torch\n", "import torch\nimport math\n", 2),
+        ("    def apply", "    def more(self):\n        return 1\n\n    def apply", 9),
+        ("class Scaler:", "class Scaler(torch.nn.Module):", 6),
+        ("\n\n\ndef step", "\n\nprint('loaded')\n\n\ndef step", 12),
+    ],
+)
+def test_what_runs_when_a_module_is_loaded_is_not_judged(judged: Judge, old: str, new: str, line: int) -> None:
+    """The functions that exist would not have it, and a verdict on them would be about another program."""
+    own = judged((BRANCH, WHERE), (old, new))
+    assert own.verdict == "not tried"
+    assert own.reason is not None
+    assert own.reason.startswith(f"line {line} ")
+
+
+def test_a_function_that_is_gone_is_not_judged(judged: Judge) -> None:
+    text = MODULE + "\n\ndef unused(x):\n    return x\n"
+    own = judged((BRANCH, WHERE), ("\n\ndef unused(x):\n    return x\n", ""), text=text)
+    assert own.verdict == "not tried"
+
+
+def test_how_a_function_is_compiled_is_not_judged(judged: Judge) -> None:
+    text = MODULE.replace("def step", '@torch.compile(backend="eager")\ndef step')
+    own = judged((BRANCH, WHERE), ('backend="eager"', 'backend="eager", dynamic=True'), text=text)
+    assert own.verdict == "not tried"
+    assert own.reason == "it changes how a function is compiled; run the cell to see what that does"
+
+
+def test_compiling_an_inner_function_instead(judged: Judge) -> None:
+    text = """import torch
+
+
+@torch.compile(backend="eager")
+def step(x):
+    y = x * 2
+    print("mean", float(x.mean()))
+    return y + 1
+"""
+    new = """import torch
+
+
+@torch.compile(backend="eager")
+def compute(x):
+    y = x * 2
+    return y + 1, x.mean()
+
+
+def step(x):
+    y, mean = compute(x)
+    print("mean", float(mean))
+    return y
+"""
+    own = judged((text, new), text=text)
+    assert own.verdict == "works"
+    assert "b1" in own.breaks
+
+
+def test_an_arm_that_never_runs_is_not_called_right(judged: Judge) -> None:
+    text = """import torch
+
+
+def step(x):
+    y = x * 2
+    if x.shape[0] > 100:
+        torch._dynamo.graph_break()
+        y = y * 3
+    torch._dynamo.graph_break()
+    return y + 1
+"""
+    own = judged(
+        ("        torch._dynamo.graph_break()\n        y = y * 3", "        y = y * 4"),
+        ("    torch._dynamo.graph_break()\n    return", "    return"),
+        text=text,
+    )
+    assert own.verdict == "works on what ran"
+
+
+@pytest.mark.parametrize(("new", "wanted"), [("return x - missing(", "SyntaxError"), ("return missing", "NameError")])
+def test_what_fails_says_how(judged: Judge, new: str, wanted: str) -> None:
+    own = judged(("return y + 1", new))
+    assert own.verdict == "fails"
+    assert own.reason is not None
+    assert wanted in own.reason or "cannot be applied" in own.reason
+
+
+def test_a_patch_of_more_than_what_was_compiled(judged: Judge) -> None:
+    """What else changes could change the result; what is no Python cannot."""
+    other = diff("x = 1\n", "x = 2\n", "pkg/other.py")
+    own = judged((BRANCH, WHERE), beside=other)
+    assert own.verdict == "not tried"
+    assert own.reason == "it also changes pkg/other.py, of which nothing was compiled"
+    assert judged((BRANCH, WHERE), beside=diff("old\n", "new\n", "README.md")).verdict == "works"
+
+
+def test_a_patch_of_another_text(tmp_path: Path) -> None:
+    file = tmp_path / "drifted.py"
+    file.write_text(MODULE)
+    patch = tmp_path / "own.patch"
+    patch.write_text(diff(MODULE.replace("x - self", "x - 2 * self"), MODULE.replace(BRANCH, WHERE), "drifted.py"))
+    report = jupyter_graphbreak.try_remedies(load(file).step, torch.ones(3), also=[str(patch)], seconds=0.0)
+    (own,) = [remedy for remedy in report.remedies or [] if remedy.family == "own"]
+    assert own.verdict == "not tried"
+    assert own.reason == "line 12 of drifted.py is another than 'return x - 2 * self.offset'"
+
+
+def test_what_is_no_patch_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "plain.py"
+    file.write_text(MODULE)
+    step = load(file).step
+    patch = tmp_path / "own.patch"
+    patch.write_text("mend it, please\n")
+    with pytest.raises(ValueError, match=r"own\.patch is no patch: a unified diff is needed"):
+        jupyter_graphbreak.try_remedies(step, torch.ones(3), also=[patch])
+    patch.write_text(diff("x = 1\n", "x = 2\n", "elsewhere.py"))
+    with pytest.raises(ValueError, match=r"own\.patch was not tried: .* It changes elsewhere\.py\."):
+        jupyter_graphbreak.try_remedies(step, torch.ones(3), also=[patch])
+    with pytest.raises(FileNotFoundError):
+        jupyter_graphbreak.try_remedies(step, torch.ones(3), also=[tmp_path / "none.patch"])
+
+
+def test_a_patch_for_a_run_whose_entries_were_kept(tmp_path: Path) -> None:
+    torch.compiler.reset()
+    file = tmp_path / "kept.py"
+    file.write_text(MODULE)
+    patch = tmp_path / "own.patch"
+    patch.write_text(diff(MODULE, MODULE.replace(BRANCH, WHERE), "kept.py"))
+    compiled: Any = torch.compile(load(file).step, backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        compiled(torch.ones(3))
+    report = run.try_remedies(also=[patch])
+    assert [remedy.verdict for remedy in report.remedies or [] if remedy.family == "own"] == ["works"]
+    patch.write_text(diff("x = 1\n", "x = 2\n", "elsewhere.py"))
+    report = run.try_remedies(also=[patch])
+    assert [note.message.partition(":")[0] for note in report.diagnostics] == ["Your patch, own.patch was not tried"]

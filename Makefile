@@ -44,8 +44,9 @@ lab: $(VENV)/lab.stamp ## open JupyterLab with the package installed
 lint: $(VENV)/dev.stamp ## run the linters, the type checkers and the front end's unit tests
 	@$(MAKE) --no-print-directory -j4 $(LINTERS)
 
+# Pages run side by side, so torch has one thread in each.
 docs: $(VENV)/docs.stamp ## execute the notebooks and write the documentation to notebooks/_build/html
-	$(BIN)/sphinx-build -E -W --keep-going -j auto -b html notebooks notebooks/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -E -W --keep-going -j auto -b html notebooks notebooks/_build/html
 	@echo notebooks/_build/html/index.html
 
 dist: $(VENV)/dev.stamp ## build sdist and wheel from nothing into dist/

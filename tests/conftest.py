@@ -20,6 +20,9 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 #: Long files whose tests share nothing, so that several workers can take them.
 PARTED = ("tests/torch/remedies/test_by_hand.py", "tests/cli/test_commands.py")
 
+# Workers, kernels and the documentation share the cores: threads of torch's own would only wait for each other there.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files that need the documentation after the others, and last the small tests, which keep no worker long."""

@@ -122,7 +122,7 @@ class Original:
             scope = getattr(subject.call, "__globals__", None)
             scopes = [scope] if scope is not None else []
             taken: list[set[tuple[int, bool]]] = []
-            with applied(program, instrumented) as made, made.defined(*scopes):
+            with applied(program, instrumented, subject.functions()) as made, made.defined(*scopes):
                 for trial in self.pool:
                     sides.clear()
                     self.run(subject.call, subject, trial)

@@ -299,7 +299,7 @@ class Rehearsal:
             before = dict(os.environ)
             subject = self._switched(change)
             environment = {name: value for name, value in os.environ.items() if before.get(name) != value}
-        application = Application(self.program, change.texts)
+        application = Application(self.program, change.texts, subject.functions())
         backend = own_backend(self.entry.backend)
 
         @contextlib.contextmanager
@@ -328,7 +328,7 @@ class Rehearsal:
             # Copied as it reads before the change: the changed function may leave to another what it reads and writes.
             subject = self._switched(change)
             with (
-                applied(self.program, change.texts) as application,
+                applied(self.program, change.texts, subject.functions()) as application,
                 self._ready(change, application, subject) as call,
                 compiling_anew(call),
             ):

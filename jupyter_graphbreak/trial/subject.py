@@ -117,6 +117,10 @@ class Subject:
                 seen.add(place.name)
                 yield place.name, value
 
+    def functions(self) -> list[types.FunctionType]:
+        """Return the functions that are copies."""
+        return [made for made in self._memo.values() if isinstance(made, types.FunctionType)]
+
     def state(self, memo: dict[Any, Any] | None = None) -> dict[str, Any]:
         """Return a copy of everything that a call may have changed, by name."""
         memo = {} if memo is None else memo

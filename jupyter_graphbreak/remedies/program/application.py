@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import gc
 import linecache
 import types
+import weakref
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +17,7 @@ from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.recording.source_texts import CellText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
@@ -28,6 +30,39 @@ class CannotApplyError(Exception):
 def compile_file(text: str, filename: str) -> list[CodeType]:
     """Compile the text of a file."""
     return [compile(text, filename, "exec", dont_inherit=True)]
+
+
+class LivingFunctions:
+    """The functions of some files that exist in this process.
+
+    Parameters
+    ----------
+    filenames : collection of str
+    """
+
+    def __init__(self, filenames: Collection[str]) -> None:
+        self._filenames = filenames
+        self._known: list[weakref.ref[types.FunctionType]] | None = None
+
+    def of(self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()) -> list[types.FunctionType]:
+        """Return the functions of some of the files.
+
+        All objects of the process are looked through, which takes a tenth of a second or more, so only once.
+
+        Parameters
+        ----------
+        filenames : collection of str
+        copies : iterable of function
+            What was made since.
+        """
+        if not filenames:
+            return []
+        if self._known is None:
+            every = (found for found in gc.get_objects() if type(found) is types.FunctionType)
+            self._known = [weakref.ref(found) for found in every if found.__code__.co_filename in self._filenames]
+        known = [found for reference in self._known if (found := reference()) is not None]
+        both = {id(found): found for found in (*known, *copies)}
+        return [found for found in both.values() if found.__code__.co_filename in filenames]
 
 
 @dataclass(frozen=True)
@@ -50,6 +85,11 @@ class Program:
     texts: Mapping[str, str] = field(default_factory=dict)
     compile_text: Callable[[str, str], list[CodeType]] = compile_file
     find_cell: FindCell = lambda _: None
+
+    @functools.cached_property
+    def functions(self) -> LivingFunctions:
+        """The functions of its sources."""
+        return LivingFunctions(frozenset(self.files.values()))
 
     def find_changed_cell(self, texts: Mapping[str, str]) -> FindCell:
         """Return what finds cells, with their new texts."""
@@ -81,6 +121,8 @@ class Application:
     program : Program
     texts : mapping
         The new text of each source that changes, whole, by its id.
+    copies : iterable of function
+        Functions that were made after the program was applied for the first time.
 
     Attributes
     ----------
@@ -97,7 +139,7 @@ class Application:
         If a new text is no Python.
     """
 
-    def __init__(self, program: Program, texts: Mapping[str, str]) -> None:
+    def __init__(self, program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()) -> None:
         self.definitions: list[Definition] = []
         self._texts = {program.files[source]: text for source, text in texts.items()}
         self._codes: list[tuple[types.FunctionType, CodeType]] = []
@@ -109,7 +151,7 @@ class Application:
             new = program.compile_text(text, filename)
             by_file[filename] = _counterparts(program.compile_text(program.texts[source], filename), new)
             self.definitions += _definitions(program.texts[source], text, filename)
-        for function in _functions_in(by_file):
+        for function in program.functions.of(by_file, copies):
             old = function.__code__
             made = _counterpart(by_file[old.co_filename], old)
             if made is None:
@@ -163,23 +205,24 @@ class Application:
 
 
 @contextlib.contextmanager
-def applied(program: Program, texts: Mapping[str, str]) -> Iterator[Application]:
+def applied(
+    program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()
+) -> Iterator[Application]:
     """Give all functions of some sources the code of their new texts while the context is open.
+
+    Parameters
+    ----------
+    program, texts, copies
+        As for :class:`Application`.
 
     Raises
     ------
     CannotApplyError, SyntaxError
         As :class:`Application` does.
     """
-    application = Application(program, texts)
+    application = Application(program, texts, copies)
     with application.in_force():
         yield application
-
-
-def _functions_in(files: Mapping[str, Any]) -> list[types.FunctionType]:
-    return [
-        found for found in gc.get_objects() if type(found) is types.FunctionType and found.__code__.co_filename in files
-    ]
 
 
 #: Code objects of the old text, each with the one of the new text, by name and first line.

@@ -52,7 +52,13 @@ def unload(shell: InteractiveShell) -> None:
 # What a rewritten cell calls; see :mod:`jupyter_graphbreak.ipython.cell.rewriting`.
 
 
-def begin(line: str, plan: Plan, reason: str, only_torch: bool, edited: tuple[tuple[str, str], ...]) -> None:  # noqa: FBT001 - a cell was rewritten to this
+def begin(
+    line: str,
+    plan: Plan,
+    reason: str,
+    only_torch: bool,  # noqa: FBT001 - a cell was rewritten to this
+    edited: tuple[tuple[str, str], ...] = (),
+) -> None:
     """Begin to observe the cell that calls this."""
     filename = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - the cell's own name
     face = _face()

@@ -126,10 +126,13 @@ class BeginObservation(ast.NodeTransformer):
         if plan == "nothing" and asked.only_torch:
             return node
         told = (asked.explain, plan, reason, asked.only_torch)
-        edited = ast.Tuple(
-            [ast.Tuple([ast.Constant(text) for text in pair], ast.Load()) for pair in asked.edited], ast.Load()
-        )
-        begin = call_of_ours("begin", [*(ast.Constant(value) for value in told), edited], at)
+        given: list[ast.expr] = [ast.Constant(value) for value in told]
+        if asked.edited:
+            pairs: list[ast.expr] = [
+                ast.Tuple([ast.Constant(text) for text in pair], ast.Load()) for pair in asked.edited
+            ]
+            given.append(ast.Tuple(pairs, ast.Load()))
+        begin = call_of_ours("begin", given, at)
         return ast.Module([*lead, begin, *rest], node.type_ignores)
 
     def _planned(self, body: list[ast.stmt], at: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:

@@ -1,0 +1,205 @@
+"""Compare the order in which a report lists the breaks by cost with the order in which mending them saves time.
+
+Run it by hand on a quiet machine: ``python benchmarks/order.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import itertools
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+import jupyter_graphbreak
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: What every program begins with.
+HEAD = """import io
+import random
+import time
+
+import numpy as np
+import torch
+
+NOWHERE = io.StringIO()
+
+
+@torch.compiler.disable
+def spin(us):
+    end = time.perf_counter() + us * 1e-6
+    while time.perf_counter() < end:
+        pass
+
+
+@torch.compiler.disable
+def steps(y, count):
+    for _ in range(count):
+        y = y * 1.01 + 0.01
+    return y
+
+
+@torch.compiler.disable
+def through_numpy(y):
+    return torch.from_numpy(np.tanh(y.detach().numpy()))
+
+
+def say(text):
+    NOWHERE.seek(0)
+    NOWHERE.write(text)
+
+
+"""
+#: What stands between the breaks.
+BETWEEN = "    y = torch.tanh(y @ w) + x\n"
+
+
+class Break(NamedTuple):
+    """Lines that break, and the same mended by hand."""
+
+    broken: str
+    mended: str
+
+
+def spins(us: int) -> Break:
+    """Return a call that only takes time."""
+    return Break(f"    spin({us})\n", "")
+
+
+def eager_steps(count: int) -> Break:
+    """Return operations that run eagerly."""
+    lines = "    for _ in range({count}):\n        y = y * 1.01 + 0.01\n"
+    return Break(f"    y = steps(y, {count})\n", lines.format(count=count))
+
+
+BRANCH = Break(
+    "    if y.sum() > 0:\n        y = y + 1\n",
+    "    y = torch.where(y.sum() > 0, y + 1, y)\n",
+)
+CUT = Break("    torch._dynamo.graph_break()\n", "")
+NUMPY = Break("    y = through_numpy(y)\n", "    y = torch.tanh(y)\n")
+PRINTS = Break('    print("mean", float(y.mean()), file=NOWHERE)\n', "")
+SCALAR = Break("    y = y * (1 + 0 * int(y.argmax()))\n", "    y = y * (1 + 0 * y.argmax())\n")
+
+#: The breaks of each program, in the order of their lines, and the size of its tensors.
+PROGRAMS: dict[str, tuple[int, list[Break]]] = {
+    "a cheap one, a dear one, one between": (64, [spins(30), spins(900), spins(250)]),
+    "time, operations, a cut": (64, [spins(400), eager_steps(12), CUT]),
+    "a branch, eager operations, a print": (64, [BRANCH, eager_steps(60), PRINTS]),
+    "a cut, numpy, time": (256, [CUT, NUMPY, spins(300)]),
+    "two branches and time": (64, [BRANCH, spins(500), BRANCH]),
+    "operations, few and many": (64, [eager_steps(4), eager_steps(80), eager_steps(25)]),
+    "large tensors": (512, [eager_steps(4), CUT, spins(150)]),
+    "a scalar, a print, time": (64, [SCALAR, PRINTS, spins(700)]),
+    "numpy, a scalar, operations": (128, [NUMPY, SCALAR, eager_steps(50)]),
+    "time, a branch, numpy": (384, [spins(60), BRANCH, NUMPY]),
+}
+
+
+def text_of(breaks: list[Break], mended: int | None = None) -> str:
+    """Return the text of a program, with one of its breaks mended."""
+    lines = [part.mended if index == mended else part.broken for index, part in enumerate(breaks)]
+    return f"{HEAD}def f(x, w):\n    y = x\n{BETWEEN}{''.join(f'{line}{BETWEEN}' for line in lines)}    return y\n"
+
+
+def loaded(folder: Path, text: str, numbers: itertools.count[int]) -> Callable[..., Any]:
+    """Return the function of a program that is written to a file of its own."""
+    path = folder / f"program_{next(numbers)}.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    function: Callable[..., Any] = module.f
+    return function
+
+
+def saved_us(programs: list[Callable[[], Any]], rounds: int) -> list[tuple[float, float]]:
+    """Return what each program but the first saves against it, in microseconds, and how far that is uncertain."""
+    times: list[list[float]] = [[] for _ in programs]
+    for program in programs:
+        for _ in range(5):
+            program()
+    for _ in range(rounds):
+        for program, found in zip(programs, times, strict=True):
+            start = time.perf_counter()
+            program()
+            found.append((time.perf_counter() - start) * 1e6)
+    saved = []
+    for other in times[1:]:
+        differences = sorted(whole - part for whole, part in zip(times[0], other, strict=True))
+        quarter = len(differences) // 4
+        spread = (differences[-quarter] - differences[quarter]) / 2
+        saved.append((statistics.median(differences), 2 * spread / len(differences) ** 0.5))
+    return saved
+
+
+def is_right(order: list[int], saved: list[tuple[float, float]]) -> bool:
+    """Whether no break stands before one that saves more, beyond what can be measured."""
+    return all(
+        saved[later][0] - saved[earlier][0] <= saved[later][1] + saved[earlier][1]
+        for earlier, later in itertools.combinations(order, 2)
+    )
+
+
+def order_of(report: jupyter_graphbreak.Report, breaks: list[Break]) -> list[int]:
+    """Return the breaks of a program in the order of its report, by their places in the program."""
+    lines = text_of(breaks).split("\n")
+    places = [
+        index for index, line in enumerate(lines) for part in breaks if line and line in part.broken.split("\n")[:1]
+    ]
+    by_line = {line + 1: number for number, line in enumerate(dict.fromkeys(places))}
+    by_id = {listed.id: listed for listed in report.breaks}
+    found = []
+    for ident in report.order:
+        location = by_id[ident].location
+        number = by_line.get(location.line) if location is not None else None
+        if number is not None and number not in found:
+            found.append(number)
+    return found
+
+
+def main() -> int:
+    """Measure all programs, and print which order is right."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=600)
+    parser.add_argument("--backend", default="inductor")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    numbers = itertools.count()
+    right = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for title, (size, breaks) in PROGRAMS.items():
+            torch.manual_seed(0)
+            x, w = torch.rand(size, size), torch.randn(size, size) / size
+            variants = [None, *range(len(breaks))]
+            functions = [loaded(folder, text_of(breaks, mended), numbers) for mended in variants]
+            compiled = [torch.compile(function, backend=arguments.backend) for function in functions]
+            saved = saved_us([functools.partial(call, x, w) for call in compiled], arguments.rounds)
+            report = jupyter_graphbreak.measure(torch.compile(functions[0], backend=arguments.backend), x, w)
+            order = order_of(report, breaks)
+            good = len(order) == len(breaks) and is_right(order, saved)
+            right += good
+            words = ", ".join(f"{number + 1}: {us:,.0f} ±{error:,.0f} us" for number, (us, error) in enumerate(saved))
+            listed = " ".join(str(number + 1) for number in order)
+            print(f"{'right' if good else 'WRONG'}  {title}: listed {listed}; mending saves {words}", flush=True)
+            torch.compiler.reset()
+    print(f"{right} of {len(PROGRAMS)} orders are right; torch {torch.__version__}, {os.cpu_count()} cores")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

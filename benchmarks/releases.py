@@ -118,7 +118,7 @@ def environment(run: Run) -> Path:
 def run_tests(python: Path) -> Result:
     """Run the tests in an environment, and count what came of them."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    xml = RESULTS / "tests.xml"
+    xml = RESULTS / f"{python.parents[1].name}.xml"
     xml.unlink(missing_ok=True)
     versions = subprocess.run(
         [python, "-c", "import platform, torch; print(torch.__version__, platform.python_version())"],

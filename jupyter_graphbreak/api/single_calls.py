@@ -98,13 +98,14 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     >>> measured.cost.entries[0].compiled.median_us  # doctest: +SKIP
     4207.0
     """
+    from jupyter_graphbreak.analysis.finished.priority import with_priorities
     from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, entry_of, measure_entry
     from jupyter_graphbreak.report.cost import Cost
 
     entry = entry_of(fn, *args, **kwargs)
     measured = measure_entry(entry)
     cost = Cost(device_of(entry), backend_name(entry.backend), [measured.cost])
-    return Report.of(msgspec.structs.replace(measured.report, cost=cost))
+    return Report.of(with_priorities(msgspec.structs.replace(measured.report, cost=cost)))
 
 
 def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

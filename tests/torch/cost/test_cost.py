@@ -76,6 +76,11 @@ def test_the_time_between_graphs_is_that_of_the_breaks() -> None:
     assert are_right(*times), times
 
 
+def test_the_dearest_break_comes_first() -> None:
+    report = jupyter_graphbreak.measure(torch.compile(three_breaks, backend="eager"), torch.rand(8))
+    assert report.order == of_breaks(report)[::-1]
+
+
 def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         y = x + 1

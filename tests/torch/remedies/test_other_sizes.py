@@ -83,6 +83,10 @@ def test_known_sizes_are_guarded_by_value(backend: str) -> None:
     assert counters["stats"]["unique_graphs"] == len(grids) - 1
 
 
+@pytest.mark.skipif(
+    "2.11" <= torch.__version__ < "2.13",
+    reason="torch 2.11 and 2.12 lose the symbol of a mask's sum in this model: PendingUnbackedSymbolNotFound",
+)
 @pytest.mark.slow
 def test_other_grids_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")

@@ -155,9 +155,11 @@ def as_change(texts: Mapping[str, str], program: Program, compiled_cell: str | N
         if line is not None:
             raise CannotApplyError(f"line {line} is outside of functions; run the cell to see what changing it does")
         old, new = _compiling_functions(before), _compiling_functions(after)
-        if old.items() - new.items() and not new.keys() - old.keys():
+        removed = old.keys() - new.keys()
+        differs = any(old[name] != new[name] for name in old.keys() & new.keys())
+        if differs or (removed and not new.keys() - old.keys()):
             raise CannotApplyError("it changes how a function is compiled; run the cell to see what that does")
-        moves = moves or bool(old.keys() - new.keys())
+        moves = moves or bool(removed)
     return Change(texts, compiles_itself=moves)
 
 

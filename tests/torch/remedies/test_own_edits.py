@@ -134,9 +134,11 @@ def test_a_function_that_is_gone_is_not_judged(judged: Judge) -> None:
     assert own.verdict == "not tried"
 
 
-def test_how_a_function_is_compiled_is_not_judged(judged: Judge) -> None:
+@pytest.mark.parametrize("more", ["", '@torch.compile(backend="eager")\ndef helper(x):\n    return x\n\n\n'])
+def test_how_a_function_is_compiled_is_not_judged(judged: Judge, more: str) -> None:
     text = MODULE.replace("def step", '@torch.compile(backend="eager")\ndef step')
-    own = judged((BRANCH, WHERE), ('backend="eager"', 'backend="eager", dynamic=True'), text=text)
+    old = '@torch.compile(backend="eager")\ndef step'
+    own = judged((BRANCH, WHERE), (old, more + old.replace('"eager"', '"eager", dynamic=True')), text=text)
     assert own.verdict == "not tried"
     assert own.reason == "it changes how a function is compiled; run the cell to see what that does"
 

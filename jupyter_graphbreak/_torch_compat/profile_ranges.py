@@ -1,10 +1,11 @@
-"""What the profiler of PyTorch's own operations says of one call: named ranges of time, as plain data."""
+"""What PyTorch's profilers say of one call, as plain data: named ranges of time, and what a device is asked to do."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import importlib
+import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -44,12 +45,75 @@ class Range:
     link: int = -1
 
 
+@dataclass(frozen=True)
+class Activity:
+    """Something that kineto saw while a call ran: a call of the device's driver, or memory taken and given back.
+
+    Parameters
+    ----------
+    name : str
+        Of the driver's function, such as ``cudaLaunchKernel``; empty of memory.
+    memory : str
+        The type of the device whose memory it is; empty of anything else.
+    nbytes : int
+        Bytes of memory: taken, or with a minus given back.
+    """
+
+    name: str
+    memory: str = ""
+    nbytes: int = 0
+
+
 def profiled(call: Callable[[], Any]) -> list[Range]:
     """Make a call under the profiler; return the ranges that it saw, in order of their beginning."""
     with _marked_printing(), _profiler() as profiler, marked("graphbreak call"):
         call()
     ranges = [read for event in profiler.function_events if (read := _range(event)) is not None]
     return sorted(ranges, key=lambda read: (read.start_us, -read.end_us))
+
+
+def device_activities(call: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
+    """Make a call under kineto, which alone sees what the driver of a device is asked for; ``None`` is no device.
+
+    Raises
+    ------
+    RuntimeError
+        If another profiler is at work.
+    """
+    profiler = importlib.import_module("torch.autograd.profiler").profile(use_device=device, profile_memory=True)
+    with _silent_process():
+        profiler.__enter__()
+    try:
+        with marked("graphbreak call"):
+            call()
+    finally:
+        with _silent_process():
+            profiler.__exit__(None, None, None)
+    events = sorted(profiler.kineto_results.events(), key=lambda event: event.start_ns())
+    whole = next((event for event in events if event.name() == "graphbreak call"), None)
+    if whole is None:
+        return []
+    end = whole.start_ns() + whole.duration_ns()
+    return [_activity(event) for event in events if whole.start_ns() < event.start_ns() <= end]
+
+
+def _activity(event: Any) -> Activity:
+    if event.name() == "[memory]":
+        return Activity("", event.device_type().name.lower(), event.nbytes())
+    return Activity(event.name())
+
+
+@contextlib.contextmanager
+def _silent_process() -> Iterator[None]:
+    """Send to nowhere what the process writes to its standard error: kineto says there that it begins and ends."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def marked(name: str) -> Any:

@@ -141,6 +141,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         skipped=skipped,
         scopes=listed_scopes,
         recompiles=recompiles,
+        cudagraph_skips=steps.listed("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
         what_if=steps.take("consequences of other settings", breaks.what_if, WhatIf()),
         diagnostics=[*ledger.notes, *notes],
     )

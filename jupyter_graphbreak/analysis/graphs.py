@@ -10,14 +10,19 @@ import msgspec
 
 from jupyter_graphbreak.analysis.torch_text import graph_code
 from jupyter_graphbreak.recording.records import StackEntry, compiled_function, read_stack
-from jupyter_graphbreak.report.schema import Diagnostic, Graph, GraphLine, Op, Tensor, TensorMeta
+from jupyter_graphbreak.report.schema import CudagraphSkip, Diagnostic, Graph, GraphLine, Op, Tensor, TensorMeta
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.breaks import FoldedBreak
-    from jupyter_graphbreak.analysis.ledger import FrameLedger
+    from jupyter_graphbreak.analysis.ledger import FrameLedger, Ledger
     from jupyter_graphbreak.analysis.source.locations import Sources
     from jupyter_graphbreak.recording.additions import GraphStacks
     from jupyter_graphbreak.report.location import Location
+
+
+#: How PyTorch begins the reason why it uses no CUDA graph, and what comes before the stack of the cause.
+_SKIPPING = re.compile(r"^skipping cudagraphs? due to (?:skipping cudagraphs? due to )?", re.IGNORECASE)
+_FOUND_FROM = re.compile(r"\.?\s*Found from\s*:")
 
 
 class GraphTable:
@@ -75,6 +80,17 @@ class GraphTable:
                 )
             )
             self._of_frame.setdefault(frame.ident, []).append(ident)
+
+    def cudagraph_skips(self, ledger: Ledger) -> list[CudagraphSkip]:
+        """Return why graphs run without a CUDA graph: each reason once for a graph."""
+        made = []
+        for frame, message in ledger.cudagraph_skips:
+            reason, stack = _parted(message)
+            graphs = self.of_frame(frame.ident) if frame is not None else []
+            entry = next(reversed(read_stack(stack)), None)
+            location = self._sources.place(entry) if entry is not None else None
+            made.append(CudagraphSkip(reason, graphs[-1] if graphs else None, location))
+        return [skip for number, skip in enumerate(made) if skip not in made[:number]]
 
     def _readable(self, code: str) -> str:
         """Return a graph's code with places named as everywhere else, without what only frees memory."""
@@ -135,6 +151,13 @@ class _Traces:
         if index is not None:
             return self._stacks[index]
         return [StackEntry(*op.place[:3])] if op.place else []
+
+
+def _parted(message: str) -> tuple[str, str]:
+    """Return the reason for using no CUDA graph, and the stack of the cause."""
+    text = _SKIPPING.sub("", message.strip())
+    reason, *stack = _FOUND_FROM.split(text, maxsplit=1)
+    return reason.strip(), "".join(stack)
 
 
 def _letter(index: int) -> str:

@@ -149,6 +149,8 @@ class Ledger:
         Each with the number of its record.
     settings : list of (str, SettingsInForce)
         Each with the id of the frame from which on they were in force.
+    cudagraph_skips : list of (FrameLedger or None, str)
+        Why a graph runs without a CUDA graph; without a frame where that was found out when it ran.
     kinds : Counter
         How many records there are of each kind.
     """
@@ -164,6 +166,7 @@ class Ledger:
     texts: list[additions.SourceRecorded] = field(default_factory=list)
     scopes: list[additions.ScopeOpened] = field(default_factory=list)
     settings: list[tuple[str, additions.SettingsInForce]] = field(default_factory=list)
+    cudagraph_skips: list[tuple[FrameLedger | None, str]] = field(default_factory=list)
     records: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
 
@@ -255,6 +258,9 @@ class _Reader:
                 ledger.scopes.append(addition)
             case additions.SettingsInForce():
                 ledger.settings.append((str(record.compile_key), addition))
+            case additions.CudagraphSkipped(reason=reason):
+                key = record.compile_key
+                ledger.cudagraph_skips.append((self._frame(key) if key is not None else None, reason))
             case additions.FrameRefused():
                 key = record.compile_key
                 if addition.reason == "recompile limit" and key is not None:
@@ -326,11 +332,19 @@ class _Reader:
                     frame.refusal = additions.FrameRefused(
                         reason="recompile limit", registry=additions.RegistryEntry(_LIMIT)
                     )
+                self._note_cudagraph_skip(frame, data)
             case "bwd_compilation_metrics":
                 seconds = data.get("entire_frame_compile_time_s") or data.get("inductor_compile_time_s")
                 frame.backward_s += seconds or 0.0
+                self._note_cudagraph_skip(frame, data)
             case _:
                 pass
+
+    def _note_cudagraph_skip(self, frame: FrameLedger, metrics: dict[str, Any]) -> None:
+        """Take the reason that metrics hold, the last one of a frame, where no hook of ours took it, as in a log."""
+        reason = metrics.get("cudagraph_skip_reason")
+        if reason and (frame, reason) not in self.ledger.cudagraph_skips:
+            self.ledger.cudagraph_skips.append((frame, str(reason)))
 
     def _frame(self, key: CompileKey, *, fresh: bool = False) -> FrameLedger:
         """Return the ledger of a compile id; ``fresh`` begins a new one, as after ``torch._dynamo.reset()``."""

@@ -14,8 +14,9 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compilations_begun, compiled_callable, compiled_with
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.cost.clock import ProcessorClock
+from jupyter_graphbreak.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.cost.correspondence import Correspondence
+from jupyter_graphbreak.cost.device_work import device_work
 from jupyter_graphbreak.cost.parts import (
     NO_OVERHEAD,
     Overhead,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Range
     from jupyter_graphbreak.recording.source_texts import FindCell
-    from jupyter_graphbreak.report.cost import CostPart
+    from jupyter_graphbreak.report.cost import CostPart, DeviceWork
     from jupyter_graphbreak.report.schema import Report
 
     #: Applies remedies while its context is open, and hands out the entry with them.
@@ -114,6 +115,7 @@ def measure_entry(
         settled = settled and begun == compilations_begun()
         ranges = _profiles(compiled) if settled else []
         coverage = _operations(eager, ranges)
+        work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]
     on_processor = isinstance(compiled.clock, ProcessorClock)
     ours = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
     whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), ours))
@@ -126,10 +128,15 @@ def measure_entry(
         settled=settled,
         eager=eager_time,
         compiled=whole,
-        remedied=[RemediedCost(list(ids), spread_of(made)) for ids, made in zip(others, calls[3:], strict=True)],
+        remedied=[
+            RemediedCost(list(ids), spread_of(made), done)
+            for ids, made, done in zip(others, calls[3:], work[2:], strict=True)
+        ],
         parts=_named(parts, found),
         coverage=Coverage(*coverage, share) if coverage is not None else None,
         break_even_calls=_break_even(gain_us(eager_time, whole), found),
+        eager_device_work=work[0],
+        device_work=work[1],
     )
     return Measured(cost, own)
 
@@ -164,6 +171,15 @@ def _profiles(compiled: Variant) -> list[list[Range]]:
         return [compiled.profiled(number % seeds) for number in range(_PROFILES + seeds)][seeds:]
     except RuntimeError:
         return []
+
+
+def _device_work(variant: Variant) -> DeviceWork | None:
+    """Return what a call has its CUDA device do; ``None`` without one, or where a profiler of the user's is at work."""
+    if not isinstance(variant.clock, CudaClock):
+        return None
+    with contextlib.suppress(RuntimeError):
+        return device_work(variant.device_activities())
+    return None
 
 
 _nothing: Callable[[], None] = torch.compiler.disable(lambda: None)

@@ -6,12 +6,12 @@ import contextlib
 import itertools
 import random
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compilations_begun
-from jupyter_graphbreak._torch_compat.profile_ranges import profiled
+from jupyter_graphbreak._torch_compat.profile_ranges import device_activities, profiled
 from jupyter_graphbreak.cost.clock import clock_for
 from jupyter_graphbreak.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.cost.private_code import PrivateCode
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from jupyter_graphbreak._torch_compat.profile_ranges import Range
+    from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
     from jupyter_graphbreak.cost.timing import CallTime
     from jupyter_graphbreak.trial.entry import Entry
 
+_T = TypeVar("_T")
 #: A call that draws random numbers may take another way each time: it is made with so many seeds, over and over.
 SEEDS = 8
 #: Rounds through the seeds after which compiling is not waited for any longer.
@@ -122,13 +123,18 @@ class Variant:
 
     def profiled(self, seed: int = 0) -> list[Range]:
         """Call it under a profiler, and return what that saw."""
+        return self._observed(seed, lambda call: self.timer.profiling(lambda: profiled(call)))
+
+    def device_activities(self) -> list[Activity]:
+        """Call it under the profiler that sees what a device is asked for, and return that."""
+        return self._observed(0, device_activities)
+
+    def _observed(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
         seed_all(seed)
         arguments = self._arguments
         try:
             with self._applied(), self.subject.entered(), self._code.in_force():
-                return self.timer.profiling(
-                    lambda: profiled(lambda: self._program(*arguments.args, **arguments.kwargs))
-                )
+                return observe(lambda: self._program(*arguments.args, **arguments.kwargs))
         finally:
             self._restore()
 

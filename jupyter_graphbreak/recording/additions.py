@@ -238,6 +238,14 @@ class ResumedAt(Addition, frozen=True, kw_only=True):
     line: int
 
 
+class CudagraphSkipped(Addition, frozen=True, kw_only=True):
+    """A backend runs a graph without a CUDA graph, for a reason that it gives in words."""
+
+    kind: ClassVar[str] = "graphbreak_cudagraph_skip"
+
+    reason: str
+
+
 class GraphStacks(Addition, frozen=True, kw_only=True):
     """The call stacks of the operations of a graph: each stack once, and for each operation the index of its stack."""
 
@@ -373,8 +381,8 @@ _CLASSES: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
         ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, ResumeMade,
-        ResumedAt, GraphStacks, Blind, WatchFailed, Note, DeviceUsed, RunEnded, SourceRecorded, SettingsInForce,
-        RunSummary,
+        ResumedAt, CudagraphSkipped, GraphStacks, Blind, WatchFailed, Note, DeviceUsed, RunEnded, SourceRecorded,
+        SettingsInForce, RunSummary,
     )
 }  # fmt: skip
 

@@ -36,7 +36,8 @@ KEPT = frozenset(
 #: Of the metrics only these are kept; the rest, some fifty settings and counters, is nobody's question here.
 _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
             "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
-            "restart_reasons", "recompile_reason", "backend_compile_time_s")  # fmt: skip
+            "restart_reasons", "recompile_reason", "backend_compile_time_s",
+            "cudagraph_skip_reason")  # fmt: skip
 
 #: Keys of the envelope that say where a record comes from, not what it is.
 _CONTEXT_KEYS = frozenset(

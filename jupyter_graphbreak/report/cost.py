@@ -33,11 +33,31 @@ def overlap(one: Spread, other: Spread) -> bool:
     return abs(one.median_us - other.median_us) <= reach
 
 
+class DeviceWork(msgspec.Struct, frozen=True):
+    """What one call has a CUDA device do.
+
+    Parameters
+    ----------
+    launches, graph_launches : int
+        Kernels that are launched one by one, and CUDA graphs.
+    synchronisations : int
+        How often the processor waits for the device.
+    peak_bytes : int
+        The most memory that the call held of what it took, beside what was held before it.
+    """
+
+    launches: int
+    graph_launches: int
+    synchronisations: int
+    peak_bytes: int
+
+
 class RemediedCost(msgspec.Struct, frozen=True):
-    """The time of a call with some remedies applied."""
+    """The time of a call with some remedies applied, and what it has a CUDA device do, where it works on one."""
 
     remedies: list[str]
     time: Spread
+    device_work: DeviceWork | None = None
 
 
 class CostPart(msgspec.Struct, frozen=True):
@@ -80,6 +100,8 @@ class EntryCost(msgspec.Struct, frozen=True):
         They add up to ``compiled``.
     break_even_calls : int or None
         After how many calls compiling has paid; ``None`` where it never does or that is not known.
+    eager_device_work, device_work : DeviceWork or None
+        What an eager and a compiled call have a CUDA device do, where they work on one.
     """
 
     function: str
@@ -91,6 +113,8 @@ class EntryCost(msgspec.Struct, frozen=True):
     parts: list[CostPart] = []
     coverage: Coverage | None = None
     break_even_calls: int | None = None
+    eager_device_work: DeviceWork | None = None
+    device_work: DeviceWork | None = None
 
 
 class Cost(msgspec.Struct, frozen=True):

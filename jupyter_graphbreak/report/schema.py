@@ -378,6 +378,24 @@ class Recompile(msgspec.Struct, frozen=True):
     limit_hit: bool = False
 
 
+class CudagraphSkip(msgspec.Struct, frozen=True):
+    """A graph that runs without a CUDA graph though the backend was to use one.
+
+    Parameters
+    ----------
+    reason : str
+        PyTorch's words, without the stack.
+    graph : str or None
+        Which graph it is, where that is known.
+    location : Location or None
+        The line that is the cause, where PyTorch says so.
+    """
+
+    reason: str
+    graph: str | None = None
+    location: Location | None = None
+
+
 class Diagnostic(msgspec.Struct, frozen=True):
     """Something about the run or about this report that the reader should know."""
 
@@ -411,6 +429,7 @@ class Report(msgspec.Struct, frozen=True):
     skipped: list[Skipped] = []
     scopes: list[Scope] = []
     recompiles: list[Recompile] = []
+    cudagraph_skips: list[CudagraphSkip] = []
     what_if: WhatIf = WhatIf()
     diagnostics: list[Diagnostic] = []
     changes: Changes | None = None

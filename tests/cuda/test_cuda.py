@@ -1,4 +1,7 @@
-"""On a real GPU: the device rule, and a report of code that runs there. ``make test-cuda`` runs these alone."""
+"""On a real GPU: the device rule, a report of code that runs there, what a call asks of it.
+
+``make test-cuda`` runs these alone.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import torch
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
+from jupyter_graphbreak import capture, measure
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 
@@ -70,3 +74,38 @@ def test_inductor_on_the_gpu_finds_the_same_break() -> None:
     _, (report,) = run(f"%%compile_explain --backend inductor\n{CELL}")
     assert [graph_break.gb_id for graph_break in report.breaks] == ["GB0025"]
     assert report.timing.compile_s
+
+
+def test_what_a_call_asks_of_the_gpu_is_counted() -> None:
+    def launches(x: torch.Tensor) -> torch.Tensor:
+        y = (x @ x).relu()
+        if y.sum() > 0:  # the processor waits for the sum
+            y = y + 1
+        return y.sin()
+
+    report = measure(torch.compile(launches), torch.rand(256, 256, device="cuda"))
+    assert report.cost is not None
+    (entry,) = report.cost.entries
+    assert entry.settled
+    assert entry.eager_device_work is not None
+    assert entry.device_work is not None
+    assert entry.eager_device_work.launches >= 5
+    assert entry.eager_device_work.synchronisations == entry.device_work.synchronisations == 1
+    assert entry.device_work.peak_bytes >= 256 * 256 * 4
+    assert entry.device_work.graph_launches == 0
+
+
+def test_a_mutated_input_keeps_a_graph_from_being_a_cuda_graph() -> None:
+    def fill(x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        out.add_(x)
+        return out * 2
+
+    torch.compiler.reset()
+    with capture() as run:
+        compiled = torch.compile(fill, mode="reduce-overhead")
+        for _ in range(3):
+            compiled(torch.ones(8, device="cuda"), torch.ones(8, device="cuda"))
+    (skip,) = run.report.cudagraph_skips
+    assert "mutated inputs" in skip.reason
+    assert skip.location is not None
+    assert skip.location.function == "fill"

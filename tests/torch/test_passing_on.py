@@ -34,6 +34,7 @@ HOOKED = [
     ("torch._dynamo.variables.ctx_manager", "ErrorOnGraphBreakVariable.enter"),
     ("torch._dynamo.variables.ctx_manager", "ErrorOnGraphBreakVariable.exit"),
     ("torch._dynamo.eval_frame", "OptimizeContext.__init__"),
+    ("torch._inductor.cudagraph_utils", "get_metrics_context"),
     ("torch._logging._internal", "trace_structured"),
 ]
 CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((1, 2, 3, 4, 5), {}), ((), {"alpha": 1, "beta": 2}), ((), {})]

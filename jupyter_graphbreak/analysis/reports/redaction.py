@@ -21,6 +21,7 @@ from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import (
     Advice,
     Break,
+    CudagraphSkip,
     Device,
     Frame,
     Graph,
@@ -108,6 +109,7 @@ class _Redaction:
             skipped=[self._skipped(skipped) for skipped in report.skipped],
             scopes=[self._scope(scope) for scope in report.scopes],
             recompiles=[self._recompile(recompile) for recompile in report.recompiles],
+            cudagraph_skips=[self._cudagraph_skip(skip) for skip in report.cudagraph_skips],
             what_if=report.what_if,
             diagnostics=self.notes(report.diagnostics),
             remedies=[self._remedy(each) for each in report.remedies] if report.remedies is not None else None,
@@ -220,6 +222,10 @@ class _Redaction:
             location=self._at(recompile.location),
             reasons=[GuardFailure(_guard(each.guard), self._at(each.location)) for each in recompile.reasons],
         )
+
+    def _cudagraph_skip(self, skip: CudagraphSkip) -> CudagraphSkip:
+        reason = skip.reason if self._says_nothing(skip.reason) else "a reason"
+        return replace(skip, reason=reason, location=self._at(skip.location))
 
     def _error(self, error: RunError | None) -> RunError | None:
         if error is None:

@@ -20,7 +20,7 @@ from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, 
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
 from jupyter_graphbreak.views.words.experiments import remedy_words
 from jupyter_graphbreak.views.words.experiments.startup import startup
-from jupyter_graphbreak.views.words.extent import extent
+from jupyter_graphbreak.views.words.extent import extent, without_cudagraph
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission
@@ -137,6 +137,11 @@ class View:
     def extent(self) -> str:
         """How much was compiled, where that is not everything."""
         return extent(self.report)
+
+    @property
+    def without_cudagraph(self) -> list[str]:
+        """What runs without a CUDA graph."""
+        return without_cudagraph(self.report)
 
     @property
     def startup(self) -> str:

@@ -1,11 +1,11 @@
-"""How much of a run was compiled: whole, in part, or not at all."""
+"""How much of a run was compiled: whole, in part, or not at all; and what of it runs without a CUDA graph."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.plain_text import counted
-from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch
+from jupyter_graphbreak.views.words.plain_text import counted, one_line
+from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +36,16 @@ def extent(report: Report) -> str:
         return f"nothing was compiled: {eager} ran eagerly"
     compiled = _names(_name(report, frame) for frame in whole if frame.role != "resume")
     return f"compiled in part: {compiled or 'what follows breaks'}; {eager} ran eagerly"
+
+
+def without_cudagraph(report: Report) -> list[str]:
+    """Return what runs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
+    said = []
+    for skip in report.cudagraph_skips:
+        name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
+        where = f", {place(report, skip.location)}" if skip.location is not None else ""
+        said.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")
+    return said
 
 
 def _name(report: Report, subject: Frame | Skipped) -> str:

@@ -24,6 +24,7 @@ export interface Report {
   skipped: Skipped[];
   scopes: Scope[];
   recompiles: Recompile[];
+  cudagraph_skips: CudagraphSkip[];
   what_if: WhatIf;
   diagnostics: Diagnostic[];
   changes: Changes | null;
@@ -314,6 +315,14 @@ export interface GuardFailure {
   location: Location | null;
 }
 /**
+ * A graph that runs without a CUDA graph though the backend was to use one.
+ */
+export interface CudagraphSkip {
+  reason: string;
+  graph: string | null;
+  location: Location | null;
+}
+/**
  * What stricter settings would have done in this run, derived from what it did.
  */
 export interface WhatIf {
@@ -465,6 +474,8 @@ export interface EntryCost {
   parts: CostPart[];
   coverage: Coverage | null;
   break_even_calls: number | null;
+  eager_device_work: DeviceWork | null;
+  device_work: DeviceWork | null;
 }
 /**
  * A median with the quartiles around it, in microseconds, of a number of runs.
@@ -477,11 +488,21 @@ export interface Spread {
   processor_us: number | null;
 }
 /**
- * The time of a call with some remedies applied.
+ * The time of a call with some remedies applied, and what it has a CUDA device do, where it works on one.
  */
 export interface RemediedCost {
   remedies: string[];
   time: Spread;
+  device_work: DeviceWork | null;
+}
+/**
+ * What one call has a CUDA device do.
+ */
+export interface DeviceWork {
+  launches: number;
+  graph_launches: number;
+  synchronisations: number;
+  peak_bytes: number;
 }
 /**
  * A part of the time of a compiled call.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,9 +13,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.profile_ranges import Activity
+from jupyter_graphbreak.cost import variants
+from jupyter_graphbreak.cost.clock import CudaClock
 from jupyter_graphbreak.cost.entry_cost import Measured, entry_of, measure_entry
 from jupyter_graphbreak.cost.timing import Budget
-from jupyter_graphbreak.report.cost import EntryCost
+from jupyter_graphbreak.report.cost import DeviceWork, EntryCost
 from jupyter_graphbreak.report.schema import Report
 from jupyter_graphbreak.trial.entry import Entry
 from jupyter_graphbreak.trial.inputs import Arguments
@@ -42,6 +46,42 @@ def outside(cost: EntryCost) -> dict[str | None, float]:
 
 def of_breaks(report: Report) -> list[str]:
     return [found.id for found in sorted(report.breaks, key=lambda found: found.location.line if found.location else 0)]
+
+
+# -- What a device is asked for, where there is one; here it is described.
+
+
+class Event:
+    """An event on a device that does everything at once."""
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.seconds = time.perf_counter()
+
+    def elapsed_time(self, later: Event) -> float:
+        return (later.seconds - self.seconds) * 1e3
+
+
+def test_what_a_call_has_a_cuda_device_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    described = types.SimpleNamespace(Event=Event, synchronize=lambda: None)
+    monkeypatch.setattr(variants, "clock_for", lambda _: CudaClock(described))
+
+    def activities(call: Callable[[], Any]) -> list[Activity]:
+        call()
+        return [Activity("cudaLaunchKernel"), Activity("cudaStreamSynchronize"), Activity("", "cuda", 64)]
+
+    monkeypatch.setattr(variants, "device_activities", activities)
+    cost = measured(three_breaks, torch.rand(4)).cost
+    assert cost.settled
+    assert cost.device_work == cost.eager_device_work == DeviceWork(1, 0, 1, 64)
+    assert sum(part.time.median_us for part in cost.parts) == pytest.approx(cost.compiled.median_us, rel=0.05)
+
+
+def test_without_a_cuda_device_nothing_is_said_of_one() -> None:
+    cost = measured(three_breaks, torch.rand(4)).cost
+    assert (cost.device_work, cost.eager_device_work) == (None, None)
 
 
 # -- Where the time goes.

@@ -7,7 +7,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.cost import Check, Cost, Coverage, EntryCost, Spread
+from jupyter_graphbreak.report.cost import Check, Cost, Coverage, DeviceWork, EntryCost, Spread
 from jupyter_graphbreak.report.figures import Timing
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Frame, Graph, Op
@@ -74,6 +74,17 @@ def test_several_entries_are_named() -> None:
         "step: 9 of 11 operations ran compiled, 61% of the time",
         "norm: nothing ran compiled: 3 operations ran eagerly; compiling has paid after 7 calls",
     ]
+
+
+def test_what_a_call_has_a_cuda_device_do() -> None:
+    eager, graphs = DeviceWork(48, 0, 3, 5 * 2**20), DeviceWork(0, 1, 1, 1536)
+    (said,) = coverage_of(with_entry(cost(), eager_device_work=eager, device_work=graphs))
+    assert said.endswith(
+        "; a call launches 0 kernels and 1 CUDA graph (eager 48), waits for the device 1 time (eager 3), "
+        "takes up to 1.5 KiB of its memory (eager 5.0 MiB)"
+    )
+    (said,) = coverage_of(with_entry(cost(), eager_device_work=eager, device_work=DeviceWork(12, 0, 2, 3 * 2**30)))
+    assert "launches 12 kernels (eager 48), waits for the device 2 times (eager 3), takes up to 3.0 GiB" in said
 
 
 def test_what_a_break_costs_is_what_mending_it_saved_before_what_runs_outside() -> None:

@@ -123,9 +123,32 @@ def coverage_of(report: Report) -> list[str]:
         parts += _processor(entry)
         if entry.break_even_calls is not None:
             parts.append(f"compiling has paid after {counted(entry.break_even_calls, 'call')}")
+        parts += _device_work(entry)
         if parts:
             said.append((f"{entry.function}: " if several else "") + "; ".join(parts))
     return said
+
+
+def _device_work(entry: EntryCost) -> list[str]:
+    """Return what a call has a CUDA device do: "a call launches 12 kernels (eager 48), waits for ..."."""
+    compiled, eager = entry.device_work, entry.eager_device_work
+    if compiled is None or eager is None:
+        return []
+    graphs = f" and {counted(compiled.graph_launches, 'CUDA graph')}" if compiled.graph_launches else ""
+    launches = f"launches {counted(compiled.launches, 'kernel')}{graphs} (eager {eager.launches})"
+    waits = f"waits for the device {counted(compiled.synchronisations, 'time')} (eager {eager.synchronisations})"
+    memory = f"takes up to {_memory_text(compiled.peak_bytes)} of its memory (eager {_memory_text(eager.peak_bytes)})"
+    return [f"a call {launches}, {waits}, {memory}"]
+
+
+def _memory_text(nbytes: int) -> str:
+    """Return an amount of memory in the unit that suits it: "512 B", "1.5 KiB", "3.1 MiB"."""
+    amount = float(nbytes)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:  # noqa: PLR2004
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"
 
 
 def _processor(entry: EntryCost) -> list[str]:

@@ -1,0 +1,81 @@
+"""Graphs that run without a CUDA graph: which, why, and which line is the cause."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.recording.recorder import record
+from jupyter_graphbreak.report.schema import CudagraphSkip
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    torch.compiler.reset()
+    caplog.set_level(logging.CRITICAL)
+
+
+def broken(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y.sin()
+
+
+def skips(reason: str) -> list[CudagraphSkip]:
+    """Return what a report says when PyTorch says this, at no time of a compilation."""
+    utils = sys.modules["torch._inductor.cudagraph_utils"]
+    with record() as recording:
+        utils.log_cudagraph_skip_and_bump_counter(reason)
+    return build_report(recording.records).cudagraph_skips
+
+
+def test_each_graph_with_its_reason_and_its_line() -> None:
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(broken, backend="cudagraphs")(torch.ones(3))
+    report = run.report
+    assert [(skip.graph, skip.reason.partition(" (")[0]) for skip in report.cudagraph_skips] == [
+        ("A", "cpu device"),
+        ("B", "cpu device"),
+    ]
+    lines = [skip.location.code for skip in report.cudagraph_skips if skip.location is not None]
+    assert lines == ["y = x + 1", "return y.sin()"]
+    text = report.to_text()
+    assert "graph A runs without a CUDA graph: cpu device" in text
+    assert "graph B runs without a CUDA graph: cpu device" in report.to_html()
+    assert not {"arg0_1"} & set(report.redacted().to_json().decode().split('"'))
+
+
+def test_a_log_says_the_last_reason_of_a_frame() -> None:
+    with record() as recording:
+        torch.compile(broken, backend="cudagraphs")(torch.ones(3))
+    live = build_report(recording.records).cudagraph_skips
+    said_by_torch = [entry for entry in recording.records if entry.kind != "graphbreak_cudagraph_skip"]
+    assert build_report(said_by_torch).cudagraph_skips == live
+
+
+def test_what_is_found_out_when_a_graph_runs_has_a_reason_without_a_graph() -> None:
+    stack = f'  File "{__file__}", line {broken.__code__.co_firstlineno + 1}, in broken\n    y = x + 1\n'
+    (skip,) = skips(f"skipping cudagraphs due to mutated inputs (1 instances). Found from : \n {stack}")
+    assert (skip.reason, skip.graph) == ("mutated inputs (1 instances)", None)
+    assert skip.location is not None
+    assert (skip.location.line, skip.location.function) == (broken.__code__.co_firstlineno + 1, "broken")
+    assert skips("skipping cudagraphs due to bisector") == [CudagraphSkip("bisector")]
+
+
+def test_nothing_stays_patched() -> None:
+    utils = sys.modules["torch._inductor.cudagraph_utils"]
+    before = utils.get_metrics_context
+    with record():
+        assert utils.get_metrics_context is not before
+    assert utils.get_metrics_context is before
+
+
+def test_without_a_backend_that_uses_them_there_is_none() -> None:
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(broken, backend="eager")(torch.ones(3))
+    assert run.report.cudagraph_skips == []

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
+from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.finished.priority import with_priorities
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from jupyter_graphbreak.cost.warm_calls import WarmCalls
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.remedies.finding import Found
     from jupyter_graphbreak.report import schema
     from jupyter_graphbreak.trial.entry import KeptEntries
+
+
+class Kept(NamedTuple):
+    """What is kept of a run for further questions: copies of its entries, and the times of the calls that it made."""
+
+    entries: KeptEntries
+    warm: WarmCalls
+
+
+@contextlib.contextmanager
+def kept_for_questions() -> Iterator[Kept]:
+    """Keep what further questions need, while the context is open."""
+    require_torch()
+    from jupyter_graphbreak.cost.warm_calls import timed_calls
+    from jupyter_graphbreak.trial.entry import kept_entries
+
+    with kept_entries() as entries, timed_calls() as warm:
+        yield Kept(entries, warm)
 
 
 class Rerun:
@@ -28,8 +49,8 @@ class Rerun:
     report : Report
     files : mapping
         The file name of each of its sources, by the source's id.
-    kept : KeptEntries
-        The entries of its run.
+    kept : Kept
+        What was kept of its run.
     find_cell : callable
         Given the file name of a code object, the cell it comes from.
     tell : callable
@@ -45,13 +66,14 @@ class Rerun:
         self,
         report: Report,
         files: Mapping[str, str],
-        kept: KeptEntries,
+        kept: Kept,
         find_cell: FindCell = lambda _: None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.report = report
         self._files = files
-        self._kept = kept
+        self._kept = kept.entries
+        self._warm = kept.warm
         self._find_cell = find_cell
         self._tell = tell
         self._found: Found | None = None
@@ -86,7 +108,8 @@ class Rerun:
             for entry in entries:
                 self._tell(f"{entry.function}: runs again and again on copies")
                 remedied = self._found.remedied(entry) if self._found is not None else {}
-                costs.append(measure_entry(entry, remedied, self.report, find_cell=self._find_cell).cost)
+                measured = measure_entry(entry, remedied, self.report, find_cell=self._find_cell).cost
+                costs.append(replace(measured, in_run=self._warm.spread_of(entry.wrapped)))
             first = entries[0]
             cost = Cost(device_of(first), backend_name(first.backend), costs)
             return self._answered(with_priorities(replace(self.report, cost=cost)))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.version import require_torch
-from jupyter_graphbreak.api.rerun import Rerun
+from jupyter_graphbreak.api.rerun import Rerun, kept_for_questions
 from jupyter_graphbreak.api.run_reports import job_with, report_of
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.compilation import Options, ensure_compiled
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from jupyter_graphbreak.api.rerun import Kept
     from jupyter_graphbreak.results import Job, Report
-    from jupyter_graphbreak.trial.entry import KeptEntries
 
 
 class Run:
@@ -47,7 +46,7 @@ class Run:
             raise RuntimeError("the report is made when the with block of capture() ends; read it after the block")
         return self._report
 
-    def close(self, recording: recorder.Recording, children: Path | None, kept: KeptEntries | None) -> None:
+    def close(self, recording: recorder.Recording, children: Path | None, kept: Kept | None) -> None:
         """Make the report of a complete recording, and the job with the processes that wrote into a folder."""
         self._report, files = report_of(recording)
         if kept is not None:
@@ -163,7 +162,7 @@ def capture(*, processes: bool = False, entries: bool = False, cost: bool = Fals
 
     with (
         watched_children(tell) if processes else contextlib.nullcontext() as children,
-        _kept_entries() if entries or cost else contextlib.nullcontext() as kept,
+        kept_for_questions() if entries or cost else contextlib.nullcontext() as kept,
     ):
         try:
             with recorder.record() as recording:
@@ -176,13 +175,6 @@ def capture(*, processes: bool = False, entries: bool = False, cost: bool = Fals
                 run.close(recording, children, kept)
     if cost:
         run.add_cost()
-
-
-def _kept_entries() -> contextlib.AbstractContextManager[KeptEntries]:
-    require_torch()
-    from jupyter_graphbreak.trial.entry import kept_entries
-
-    return kept_entries()
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
+    from jupyter_graphbreak.api.rerun import Kept
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.ipython.output import LiveOutputs
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.remedies.program.own_edits import Patch
     from jupyter_graphbreak.report.job import Process
     from jupyter_graphbreak.results import Frontends, Job
-    from jupyter_graphbreak.trial.entry import KeptEntries
 
 
 def complain(what: str, fault: BaseException) -> None:
@@ -94,7 +94,7 @@ class Observation:
         self._folder: Path | None = None
         self._children: list[Process] = []
         self._cells = cells
-        self._kept: KeptEntries | None = None
+        self._kept: Kept | None = None
         self._phase = ""
         self._patches = _patches(options)
         choice = self._checked()
@@ -135,9 +135,9 @@ class Observation:
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
         if self.options.runs_again:
-            from jupyter_graphbreak.trial.entry import kept_entries
+            from jupyter_graphbreak.api.rerun import kept_for_questions
 
-            self._kept = opened.enter("keeping copies of what is compiled", kept_entries, None)
+            self._kept = opened.enter("keeping copies of what is compiled", kept_for_questions, None)
         if self.options.processes:
             tell = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
@@ -233,7 +233,7 @@ class Observation:
                 self.note_fault("reading what other processes wrote", fault)
         self._opened.contexts.close()
 
-    def _run_again(self, report: Report, files: dict[str, str], kept: KeptEntries) -> Report:
+    def _run_again(self, report: Report, files: dict[str, str], kept: Kept) -> Report:
         """Return the report with what running entries again on copies tells; nothing of that is shown."""
         from IPython.utils.capture import capture_output
         from msgspec.structs import replace

@@ -100,6 +100,8 @@ class EntryCost(msgspec.Struct, frozen=True):
         They add up to ``compiled``.
     break_even_calls : int or None
         After how many calls compiling has paid; ``None`` where it never does or that is not known.
+    in_run : Spread or None
+        The calls that the run itself made, after the last in which something was compiled; where they are a loop.
     eager_device_work, device_work : DeviceWork or None
         What an eager and a compiled call have a CUDA device do, where they work on one.
     """
@@ -113,6 +115,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     parts: list[CostPart] = []
     coverage: Coverage | None = None
     break_even_calls: int | None = None
+    in_run: Spread | None = None
     eager_device_work: DeviceWork | None = None
     device_work: DeviceWork | None = None
 

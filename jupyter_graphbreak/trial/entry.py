@@ -48,6 +48,8 @@ class Entry:
         As given to ``torch.compile``.
     compiles_itself : bool
         Whether it is called as it stands, since it compiles a function in it.
+    wrapped : int or None
+        What identifies the callable among those that the run called.
     """
 
     function: str
@@ -57,6 +59,7 @@ class Entry:
     backend: str | Callable[..., Any] = "eager"
     dynamic: bool | None = None
     compiles_itself: bool = False
+    wrapped: int | None = None
 
 
 class KeptEntries:
@@ -97,7 +100,17 @@ class KeptEntries:
             )
             return
         arguments = subject.arguments or given
-        self.entries.append(Entry(name, entered.frame, subject.call, arguments, entered.backend, entered.dynamic))
+        self.entries.append(
+            Entry(
+                name,
+                entered.frame,
+                subject.call,
+                arguments,
+                entered.backend,
+                entered.dynamic,
+                wrapped=entered.wrapped,
+            )
+        )
 
 
 @contextlib.contextmanager

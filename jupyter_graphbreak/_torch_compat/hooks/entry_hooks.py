@@ -1,4 +1,4 @@
-"""See the entries of compiled code, with what they are called with, before they run for the first time."""
+"""See the entries of compiled code: what they are called with before they run for the first time, and each call."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 #: How many frames Dynamo has between a compiled function and its own hook.
 _DEEPEST = 60
+#: The function that ``torch.compile`` puts around another.
+_WRAPPER = "compile_wrapper"
 
 
 class EnteredCall(NamedTuple):
     """A call of a compiled callable that Dynamo is about to compile.
 
     ``call`` is the function, method or module itself, nothing of it copied; ``dynamic`` is as ``torch.compile`` takes
-    it; ``frame`` is Dynamo's id.
+    it; ``frame`` is Dynamo's id; ``wrapped`` identifies it among the calls of :func:`watch_calls`.
     """
 
     call: Callable[..., Any]
@@ -35,6 +37,7 @@ class EnteredCall(NamedTuple):
     frame: str
     backend: Any
     dynamic: bool | None
+    wrapped: int | None
 
 
 @contextlib.contextmanager
@@ -56,9 +59,10 @@ def watch_entries(
 
     def look(call: Call) -> None:
         code = call.argument("code")
-        if not _is_entry(call.caller):
+        wrapper = _wrapper(call.caller)
+        if wrapper is None:
             return
-        entered = _entered(code, call)
+        entered = _entered(code, call, wrapper)
         owner = (
             code if isinstance(entered.call, types.FunctionType) else getattr(entered.call, "__self__", entered.call)
         )
@@ -70,19 +74,45 @@ def watch_entries(
         yield
 
 
-def _is_entry(frame: FrameType) -> bool:
-    """Whether what Dynamo compiles now was called by a compiled callable, and not by code that runs eagerly."""
+@contextlib.contextmanager
+def watch_calls(
+    on_edge: Callable[[FrameType, int], None], emit: Emit, spent: Callable[[float], None]
+) -> Iterator[None]:
+    """Say of each call of a compiled callable when it begins and when it ends.
+
+    Parameters
+    ----------
+    on_edge : callable
+        Given Python's frame of the call, which is another one for each, and what identifies the callable; called twice.
+    emit, spent : callable
+        As for :class:`Observer`.
+    """
+    module = importlib.import_module("torch._dynamo.eval_frame")
+    observer = Observer(emit, spent)
+
+    def look(call: Call) -> None:
+        if call.caller.f_code.co_name == _WRAPPER:
+            on_edge(call.caller, id(observer.local(call.caller, "fn")))
+
+    # Called in it when Dynamo is to begin to look at frames, and when it is to end. Both times it does not look yet.
+    hook = watched(module._maybe_set_eval_frame, observer, before=look)
+    with patched(module, "_maybe_set_eval_frame", hook):
+        yield
+
+
+def _wrapper(frame: FrameType) -> FrameType | None:
+    """Return the frame of the compiled callable that called what Dynamo compiles now; ``None`` where eager code did."""
     inside = True
     for outer in outward(frame, _DEEPEST):
         filename = outer.f_code.co_filename
         if inside:
             inside = outer.f_code.co_qualname != "CatchErrorsWrapper.__call__"
         elif not filename.endswith("torch/nn/modules/module.py"):
-            return filename.endswith("torch/_dynamo/eval_frame.py")
-    return False
+            return outer if filename.endswith("torch/_dynamo/eval_frame.py") else None
+    return None
 
 
-def _entered(code: CodeType, compiling: Call) -> EnteredCall:
+def _entered(code: CodeType, compiling: Call, wrapper: FrameType) -> EnteredCall:
     held: dict[str, Any] = dict(compiling.argument("locals"))
     closure = tuple(compiling.argument("closure") or ())
     function = types.FunctionType(code, compiling.argument("globals"), code.co_name, None, closure)
@@ -100,6 +130,7 @@ def _entered(code: CodeType, compiling: Call) -> EnteredCall:
         str(compiling.argument("compile_id")),
         _innermost(compiling.argument("compiler_fn")),
         _dynamic(),
+        id(wrapper.f_locals["fn"]) if "fn" in wrapper.f_locals else None,
     )
 
 

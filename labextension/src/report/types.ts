@@ -474,6 +474,7 @@ export interface EntryCost {
   parts: CostPart[];
   coverage: Coverage | null;
   break_even_calls: number | null;
+  in_run: Spread | null;
   eager_device_work: DeviceWork | null;
   device_work: DeviceWork | null;
 }

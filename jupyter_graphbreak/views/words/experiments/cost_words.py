@@ -123,10 +123,20 @@ def coverage_of(report: Report) -> list[str]:
         parts += _processor(entry)
         if entry.break_even_calls is not None:
             parts.append(f"compiling has paid after {counted(entry.break_even_calls, 'call')}")
+        parts += _in_run(entry)
         parts += _device_work(entry)
         if parts:
             said.append((f"{entry.function}: " if several else "") + "; ".join(parts))
     return said
+
+
+def _in_run(entry: EntryCost) -> list[str]:
+    """Return what the calls of the run itself took, where nothing was compiled in them any more."""
+    time = entry.in_run
+    if time is None:
+        return []
+    spread = f"{time_text(time.low_us)} to {time_text(time.high_us)}"
+    return [f"in the run itself {time.runs} warm calls took {time_text(time.median_us)} each ({spread})"]
 
 
 def _device_work(entry: EntryCost) -> list[str]:

@@ -1,5 +1,7 @@
 """Compare the order in which a report lists the breaks by cost with the order in which mending them saves time.
 
+And compare what the parts of a call's time add up to with what the call takes by itself.
+
 Run it by hand on a quiet machine: ``python benchmarks/order.py``.
 """
 
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 import jupyter_graphbreak
+from jupyter_graphbreak.report.cost import Cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +107,10 @@ PROGRAMS: dict[str, tuple[int, list[Break]]] = {
     "numpy, a scalar, operations": (128, [NUMPY, SCALAR, eager_steps(50)]),
     "time, a branch, numpy": (384, [spins(60), BRANCH, NUMPY]),
 }
+#: The same with small tensors and in the other order.
+PROGRAMS |= {f"{title}; small, backwards": (32, breaks[::-1]) for title, (_, breaks) in PROGRAMS.items()}
+#: How far the sum of the parts may be from the whole, as a share of it.
+CLOSE = 0.05
 
 
 def text_of(breaks: list[Break], mended: int | None = None) -> str:
@@ -146,6 +153,16 @@ def saved_us(programs: list[Callable[[], Any]], rounds: int) -> list[tuple[float
     return saved
 
 
+def median_us(call: Callable[[], Any], calls: int = 300) -> float:
+    """Return what a call takes, by itself in a loop."""
+    times = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e6)
+    return statistics.median(times)
+
+
 def is_right(order: list[int], saved: list[tuple[float, float]]) -> bool:
     """Whether no break stands before one that saves more, beyond what can be measured."""
     return all(
@@ -179,7 +196,7 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     numbers = itertools.count()
-    right = 0
+    right = close = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for title, (size, breaks) in PROGRAMS.items():
@@ -189,14 +206,24 @@ def main() -> int:
             functions = [loaded(folder, text_of(breaks, mended), numbers) for mended in variants]
             compiled = [torch.compile(function, backend=arguments.backend) for function in functions]
             saved = saved_us([functools.partial(call, x, w) for call in compiled], arguments.rounds)
+            call = functools.partial(compiled[0], x, w)
+            before = median_us(call)
             report = jupyter_graphbreak.measure(torch.compile(functions[0], backend=arguments.backend), x, w)
+            after = median_us(call)
+            parts = sum(part.time.median_us for entry in (report.cost or Cost("", "")).entries for part in entry.parts)
+            # Where the machine itself was not steady, its two times say how far.
+            adds_up = min(before, after) * (1 - CLOSE) <= parts <= max(before, after) * (1 + CLOSE)
+            close += adds_up
             order = order_of(report, breaks)
             good = len(order) == len(breaks) and is_right(order, saved)
             right += good
             words = ", ".join(f"{number + 1}: {us:,.0f} ±{error:,.0f} us" for number, (us, error) in enumerate(saved))
             listed = " ".join(str(number + 1) for number in order)
             print(f"{'right' if good else 'WRONG'}  {title}: listed {listed}; mending saves {words}", flush=True)
+            verdict = f"{'within' if adds_up else 'NOT within'} {CLOSE:.0%}"
+            print(f"  {verdict}: parts {parts:,.0f} us, by itself {before:,.0f} to {after:,.0f} us", flush=True)
             torch.compiler.reset()
+    print(f"the parts of {close} of {len(PROGRAMS)} calls add up to what the call takes by itself, within {CLOSE:.0%}")
     print(f"{right} of {len(PROGRAMS)} orders are right; torch {torch.__version__}, {os.cpu_count()} cores")
     return 0
 

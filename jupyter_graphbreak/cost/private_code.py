@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak.recording.targets import is_own, reached
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 
 class PrivateCode:
@@ -22,10 +22,13 @@ class PrivateCode:
     ----------
     call
         The callable.
+    copies : collection of function
+        Those that no other program shares. Python specializes what calls a function anew when its code was replaced,
+        which takes longer than many a call.
     """
 
-    def __init__(self, call: Any) -> None:
-        self._codes = {function: _copy(function.__code__) for function in _functions(call)}
+    def __init__(self, call: Any, copies: Collection[types.FunctionType] = ()) -> None:
+        self._codes = {function: _copy(function.__code__) for function in _functions(call) if function not in copies}
 
     @contextlib.contextmanager
     def in_force(self) -> Iterator[None]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 #: Each variant runs at least so often, however long it takes, and at most so often, however short.
 FEWEST_RUNS = 7
 MOST_RUNS = 300
-#: A call that is shorter is made twice in its turn, and counts the second time: the others have used the caches.
-_SHORT_US = 5_000
 
 
 @dataclass(frozen=True)
@@ -106,8 +104,6 @@ def time_in_turn(
                 break
             for place in range(len(variants)):
                 number = (done + place) % len(variants)
-                if calls[number] and calls[number][-1].total_us < _SHORT_US:
-                    variants[number]()
                 calls[number].append(variants[number]())
     finally:
         if collecting:

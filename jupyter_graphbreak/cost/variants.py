@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: A call that draws random numbers may take another way each time: it is made with so many seeds, over and over.
 SEEDS = 8
+#: How often a call that is shorter is made before the one that counts.
+_WARMING = 2
+_SHORT_US = 5_000
 #: Rounds through the seeds after which compiling is not waited for any longer.
 _MOST_ROUNDS = 12
 
@@ -64,7 +67,7 @@ class Variant:
         self._marked = marked
         self._entry = entry
         self._applied = applied
-        self._code = PrivateCode(self.subject.call)
+        self._code = PrivateCode(self.subject.call, self.subject.functions())
         self._arguments = entry.arguments.copy()
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
@@ -73,7 +76,7 @@ class Variant:
             program = torch.compile(program, backend=self.timer, dynamic=entry.dynamic)
         self._program = program
         self._state: dict[str, Any] = {}
-        self._changes_arguments = self._changes_state = False
+        self._changes_arguments = self._changes_state = self._is_short = False
         self.random = False
 
     def tensors(self) -> Iterator[torch.Tensor]:
@@ -86,14 +89,15 @@ class Variant:
             return self._warm_up()
 
     def _warm_up(self) -> bool:
-        before = _random_state()
         self._call(0)
-        self.random = before != _random_state()
         self._state = self.subject.state()
         self._arguments = self._entry.arguments.copy()
         # Whether the call changes something is seen from the second one on: the first may prepare what then stays.
         given = self._arguments.copy()
+        seed_all(0)
+        before = _random_state()
         self._call(0)
+        self.random = before != _random_state()
         self._changes_arguments = _differ((given.args, given.kwargs), (self._arguments.args, self._arguments.kwargs))
         self._changes_state = _differ(self._state, self.subject.state())
         self._restore()
@@ -114,10 +118,19 @@ class Variant:
         return self._timed(next(self._seeds_of_parts), parts=True)
 
     def _timed(self, seed: int, *, parts: bool) -> CallTime:
-        seed_all(seed)
+        """Call it, before that a short one some times: what ran in between has used the processor's caches."""
+        warming = _WARMING if self._is_short else 0
+        if self.random or self._changes_arguments or self._changes_state:
+            for _ in range(warming):
+                self._call(seed)
+            warming = 0
+            seed_all(seed)
         arguments = self._arguments
         with self._applied(), self.subject.entered(), self._code.in_force():
+            for _ in range(warming):
+                self._program(*arguments.args, **arguments.kwargs)
             time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
+        self._is_short = time.total_us < _SHORT_US
         self._restore()
         return time
 

@@ -75,9 +75,12 @@ def survey(chosen: argparse.Namespace) -> None:
     versions = {"torch": torch.__version__, "transformers": transformers.__version__, "date": today}
     chosen.file.parent.mkdir(parents=True, exist_ok=True)
     known = {} if chosen.again else recorded(chosen.file)
+    shown = {} if chosen.again else published()
     for model_type in chosen.types or tiny_models.architectures():
         key = f"{model_type} training" if chosen.training else model_type
         done = known.get(key)
+        if key in shown:
+            continue
         if done is not None and ("remedies" in done or not chosen.remedies or not done.get("breaks")):
             continue
         line = in_a_process(look_at, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
@@ -359,16 +362,25 @@ def print_table(lines: dict[str, dict[str, Any]]) -> None:
     print({verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)})
 
 
+def published() -> dict[str, dict[str, Any]]:
+    """Return what the page on models shows: by architecture, without the versions."""
+    _, *texts = _PUBLISHED.read_text().splitlines() if _PUBLISHED.exists() else [""]
+    return {f"{line['type']} training" if line["training"] else line["type"]: line for line in map(json.loads, texts)}
+
+
 def publish(lines: dict[str, dict[str, Any]]) -> None:
-    """Write what the page on models shows: the versions, then one line for each architecture, by name."""
+    """Add to what the page on models shows: the versions, then one line for each architecture, by name."""
     versions = {json.dumps(line["versions"]) for line in lines.values()}
+    if _PUBLISHED.exists():
+        versions.add(_PUBLISHED.read_text().partition("\n")[0])
     libraries = {tuple(json.loads(each)[name] for name in ("torch", "transformers")) for each in versions}
     if len(libraries) != 1:
         raise SystemExit(f"recorded with several versions: {', '.join(map(str, sorted(libraries)))}")
     texts = [max(versions, key=lambda each: str(json.loads(each)["date"]))]
-    texts += [json.dumps(_published(lines[key])) for key in sorted(lines)]
+    shown = published() | {key: _published(line) for key, line in lines.items()}
+    texts += [json.dumps(shown[key]) for key in sorted(shown)]
     _PUBLISHED.write_text("\n".join(texts) + "\n")
-    print(f"{_PUBLISHED}: {len(lines)} architectures")
+    print(f"{_PUBLISHED}: {len(shown)} architectures")
 
 
 def _published(line: dict[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,9 @@ const output: JupyterFrontEndPlugin<void> = {
   activate: (_app: JupyterFrontEnd, notebooks: INotebookTracker): void => {
     const add = (panel: INotebookTracker['currentWidget']): void => {
       const renderers = panel?.content.rendermime;
-      renderers?.addFactory(rendererFactory(renderers), RANK);
+      const hasKernel = (): boolean =>
+        panel?.sessionContext.session?.kernel?.connectionStatus === 'connected';
+      renderers?.addFactory(rendererFactory(renderers, hasKernel), RANK);
     };
     notebooks.forEach(add);
     notebooks.widgetAdded.connect((_, panel) => add(panel));

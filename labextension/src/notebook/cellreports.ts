@@ -3,6 +3,7 @@ import { type ICodeCellModel, isCodeCellModel } from '@jupyterlab/cells';
 import type { INotebookModel } from '@jupyterlab/notebook';
 
 import type { Report, Source } from '../report/types';
+import { afterPaint } from '../view/link';
 import { countInName, findCell, snapshotOf } from './cells';
 import type { NotebookReports } from './notebookreports';
 import type { IRun } from './runs';
@@ -50,8 +51,13 @@ export class CellReportsFollower {
   }
 
   private _schedule(): void {
-    this._frame ??= requestAnimationFrame(() => {
-      this._frame = null;
+    // A report that has just come is shown first, and read then.
+    if (this._isScheduled) {
+      return;
+    }
+    this._isScheduled = true;
+    afterPaint(() => {
+      this._isScheduled = false;
       if (!this._notebook.isDisposed) {
         this._update();
       }
@@ -82,7 +88,7 @@ export class CellReportsFollower {
   private readonly _reports: NotebookReports;
   private readonly _listener: CellReportsListener;
   private _cellReports: readonly ICellReport[] = [];
-  private _frame: number | null = null;
+  private _isScheduled = false;
 }
 
 /** What some runs say about the cells of their notebook; the latest run comes last. */

@@ -10,6 +10,7 @@ import { Token } from '@lumino/coreutils';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
+import { afterPaint } from '../view/link';
 import {
   areSameRuns,
   codeCells,
@@ -42,7 +43,7 @@ export class NotebookReports {
 
   /** All runs whose reports are in the current notebook. */
   get runs(): readonly IRun[] {
-    if (this._watchers === 0 || this._frame !== null) {
+    if (this._watchers === 0 || this._callOff !== null) {
       this._runs = this._read();
     }
     return this._runs;
@@ -156,10 +157,8 @@ export class NotebookReports {
   }
 
   private _leave(): void {
-    if (this._frame !== null) {
-      cancelAnimationFrame(this._frame);
-      this._frame = null;
-    }
+    this._callOff?.();
+    this._callOff = null;
     this._panel?.content.modelChanged.disconnect(this._onModelChanged, this);
     this._panel?.disposed.disconnect(this._leave, this);
     this._panel = null;
@@ -181,8 +180,9 @@ export class NotebookReports {
   }
 
   private _onContentChanged(): void {
-    this._frame ??= requestAnimationFrame(() => {
-      this._frame = null;
+    // A report that has just come is shown first, and read then.
+    this._callOff ??= afterPaint(() => {
+      this._callOff = null;
       this._runs = this._read();
       if (!areSameRuns(this._emittedRuns, this._runs)) {
         this._emit();
@@ -212,7 +212,8 @@ export class NotebookReports {
   private _model: INotebookModel | null = null;
   /** The model to which the selection belongs. */
   private _lastModel: INotebookModel | null = null;
-  private _frame: number | null = null;
+  /** Calls off reading the notebook anew, while that is ahead. */
+  private _callOff: (() => void) | null = null;
   private _runs: IRun[] = [];
   /** The runs when `changed` was emitted last. */
   private _emittedRuns: IRun[] = [];

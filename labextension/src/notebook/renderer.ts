@@ -26,29 +26,39 @@ export interface IRenderers {
   readonly mimeTypes: readonly string[];
 }
 
-/** Make the factory for the outputs of one notebook. */
+/**
+ * Make the factory for the outputs of one notebook.
+ *
+ * @param renderers - The registry of the notebook.
+ * @param hasKernel - Whether the notebook is connected to a kernel now.
+ */
 export function rendererFactory(
-  renderers: IRenderers
+  renderers: IRenderers,
+  hasKernel: () => boolean
 ): IRenderMime.IRendererFactory {
   return {
     // The widget is shown only where the output is trusted; the HTML goes through JupyterLab's sanitiser elsewhere.
     safe: true,
     mimeTypes: [MIME_TYPE, JOB_TYPE],
     defaultRank: RANK,
-    createRenderer: () => new ReportOutput(renderers)
+    createRenderer: () => new ReportOutput(renderers, hasKernel)
   };
 }
 
-/** How long a widget may take to appear before the HTML is shown in its place, in milliseconds. */
+/** How long the widget of a kernel may take to appear before the HTML is shown in its place, in milliseconds. */
 const PATIENCE_MS = 500;
 
 /** An output that holds a report, or those of several processes. */
 export class ReportOutput extends Panel implements IRenderMime.IRenderer {
-  /** @param renderers - The registry of the notebook that the output is in. */
-  constructor(renderers: IRenderers) {
+  /**
+   * @param renderers - The registry of the notebook that the output is in.
+   * @param hasKernel - Whether that is connected to a kernel now.
+   */
+  constructor(renderers: IRenderers, hasKernel: () => boolean) {
     super();
     this.addClass('jp-GraphBreakOutput');
     this._renderers = renderers;
+    this._hasKernel = hasKernel;
     // A live view needs no kernel for what the output carries.
     hear(this.node, 'graphbreak-ready', ready => {
       ready.data = this._data;
@@ -70,54 +80,65 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
   /** Show the live widget where there is one, else the HTML. */
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     this._clear();
-    this._data =
-      JOB_TYPE in model.data ? dataOfProcess(model, 0) : dataOf(model);
+    const output = outputOf(model);
+    const { data } = output;
+    this._data = JOB_TYPE in data ? dataOfProcess(data, 0) : dataOf(data);
     const hasWidget =
       model.trusted &&
-      model.data[WIDGET_VIEW] !== undefined &&
+      data[WIDGET_VIEW] !== undefined &&
       this._renderers.mimeTypes.includes(WIDGET_VIEW);
     if (!hasWidget) {
-      await this._showStatic(model);
+      await this._showStatic(output);
       return;
     }
     const live = this._renderers.createRenderer(WIDGET_VIEW);
     live.hide();
     this.addWidget(live);
-    const choose = (late: boolean): void => {
+    // It may wait for a kernel for ever, so its end is not waited for.
+    void live.renderModel(only(WIDGET_VIEW, output));
+    const saidAtFirst = live.node.textContent;
+    const choose = (): void => {
       if (this._live !== live) {
         return;
       }
-      // ipywidgets adds the view as a child, and only text where it has no model for it. Which of the two it is may
-      // change: when the widgets of a notebook are restored, or when one is closed.
+      // ipywidgets adds the view as a child; until then it has one text, and another where it has no model for it. That
+      // may change: when the widgets of a notebook are restored, or when one is closed.
       const isAlive = live.node.childElementCount > 0;
       live.setHidden(!isAlive);
       if (isAlive) {
         this._hideStatic();
-      } else if (late && this._static === null) {
-        void this._showStatic(model);
+      } else if (
+        this._static === null &&
+        (this._isLate || live.node.textContent !== saidAtFirst)
+      ) {
+        void this._showStatic(output);
       }
     };
     this._live = live;
-    this._watch = new MutationObserver(() => choose(this._isLate));
+    this._watch = new MutationObserver(choose);
     this._watch.observe(live.node, { childList: true });
-    this._isLate = false;
-    this._timer = setTimeout(() => {
+    const stopWaiting = (): void => {
       this._isLate = true;
-      choose(true);
-    }, PATIENCE_MS);
-    // It may wait for a kernel for ever, so its end is not waited for.
-    void live.renderModel(model);
+      choose();
+    };
+    this._isLate = false;
+    if (this._hasKernel()) {
+      this._timer = setTimeout(stopWaiting, PATIENCE_MS);
+    } else {
+      // A notebook that is being opened shows what was saved, and the widget as soon as a kernel has brought it back.
+      stopWaiting();
+    }
   }
 
-  private async _showStatic(model: IRenderMime.IMimeModel): Promise<void> {
-    const type =
-      model.data['text/html'] === undefined ? 'text/plain' : 'text/html';
+  private async _showStatic(output: IOutput): Promise<void> {
+    const { data, trusted } = output;
+    const type = data['text/html'] === undefined ? 'text/plain' : 'text/html';
     const fallback = this._renderers.createRenderer(type);
     this._static = fallback;
     this.addWidget(fallback);
-    await fallback.renderModel(model);
+    await fallback.renderModel(only(type, output));
     // An output that is not trusted has lost the attributes that behaviour is built on: it stays plain.
-    if (this._static !== fallback || !model.trusted) {
+    if (this._static !== fallback || !trusted) {
       return;
     }
     const roots = fallback.node.querySelectorAll<HTMLElement>(
@@ -125,11 +146,11 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     );
     const detach = Array.from(roots, (root, index) => {
       // The kernel's own report comes first. Those of other processes are not the notebook's: they keep to themselves.
-      if (index === 0 && MIME_TYPE in model.data) {
+      if (index === 0 && MIME_TYPE in data) {
         return addBehaviour(root, this._data);
       }
       keepApart(root.parentElement!);
-      return addBehaviour(root, dataOfProcess(model, index));
+      return addBehaviour(root, dataOfProcess(data, index));
     });
     this._detach = () => detach.forEach(release => release());
   }
@@ -150,6 +171,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
   }
 
   private readonly _renderers: IRenderers;
+  private readonly _hasKernel: () => boolean;
   private _data: IReportData = NO_DATA;
   private _live: Widget | null = null;
   private _static: Widget | null = null;
@@ -157,6 +179,33 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _isLate = false;
   private _detach: () => void = () => undefined;
+}
+
+/** An output, its data by mime type. */
+type IOutput = Pick<IRenderMime.IMimeModel, 'data' | 'metadata' | 'trusted'>;
+
+/** The model of an output in a notebook has a JSON form that shares its data. */
+interface IOutputModel extends IRenderMime.IMimeModel {
+  toJSON?(): { data?: IOutput['data'] };
+}
+
+/** Read the model of an output once: that of a notebook copies all of its data whenever it is asked for them. */
+function outputOf(model: IOutputModel): IOutput {
+  const { metadata, trusted } = model;
+  return { data: model.toJSON?.().data ?? model.data, metadata, trusted };
+}
+
+/** A model of one representation of an output, for a renderer that may ask for its data again and again. */
+function only(
+  type: string,
+  { data, metadata, trusted }: IOutput
+): IRenderMime.IMimeModel {
+  return {
+    data: { [type]: data[type]! },
+    metadata,
+    trusted,
+    setData: () => undefined
+  };
 }
 
 const NO_DATA: IReportData = {
@@ -172,7 +221,7 @@ interface IPacked {
 }
 
 /** What an output carries of its report besides the markup. */
-function dataOf({ data }: IRenderMime.IMimeModel): IReportData {
+function dataOf(data: IOutput['data']): IReportData {
   const packed = data[REST_TYPE] as IPacked | undefined;
   const text = data['text/plain'] ?? '';
   const report = data[MIME_TYPE];
@@ -190,10 +239,7 @@ function dataOf({ data }: IRenderMime.IMimeModel): IReportData {
 }
 
 /** What an output carries of the report of one process of its job. */
-function dataOfProcess(
-  { data }: IRenderMime.IMimeModel,
-  index: number
-): IReportData {
+function dataOfProcess(data: IOutput['data'], index: number): IReportData {
   const packed = (data[REST_TYPE] as IPacked | undefined)?.processes?.[index];
   const job = data[JOB_TYPE] as { processes?: { report: unknown }[] } | undefined; // prettier-ignore
   let unpacked: Promise<{ rest: Rest; text: string }> | null = null;

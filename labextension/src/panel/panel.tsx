@@ -11,6 +11,7 @@ import { ExplainCommandIDs } from '../notebook/explaincommands';
 import { graphBreakIcon } from '../notebook/icon';
 import type { NotebookReports } from '../notebook/notebookreports';
 import type { IRun } from '../notebook/runs';
+import { afterPaint } from '../view/link';
 import { FIGURES_ID } from './comparison';
 import type { Guide } from './guide';
 import { PanelModel } from './panelmodel';
@@ -37,12 +38,13 @@ export class GraphBreakPanel extends ReactWidget {
     this._reports.selectionChanged.connect(this._onSelectionChanged, this);
     this._commands.commandChanged.connect(this._onCommandChanged, this);
     this._onReportsChanged();
-    this._onCommandChanged();
+    this._readCommands();
   }
 
   readonly model: PanelModel;
 
   override dispose(): void {
+    this._callOff?.();
     this._watching?.dispose();
     Signal.clearData(this);
     super.dispose();
@@ -194,11 +196,27 @@ export class GraphBreakPanel extends ReactWidget {
     this.model.setSelection(selection, run);
   }
 
-  private _onCommandChanged(): void {
+  private _onCommandChanged(
+    _: CommandRegistry,
+    { id }: CommandRegistry.ICommandChangedArgs
+  ): void {
+    const { explainCell, tryEdited } = ExplainCommandIDs;
+    // Without a name it may be any command; so it is whenever a kernel has something to say.
+    if (id === undefined || id === explainCell || id === tryEdited) {
+      this._callOff ??= afterPaint(() => {
+        this._callOff = null;
+        this._readCommands();
+      });
+    }
+  }
+
+  private _readCommands(): void {
     this.model.setCanExplain(
       this._commands.hasCommand(ExplainCommandIDs.explainCell)
     );
-    this._offerEdited();
+    if (this._reports.isWatched) {
+      this._offerEdited();
+    }
   }
 
   /** Offer to try what was edited, while there is anything. */
@@ -216,6 +234,8 @@ export class GraphBreakPanel extends ReactWidget {
   private readonly _trans: TranslationBundle;
   private readonly _actions: IPanelActions;
   private _watching: IDisposable | null = null;
+  /** Calls off looking at the commands, while that is ahead. */
+  private _callOff: (() => void) | null = null;
 }
 
 export namespace GraphBreakPanel {

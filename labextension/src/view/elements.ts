@@ -68,8 +68,9 @@ export function isShown(element: HTMLElement): boolean {
   const outer = element.matches('summary')
     ? element.parentElement?.parentElement
     : element;
+  // Asked last, as it may have the page laid out.
   return (
-    element.offsetParent !== null && !outer?.closest('details:not([open])')
+    !outer?.closest('details:not([open])') && element.offsetParent !== null
   );
 }
 

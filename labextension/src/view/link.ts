@@ -9,6 +9,9 @@ import type { Rest } from './list';
 /** How many frames of the screen a report waits to be put into the page. */
 const MAX_FRAMES = 600;
 
+/** What a frame of the screen may take once its scripts have run, in milliseconds. */
+const PAINT_MS = 50;
+
 /** What the application can do with a report. */
 export interface IReportHandle {
   /** The element of the report. */
@@ -116,4 +119,20 @@ export function whenConnected(element: HTMLElement, act: () => void): void {
     }
   };
   wait(MAX_FRAMES);
+}
+
+/**
+ * Do something when the page has been painted next.
+ *
+ * @returns A function that calls it off.
+ */
+export function afterPaint(act: () => void): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const frame = requestAnimationFrame(() => {
+    timer = setTimeout(act, PAINT_MS);
+  });
+  return () => {
+    cancelAnimationFrame(frame);
+    clearTimeout(timer);
+  };
 }

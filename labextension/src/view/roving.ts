@@ -16,30 +16,31 @@ export class Roving {
         this._setCurrent(target);
       }
     });
-    this.refresh();
   }
 
-  /** Take notice of what is new, or visible now. */
-  refresh(): void {
-    for (const box of this._group.querySelectorAll<HTMLElement>(BOXES)) {
-      // What scrolls has to be reached, what does not scroll need not.
-      const scrolls =
-        box.scrollWidth > box.clientWidth + 1 ||
-        box.scrollHeight > box.clientHeight + 1;
-      box.tabIndex = scrolls ? 0 : -1;
-      suppress(box);
-    }
+  /**
+   * Take notice of what is new, or visible now, in some parts.
+   *
+   * All are looked at before anything is changed, so that the page is laid out once.
+   */
+  static refresh(groups: readonly Roving[]): void {
+    groups.map(group => group._look()).forEach(change => change());
+  }
+
+  /** Find out what takes the focus; the result sets it. */
+  private _look(): () => void {
+    const boxes = Array.from(
+      this._group.querySelectorAll<HTMLElement>(BOXES),
+      box => ({ box, tabIndex: scrolls(box) ? 0 : -1 })
+    );
     const items = this._items();
     const current =
       items.find(item => item === this._current) ?? items.find(isShown);
-    for (const item of items) {
-      const tabIndex = item === current ? 0 : -1;
-      if (item.getAttribute('tabindex') !== String(tabIndex)) {
-        item.tabIndex = tabIndex;
-        suppress(item);
-      }
-    }
-    this._current = current;
+    return () => {
+      this._current = current;
+      boxes.forEach(({ box, tabIndex }) => setTabIndex(box, tabIndex));
+      items.forEach(item => setTabIndex(item, item === current ? 0 : -1));
+    };
   }
 
   /** Move the focus to the item before or after; false where the focus is on none. */
@@ -74,6 +75,22 @@ export class Roving {
 
   private readonly _group: HTMLElement;
   private _current: HTMLElement | undefined;
+}
+
+/** Whether a box scrolls: then it has to be reached, else it need not. What is folded away need not either. */
+function scrolls(box: HTMLElement): boolean {
+  return (
+    isShown(box) &&
+    (box.scrollWidth > box.clientWidth + 1 ||
+      box.scrollHeight > box.clientHeight + 1)
+  );
+}
+
+function setTabIndex(element: HTMLElement, tabIndex: number): void {
+  if (element.getAttribute('tabindex') !== String(tabIndex)) {
+    element.tabIndex = tabIndex;
+    suppress(element);
+  }
 }
 
 /** Keep JupyterLab's shortcuts from an element: it matches them with the element itself before those around it. */

@@ -142,8 +142,8 @@ class View {
     clearTimeout(this._refreshTimer);
     this._refreshTimer = setTimeout(() => {
       this._remedies.refresh();
-      this._groups.forEach(group => group.refresh());
       this._strip();
+      Roving.refresh(this._groups);
     }, REFRESH_MS);
   }
 

@@ -9,6 +9,7 @@ import { NotebookReports } from '../../src/notebook/notebookreports';
 import { editedRun } from '../../src/notebook/runs';
 import { MIME_TYPE } from '../../src/report/mimetype';
 import { saved } from '../saved';
+import { afterPaint } from '../../src/view/link';
 
 const REPORT = await saved('two_breaks');
 const TEXT = REPORT.sources[0]!.segments[0]!.text;
@@ -51,7 +52,7 @@ class Notebook {
   readonly disposed = new Signal<object, void>({});
   async change(): Promise<void> {
     this.model.contentChanged.emit();
-    await new Promise(resolve => requestAnimationFrame(resolve));
+    await new Promise<void>(resolve => afterPaint(resolve));
   }
 }
 

@@ -21,11 +21,13 @@ class Renderer extends Widget implements IRenderMime.IRenderer {
   constructor(readonly type: string) {
     super();
   }
-  renderModel(): Promise<void> {
+  data: string[] = [];
+  renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    this.data = Object.keys(model.data);
     if (this.type !== WIDGET_VIEW) {
       this.node.innerHTML = '<p>static</p>';
     } else {
-      this.node.textContent = 'Error displaying widget: model not found';
+      this.node.textContent = 'Loading widget...';
     }
     return Promise.resolve();
   }
@@ -64,20 +66,20 @@ const later = (ms = 0): Promise<void> =>
 
 test('an output that is not trusted shows the HTML at once', async () => {
   const renderers = new Renderers();
-  await new ReportOutput(renderers).renderModel(model(false));
+  await new ReportOutput(renderers, () => true).renderModel(model(false));
   assert.deepEqual(renderers.types, ['text/html']);
 });
 
 test('without ipywidgets the HTML is shown at once', async () => {
   const renderers = new Renderers();
   renderers.mimeTypes = ['text/html'];
-  await new ReportOutput(renderers).renderModel(model(true));
+  await new ReportOutput(renderers, () => true).renderModel(model(true));
   assert.deepEqual(renderers.types, ['text/html']);
 });
 
 test('a live widget is shown, and the HTML never', async () => {
   const renderers = new Renderers();
-  const output = new ReportOutput(renderers);
+  const output = new ReportOutput(renderers, () => true);
   await output.renderModel(model(true));
   const live = renderers.created[0]!;
   assert(live.isHidden);
@@ -90,7 +92,7 @@ test('a live widget is shown, and the HTML never', async () => {
 
 test('a widget that is gone makes way for the HTML, and takes its place again when it is back', async () => {
   const renderers = new Renderers();
-  const output = new ReportOutput(renderers);
+  const output = new ReportOutput(renderers, () => true);
   await output.renderModel(model(true));
   await later(600);
   const live = renderers.created[0]!;
@@ -109,7 +111,51 @@ test('a widget that is gone makes way for the HTML, and takes its place again wh
 
 test('while a run goes on there is no HTML, and text stands in for it', async () => {
   const renderers = new Renderers();
-  const output = new ReportOutput(renderers);
+  const output = new ReportOutput(renderers, () => true);
   await output.renderModel(model(false, { 'text/html': undefined }));
   assert.deepEqual(renderers.types, ['text/plain']);
+});
+
+test('without a kernel no widget is waited for, and it takes the place of the HTML when it is there', async () => {
+  const renderers = new Renderers();
+  const output = new ReportOutput(renderers, () => false);
+  await output.renderModel(model(true));
+  assert.deepEqual(renderers.types, [WIDGET_VIEW, 'text/html']);
+  const live = renderers.created[0]!;
+  assert(live.isHidden);
+  live.node.replaceChildren(document.createElement('div'));
+  await later();
+  assert(!live.isHidden);
+  assert.deepEqual(renderers.types, [WIDGET_VIEW]);
+  output.dispose();
+});
+
+test('a widget that is said to be missing is not waited for', async () => {
+  const renderers = new Renderers();
+  const output = new ReportOutput(renderers, () => true);
+  await output.renderModel(model(true));
+  assert.deepEqual(renderers.types, [WIDGET_VIEW]);
+  renderers.created[0]!.node.textContent = 'Error displaying widget';
+  await later();
+  assert.deepEqual(renderers.types, [WIDGET_VIEW, 'text/html']);
+  output.dispose();
+});
+
+test('the data of a notebook are read without copies of them, and renderers get their own only', async () => {
+  const renderers = new Renderers();
+  const { data } = model(true);
+  const copying = {
+    trusted: true,
+    get data(): never {
+      throw new Error('copied');
+    },
+    toJSON: () => ({ data })
+  };
+  const output = new ReportOutput(renderers, () => false);
+  await output.renderModel(copying as unknown as IRenderMime.IMimeModel);
+  assert.deepEqual(
+    renderers.created.map(renderer => renderer.data),
+    [[WIDGET_VIEW], ['text/html']]
+  );
+  output.dispose();
 });

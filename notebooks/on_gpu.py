@@ -5,9 +5,7 @@ usage: python notebooks/on_gpu.py        on a machine with a GPU; runs the page 
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import logging
 import os
 import sys
 from pathlib import Path
@@ -19,22 +17,19 @@ import jupyter_graphbreak
 from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 RECORDING = Path(__file__).with_name("gpu.json")
 #: Set while the page runs to be recorded.
 _WRITE = "GRAPHBREAK_RECORD_GPU"
-#: The logger with which PyTorch says what it leaves out of CUDA graphs.
-_LOGGER = "torch._inductor.cudagraph_utils.__cudagraphs"
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """A run on a GPU: which GPU, when, the report, and what PyTorch left out of CUDA graphs, in its own words."""
+    """A run on a GPU: which GPU, when, and the report."""
 
     gpu: str
     date: str
     report: Report
-    left_out: list[str]
 
 
 def show(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
@@ -66,8 +61,6 @@ def show(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]]) -> N
         return
     display(Markdown(f"*{origin}: {recording.gpu}, {recording.date}.*"))
     display(recording.report)
-    left_out = "".join(f"\n- {line}" for line in recording.left_out) or " nothing."
-    display(Markdown(f"PyTorch left out of CUDA graphs, in its own words:{left_out}"))
 
 
 def run(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]], device: str = "cuda") -> Recording:
@@ -76,34 +69,14 @@ def run(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]], devic
 
     function, arguments = make(device)
     # The report names the default device as that of the run.
-    with torch.device(device), _collected() as left_out, jupyter_graphbreak.capture() as watched:
+    with torch.device(device), jupyter_graphbreak.capture() as watched:
         for _ in range(3):
             function(*arguments)
     return Recording(
         gpu=torch.cuda.get_device_name() if device == "cuda" else device,
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
         report=watched.report,
-        left_out=list(dict.fromkeys(left_out)),
     )
-
-
-@contextlib.contextmanager
-def _collected() -> Iterator[list[str]]:
-    """Collect what PyTorch logs about CUDA graphs instead of printing it."""
-    lines: list[str] = []
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(record.getMessage().partition("\n")[0])
-
-    logger, collector = logging.getLogger(_LOGGER), Collector(logging.WARNING)
-    propagate, logger.propagate = logger.propagate, False
-    logger.addHandler(collector)
-    try:
-        yield lines
-    finally:
-        logger.removeHandler(collector)
-        logger.propagate = propagate
 
 
 def main() -> int:

@@ -250,6 +250,8 @@ class BreakTable:
             folded = FoldedBreak(f"b{len(self._breaks) + 1}", event, location, behind)
             self._breaks.append(folded)
             same_line.append(folded)
+        elif folded.location is not None and folded.location.column is None and location is not None:
+            folded.location = location  # which may say where on the line: what stands beside it is another place
         self._of_event[id(event)] = folded
         self._events.append((event, folded.ident))
         self._scopes.govern(occurrence.setting, folded.ident)

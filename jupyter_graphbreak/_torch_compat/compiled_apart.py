@@ -6,8 +6,15 @@ import contextlib
 import functools
 import importlib
 import inspect
+import linecache
+import sys
+import warnings
+import weakref
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from jupyter_graphbreak._torch_compat.configuration import not_compiled, warns_of_compiling
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak._torch_compat.separate_cache import (
     _drop,
@@ -19,7 +26,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
@@ -32,7 +39,7 @@ def compiled_apart() -> Iterator[None]:
     seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
     importlib.import_module("torch._C._dynamo.eval_frame").reset_code  # noqa: B018 - what is missing fails here
     held = {id(code): (code, {id(entry.guard_manager) for entry in _entries(code)}) for code in _living(seen)}
-    with _kept_counters(), _fresh_profile(), _no_globals():
+    with _kept_counters(), _fresh_profile(), _no_globals(), _no_marks():
         try:
             yield
         finally:
@@ -84,6 +91,29 @@ def _no_globals() -> Iterator[None]:
                 scope.pop(name, None)
 
 
+@contextlib.contextmanager
+def _no_marks() -> Iterator[None]:
+    """Take back, when the context ends, the marks of tensors whose address Dynamo takes for constant."""
+    decorators = importlib.import_module("torch._dynamo.decorators")
+    mark = decorators.mark_static_address
+    marked: list[tuple[weakref.ref[Any], str]] = []
+
+    @functools.wraps(mark)
+    def marking(tensor: Any, *args: Any, **kwargs: Any) -> None:
+        before = set(vars(tensor))
+        mark(tensor, *args, **kwargs)
+        marked.extend((weakref.ref(tensor), name) for name in set(vars(tensor)) - before)
+
+    with patched(decorators, "mark_static_address", marking):
+        try:
+            yield
+        finally:
+            for reference, name in marked:
+                tensor = reference()
+                if tensor is not None:
+                    vars(tensor).pop(name, None)
+
+
 #: What :func:`generators_kept` calls its reason.
 LIVE_GENERATOR = "Generator in use beyond compiled code"
 
@@ -96,10 +126,9 @@ def generators_kept() -> Iterator[None]:
     and runs the rest of the generator at once.
     """
     functions = importlib.import_module("torch._dynamo.variables.functions")
-    errors = importlib.import_module("torch._dynamo.exc")
     variable = getattr(functions, "LocalGeneratorObjectVariable", None)
-    refuse = getattr(errors, "unimplemented_v2", None) or errors.unimplemented
-    if variable is None or "gb_type" not in inspect.signature(refuse).parameters or "reconstruct" not in vars(variable):
+    refuse = _refuse()
+    if variable is None or refuse is None or "reconstruct" not in vars(variable):
         yield
         return
 
@@ -114,3 +143,66 @@ def generators_kept() -> Iterator[None]:
 
     with patched(variable, "reconstruct", reconstruct):
         yield
+
+
+#: What :func:`warnings_kept` calls its reason.
+WARNS = "Operation that warns"
+
+
+@contextlib.contextmanager
+def warnings_kept() -> Iterator[None]:
+    """Have Dynamo break at an operation that warns while it is traced, so that it warns when it runs, at its own line.
+
+    In a graph it would warn at a line of the graph's code, and what PyTorch warns of once it would not warn of again.
+    """
+    convert = importlib.import_module("torch._dynamo.convert_frame")
+    compile_frame = getattr(convert, "_compile", None)
+    refuse = _refuse()
+    if compile_frame is None or refuse is None:
+        yield
+        return
+    show = warnings._showwarnmsg  # type: ignore[attr-defined]
+    tracing = 0
+
+    @functools.wraps(compile_frame)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        nonlocal tracing
+        always = torch.is_warn_always_enabled()
+        tracing += 1
+        torch.set_warn_always(True)
+        try:
+            return compile_frame(*args, **kwargs)
+        finally:
+            torch.set_warn_always(always)
+            tracing -= 1
+
+    @not_compiled
+    def show_or_refuse(message: Any) -> None:
+        says_so = "warn" in linecache.getline(message.filename, message.lineno)
+        if not tracing or (says_so and warns_of_compiling(message.filename)):
+            show(message)
+            return
+        for module in list(sys.modules.values()):  # it is to warn here again
+            if getattr(module, "__file__", None) == message.filename:
+                vars(module).pop("__warningregistry__", None)
+        refuse(
+            gb_type=WARNS,
+            context=str(message.message),
+            explanation="This operation warns. In a graph its warning would name a line of the graph's code.",
+            hints=["Change what it warns of."],
+        )
+
+    warnings._showwarnmsg = show_or_refuse  # type: ignore[attr-defined]
+    try:
+        with patched(convert, "_compile", traced):
+            yield
+    finally:
+        if warnings._showwarnmsg is show_or_refuse:  # type: ignore[attr-defined]
+            warnings._showwarnmsg = show  # type: ignore[attr-defined]
+
+
+def _refuse() -> Callable[..., Any] | None:
+    """Return what makes Dynamo break the graph, where it takes a reason of ours."""
+    errors = importlib.import_module("torch._dynamo.exc")
+    refuse: Callable[..., Any] = getattr(errors, "unimplemented_v2", None) or errors.unimplemented
+    return refuse if "gb_type" in inspect.signature(refuse).parameters else None

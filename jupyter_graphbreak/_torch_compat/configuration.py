@@ -151,6 +151,12 @@ _COMPILING = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._su
 _FOLDERS_OF_COMPILING = tuple(f"/{name.replace('.', '/')}/" for name in _COMPILING)
 
 
+def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that Dynamo does not look at, when compiled code comes to call it."""
+    made: Callable[..., Any] = importlib.import_module("torch._dynamo").disable(function)
+    return made
+
+
 def warns_of_compiling(filename: str) -> bool:
     """Whether a warning from a file is torch's about its compiling."""
     return any(folder in filename.replace("\\", "/") for folder in _FOLDERS_OF_COMPILING)
@@ -169,6 +175,7 @@ def _warnings_of_compiling_unseen() -> Iterator[None]:
         if name.startswith(_COMPILING)
     }
 
+    @not_compiled
     def show_others(message: Any) -> None:
         if not warns_of_compiling(message.filename):
             show(message)
@@ -225,8 +232,11 @@ def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[None]:
             return made
 
     # By itself the stance makes a callback that knows nothing of fullgraph=True.
-    with (
-        patched(frames, "_callback_from_stance", with_backend),
-        torch.compiler.set_stance("default", force_backend=backend),
-    ):
-        yield
+    with patched(frames, "_callback_from_stance", with_backend):
+        stance = torch.compiler.set_stance("default", force_backend=backend)
+        ours = frames._stance
+        try:
+            yield
+        finally:
+            if frames._stance is ours:  # else the code has set one that is to stay
+                stance.__exit__(None, None, None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak._torch_compat.compiled_apart import compiled_apart, generators_kept
+from jupyter_graphbreak._torch_compat.compiled_apart import compiled_apart, generators_kept, warnings_kept
 from jupyter_graphbreak._torch_compat.configuration import as_uncompiled, errors_suppressed
 from jupyter_graphbreak._torch_compat.new_globals import new_globals_readable
 from jupyter_graphbreak.recording.steady import Opened, deferred_interrupts
@@ -70,6 +70,8 @@ def run_compiled(function: Callable[[], Any], options: Options, on_fault: Callab
                 opened.enter("suppressing errors", errors_suppressed, None)
                 opened.enter("keeping generators", generators_kept, None)
             opened.enter("acting as uncompiled", as_uncompiled, None)
+            if not options.fullgraph:
+                opened.enter("keeping warnings", warnings_kept, None)
             opened.enter("compiling apart", compiled_apart, None)
             readable = opened.enter("reading new globals", new_globals_readable, default=False)
             if opened.complete and readable:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import is_forbidden
 from jupyter_graphbreak.recording.library import library_roots
-from jupyter_graphbreak.recording.targets import own_codes, reached
+from jupyter_graphbreak.recording.targets import is_own, own_codes, reached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 _NOTICING = frozenset(
     {"globals", "locals", "vars", "dir", "exec", "eval", "NameError", "UnboundLocalError", "_getframe", "currentframe",
      "user_ns", "get_ipython", "format_exc", "print_exc", "print_stack", "format_stack", "extract_stack", "exc_info",
-     "set_stance", "set_logs", "settrace", "setprofile", "is_compiling", "is_dynamo_compiling", "suppress"}
+     "set_stance", "set_logs", "settrace", "setprofile", "is_compiling", "is_dynamo_compiling", "suppress",
+     "use_deterministic_algorithms", "set_deterministic_debug_mode", "namedtuple", "weakref", "getrefcount",
+     "get_referrers", "get_objects"}
 )  # fmt: skip
 
 
@@ -35,6 +37,9 @@ def hazard(values: Mapping[str, Any]) -> str:
     optimizer = next((name for name, value in values.items() if _is_optimizer(value)), None)
     if optimizer is not None:
         return f"it uses an optimizer ({optimizer}), which computes in another way when it is compiled"
+    mode = next((name for name, value in values.items() if _is_function_mode(value)), None)
+    if mode is not None:
+        return f"it uses a TorchFunctionMode ({mode}), which sees what Dynamo does while it traces"
     if any(is_forbidden(value) for value in reached(*values.values())):
         return "it leads to a function that sets the stance of the compiler"
     if _logs_function_names():
@@ -61,6 +66,11 @@ def _logs_function_names() -> bool:
 
 def _is_optimizer(value: Any) -> bool:
     return any(kind.__module__.startswith("torch.optim") for kind in type(value).__mro__ if kind is not object)
+
+
+def _is_function_mode(value: Any) -> bool:
+    kind = value if isinstance(value, type) else type(value)
+    return is_own(kind) and any(base.__name__ == "TorchFunctionMode" for base in kind.__mro__)
 
 
 def _is_numpy(value: Any) -> bool:

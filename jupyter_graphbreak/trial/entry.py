@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled_apart import generators_kept
+from jupyter_graphbreak._torch_compat.compiled_apart import generators_kept, warnings_kept
 from jupyter_graphbreak._torch_compat.configuration import as_uncompiled
 from jupyter_graphbreak._torch_compat.hooks.entry_hooks import watch_entries
 from jupyter_graphbreak._torch_compat.new_globals import new_globals_readable
@@ -146,7 +146,7 @@ def compiling_anew(call: Any) -> Iterator[None]:
     with contextlib.ExitStack() as opened:
         opened.enter_context(separate_cache(own_codes(call)))
         if is_cell(call):
-            for context in (as_uncompiled, generators_kept, new_globals_readable):
+            for context in (as_uncompiled, generators_kept, warnings_kept, new_globals_readable):
                 opened.enter_context(context())
         yield
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import types
 import warnings
 from typing import TYPE_CHECKING
@@ -94,13 +95,17 @@ def as_function(
 def why_not_valid(statements: list[ast.stmt]) -> str:
     """Return why some statements cannot be compiled, each by itself; empty where they can.
 
-    What the compiler warns of is not shown: it will warn again when the statements are compiled to run.
+    That the compiler warns is a reason, too: IPython compiles statement by statement, so that it warns of one only when
+    those above have run. What it warns of is not shown: it will warn again when the statements are compiled to run.
     """
+    warned: list[object] = []
     shown = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - what the compiler calls
-    warnings._showwarnmsg = lambda _: None  # type: ignore[attr-defined]  # noqa: SLF001
+    warnings._showwarnmsg = warned.append  # type: ignore[attr-defined]  # noqa: SLF001
     try:
         for statement in statements:
             compile(ast.Module([statement], []), "<statement>", "exec", dont_inherit=True)
+        if warned:
+            return "it has a statement that Python warns of (SyntaxWarning)"
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"it has a statement that Python refuses ({type(error).__name__})"
     finally:
@@ -110,11 +115,10 @@ def why_not_valid(statements: list[ast.stmt]) -> str:
 
 def as_module_code(code: types.CodeType) -> types.CodeType:
     """Return the code of the function that a cell was made into, and of what is in it, under the names of a module."""
-    constants = tuple(map(_constant, code.co_consts))
+    constants = tuple(as_module_code(held) if isinstance(held, types.CodeType) else held for held in code.co_consts)
     if code.co_name == FUNCTION:
         return code.replace(co_name="<module>", co_qualname="<module>", co_consts=constants)
-    return code.replace(co_qualname=code.co_qualname.removeprefix(_PREFIX), co_consts=constants)
-
-
-def _constant(value: object) -> object:
-    return as_module_code(value) if isinstance(value, types.CodeType) else value
+    name = code.co_qualname.removeprefix(_PREFIX)
+    is_nested = ".<locals>." in name
+    flags = code.co_flags if is_nested else code.co_flags & ~inspect.CO_NESTED
+    return code.replace(co_qualname=name, co_consts=constants, co_flags=flags)

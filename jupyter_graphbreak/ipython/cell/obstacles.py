@@ -21,8 +21,11 @@ _OF_THE_MODULE = frozenset(
 _OF_THE_COMPILER = frozenset(
     {"set_stance", "set_logs", "_getframe", "currentframe", "user_ns", "format_exc", "print_exc", "print_stack",
      "format_stack", "extract_stack", "exc_info", "exception", "settrace", "setprofile", "stack", "suppress",
-     "is_compiling", "is_dynamo_compiling"}
+     "is_compiling", "is_dynamo_compiling", "use_deterministic_algorithms", "set_deterministic_debug_mode", "namedtuple",
+     "weakref", "getrefcount", "get_referrers", "get_objects"}
 )  # fmt: skip
+#: Those of them that are anybody's words for a variable.
+_COMMON = frozenset({"exception", "stack"})
 _CONFIGURED = frozenset({"_dynamo", "_inductor", "_functorch"})
 
 
@@ -59,6 +62,10 @@ def _notices(node: ast.AST) -> str:
             return "it makes an optimizer, which computes in another way when it is compiled"
         case ast.Attribute(_, name) if name in _OF_THE_COMPILER:
             return f"it uses {name}, which would notice that it is compiled"
+        case ast.Name(name) if name in _OF_THE_COMPILER - _COMMON:
+            return f"it uses {name}, which would notice that it is compiled"
+        case ast.keyword("stacklevel"):
+            return "a warning of it names the code that calls it (stacklevel)"
     return ""
 
 

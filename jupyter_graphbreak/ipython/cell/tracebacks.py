@@ -15,8 +15,11 @@ from jupyter_graphbreak.recording.records import is_resume, plain_function
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: Where the frames lie that carry compiled code.
-_CARRIERS = ("/torch/_dynamo/", "/torch/_compile.py", "/jupyter_graphbreak/")
+#: Where the frames lie that carry compiled code, and the code of a graph itself.
+_CARRIERS = ("/torch/_dynamo/", "/jupyter_graphbreak/")
+_GRAPH = "<eval_with_key>"
+#: What calls a function that is not to be compiled, whether the code that calls it is compiled or not.
+_DISABLING = "DisableContext.__call__.<locals>._fn"
 
 
 def trim(error: BaseException) -> None:
@@ -49,7 +52,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.TracebackType | None:
-    entries = [entry for entry in _entries(traceback) if not _is_carrier(entry)]
+    entries = list(_without_carriers(list(_entries(traceback))))
     first = next((i for i, entry in enumerate(entries) if _is_cell(entry, filename)), None)
     if first is None:
         return traceback  # it was raised elsewhere, and chained to an error of the cell
@@ -71,9 +74,17 @@ def _entries(traceback: types.TracebackType | None) -> Iterator[types.TracebackT
         traceback = traceback.tb_next
 
 
-def _is_carrier(entry: types.TracebackType) -> bool:
+def _without_carriers(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
+    for entry, following in itertools.zip_longest(entries, entries[1:]):
+        code = entry.tb_frame.f_code
+        disables = code.co_qualname == _DISABLING and (following is None or not _carries(following))
+        if disables or not _carries(entry):
+            yield entry
+
+
+def _carries(entry: types.TracebackType) -> bool:
     path = entry.tb_frame.f_code.co_filename.replace("\\", "/")
-    return any(part in path for part in _CARRIERS)
+    return path.startswith(_GRAPH) or any(part in path for part in _CARRIERS)
 
 
 def _is_cell(entry: types.TracebackType, filename: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import resume_codes
@@ -144,9 +145,14 @@ def _kept_counters() -> Iterator[None]:
 
 
 def _drop(entry: Any) -> None:
-    """Take one entry out of the cache, as Dynamo does when an object that it was compiled for is gone."""
+    """Take one entry out of use, as Dynamo does when an object that it was compiled for is gone.
+
+    It stays in Dynamo's list. So that it does not count towards the recompile limit, it is one that was compiled for
+    another object: under a name that no function has.
+    """
     manager = entry.guard_manager
     deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper("The comparison has ended")
+    deleted.id_matched_objs = {"": weakref.ref(_drop)}
     if getattr(manager, "extra_state", None) is not None:
         manager.extra_state.invalidate(manager.cache_entry, deleted)
 

@@ -19,7 +19,7 @@ _NOTICING = frozenset(
      "user_ns", "get_ipython", "format_exc", "print_exc", "print_stack", "format_stack", "extract_stack", "exc_info",
      "set_stance", "set_logs", "settrace", "setprofile", "is_compiling", "is_dynamo_compiling", "suppress",
      "use_deterministic_algorithms", "set_deterministic_debug_mode", "namedtuple", "weakref", "getrefcount",
-     "get_referrers", "get_objects"}
+     "get_referrers", "get_objects", "threading", "Thread", "ThreadPoolExecutor"}
 )  # fmt: skip
 
 

@@ -22,11 +22,15 @@ _OF_THE_COMPILER = frozenset(
     {"set_stance", "set_logs", "_getframe", "currentframe", "user_ns", "format_exc", "print_exc", "print_stack",
      "format_stack", "extract_stack", "exc_info", "exception", "settrace", "setprofile", "stack", "suppress",
      "is_compiling", "is_dynamo_compiling", "use_deterministic_algorithms", "set_deterministic_debug_mode", "namedtuple",
-     "weakref", "getrefcount", "get_referrers", "get_objects"}
+     "weakref", "getrefcount", "get_referrers", "get_objects", "threading", "Thread", "ThreadPoolExecutor"}
 )  # fmt: skip
 #: Those of them that are anybody's words for a variable.
 _COMMON = frozenset({"exception", "stack"})
-_CONFIGURED = frozenset({"_dynamo", "_inductor", "_functorch"})
+_STATE = frozenset(
+    (package, name)
+    for package in ("_dynamo", "_inductor", "_functorch")
+    for name in ("config", "reset", "utils", "explain", "export")
+)
 
 
 def obstacle_to_compiling(body: list[ast.stmt], code_magic: Callable[[str], bool]) -> str:
@@ -54,7 +58,7 @@ def _is_text(node: ast.stmt) -> bool:
 def _notices(node: ast.AST) -> str:
     """Return what code at any depth would notice of the compiler."""
     match node:
-        case ast.Attribute(ast.Attribute(_, package) | ast.Name(package), "config" | "reset") if package in _CONFIGURED:
+        case ast.Attribute(ast.Attribute(_, package) | ast.Name(package), name) if (package, name) in _STATE:
             return f"it uses the state of torch.{package}, which compiling changes, too"
         case ast.Constant(str(text)) if "funcName" in text:
             return "a log of it names the function that runs (funcName)"

@@ -1,0 +1,198 @@
+"""What a cell leaves and says under the magic is what it leaves and says without; first seen in random programs."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from tests.ipython.test_magic import Shell
+
+PREPARE = """import contextlib, weakref, collections, torch, warnings
+def told(message, category, filename, lineno, file=None, line=None):
+    print(category.__name__, lineno, "ipython-input" in filename)
+def fails(x):
+    raise LookupError(x.shape)
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, kinds, args=(), kwargs=None):
+        print(function.__name__)
+        return function(*args, **(kwargs or {}))
+def lives(x):
+    held = [x + 1]
+    seen = weakref.ref(held[0])
+    del held
+    return seen() is None
+"""
+
+
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    torch._dynamo.reset()
+    made = Shell()
+    made.run(PREPARE)
+    show, always = warnings.showwarning, torch.is_warn_always_enabled()
+    yield made
+    warnings.showwarning = show
+    torch.set_warn_always(always)
+    torch.use_deterministic_algorithms(mode=False)
+    torch.compiler.set_stance("default")
+    made.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+
+
+def both(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]:
+    """Return the results of a cell without and with the magic, each with what it printed as ``stdout``."""
+    results = []
+    for first in ("#", f"%%compile_explain {options}"):
+        result = shell.run(f"{first}\n{cell}")
+        result.stdout, result.stderr = shell.io.stdout, shell.io.stderr
+        results.append(result)
+    plain, explained = results
+    return plain, explained
+
+
+def was_compiled(shell: Shell) -> bool:
+    return any("compiled as one function" in each.message for each in shell.report.diagnostics)
+
+
+def frames(error: BaseException) -> list[tuple[str, int | None]]:
+    entries = traceback.extract_tb(error.__traceback__)
+    return [(each.name, each.lineno) for each in entries if "IPython" not in each.filename]
+
+
+def test_python_warns_of_a_statement_only_when_those_above_have_run(shell: Shell) -> None:
+    plain, explained = both(shell, "x = torch.ones(2)\nprint(x)\nraise ValueError(1)\nassert (x, 'always')")
+    assert (explained.stdout.count("\n"), explained.stderr) == (plain.stdout.count("\n"), plain.stderr)
+    assert "SyntaxWarning" in shell.report.diagnostics[-1].message
+
+
+@pytest.mark.parametrize("operation", ["torch.ones(3).T", "(torch.ones(3) * 2).T + 1"])
+def test_an_operation_that_warns_does_so_at_its_line(shell: Shell, operation: str) -> None:
+    shell.run("warnings.showwarning = told\ntorch.set_warn_always(True)")
+    plain, explained = both(shell, f"x = torch.ones(2)\ny = {operation}\nz = y * 2")
+    assert explained.stdout == plain.stdout == "UserWarning 3 True\n"
+    assert was_compiled(shell)
+    assert [found.gb_type for found in shell.report.breaks] == ["Operation that warns"]
+
+
+def test_a_warning_for_the_caller_of_the_cell(shell: Shell) -> None:
+    shell.run("warnings.showwarning = told")
+    shell.run("%%compile_explain\nx = torch.ones(2)\nwarnings.warn('of the caller', stacklevel=2)")
+    assert shell.io.stdout.endswith("False\n")  # a line of IPython's
+    assert "(stacklevel)" in shell.report.diagnostics[-1].message
+
+
+def test_parameters_keep_no_mark(shell: Shell) -> None:
+    both(shell, "layer = torch.nn.Linear(2, 2)\ny = layer(torch.ones(2))\nnorm = torch.nn.BatchNorm1d(2)\nnorm.eval()")
+    assert was_compiled(shell)
+    held = [*shell.ip.user_ns["layer"].parameters(), *shell.ip.user_ns["norm"].buffers()]
+    assert [vars(tensor) for tensor in held] == [{}] * len(held)
+
+
+def test_a_stance_that_the_cell_sets_stays_also_with_a_backend(shell: Shell) -> None:
+    shell.run("%%compile_explain -b eager\ntorch.compiler.set_stance('force_eager')")
+    assert torch._dynamo.eval_frame._stance.stance == "force_eager"
+
+
+def test_functions_made_in_the_cell_are_those_of_a_module(shell: Shell) -> None:
+    both(shell, "x = torch.ones(2)\ndouble = lambda v: v * 2\ndef outer():\n    return lambda: 1\ninner = outer()")
+    assert was_compiled(shell)
+    flags = {name: shell.ip.user_ns[name].__code__.co_flags for name in ("double", "outer", "inner")}
+    nested = {name for name, flag in flags.items() if flag & inspect.CO_NESTED}
+    assert nested == {"inner"}
+
+
+def test_a_disabled_function_is_in_the_traceback_as_ever(shell: Shell) -> None:
+    plain, explained = both(shell, "x = torch.ones(2)\ny = x + 1\ntorch.compiler.disable(fails)(y)")
+    assert was_compiled(shell)
+    assert frames(explained.error_in_exec) == frames(plain.error_in_exec)
+    assert "_fn" in [name for name, _ in frames(plain.error_in_exec)]
+
+
+def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
+    plain, explained = both(shell, "x = torch.ones(2)\nprint(x)\ny = x - x[torch.tensor([7])]")
+    assert was_compiled(shell)
+    assert [name for name, _ in frames(explained.error_in_exec)] == ["<module>"]
+    assert str(explained.error_in_exec) == str(plain.error_in_exec)
+
+
+@pytest.mark.parametrize(
+    ("cell", "because"),
+    [
+        ("x = torch.ones(2)\nprint(lives(x))", "lives uses weakref"),
+        ("Pair = collections.namedtuple('Pair', 'left right')\nprint(Pair.__module__)", "it uses namedtuple"),
+        ("x = torch.ones(2)\nwith Mode():\n    y = x + 1", "it uses a TorchFunctionMode (Mode)"),
+        (
+            "torch.use_deterministic_algorithms(True)\nprint(torch._inductor.config.deterministic)",
+            "it uses use_deterministic_algorithms",
+        ),
+    ],
+)
+def test_what_would_notice_is_not_compiled(shell: Shell, cell: str, because: str) -> None:
+    plain, explained = both(shell, cell)
+    assert explained.stdout == plain.stdout
+    assert because in shell.report.diagnostics[-1].message
+
+
+FUNCTION = """@torch.compile(backend="eager", dynamic=False)
+def step(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    print("in step")
+    return y * 2
+step(torch.ones(2))"""
+MODULE = """class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Softmax(-1))
+    def forward(self, x):
+        y = self.inner(x)
+        if y.sum() > 0:
+            y = y + 1
+        return self.inner(y)
+step = torch.compile(Net(), backend="eager", dynamic=False)
+step(torch.ones(2))"""
+LIBRARY = """step = torch.compile(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Softmax(-1)), backend="eager", dynamic=False)
+step(torch.ones(2))"""
+SCOPED = """@torch.compile(backend="eager", dynamic=False)
+@torch._dynamo.error_on_graph_break(False)
+def step(x):
+    if x.sum() > 0:
+        x = x + 1
+    return x * 2
+step(torch.ones(2))"""
+HELPER = """def helper(x):
+    if x.sum() > 0:
+        print("large")
+    return x + 1
+x = helper(torch.ones(2))
+y = x + 1"""
+LATER = """for size in range(3, 14):
+    step(torch.ones(size))"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "later"),
+    [
+        (FUNCTION, LATER),
+        (MODULE, LATER),
+        (LIBRARY, LATER),
+        (SCOPED, LATER),
+        (HELPER, f"step = torch.compile(helper, backend='eager', dynamic=False)\n{LATER}"),
+    ],
+    ids=["function", "module", "library", "scoped", "helper"],
+)
+def test_trials_use_up_no_recompilation(shell: Shell, cell: str, later: str) -> None:
+    sizes = []
+    for options in ("", "--try", "--check --cost"):
+        torch._dynamo.reset()
+        shell.run(f"%%compile_explain {options}\n{cell}")
+        with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+            failed = shell.run(later)
+        assert "recompile_limit" in str(failed.error_in_exec)
+        sizes.append(shell.ip.user_ns["size"])
+    assert sizes == sizes[:1] * 3

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 GRAMMAR = Path(__file__).with_suffix(".txt")
-IMPORTS = """import asyncio, builtins, collections, contextlib, copy, dataclasses, decimal, enum, fractions, functools, gc
-import inspect, io, itertools, logging, math, operator, os, pickle, pprint, random, sys, threading, time, traceback, types
-import warnings, weakref
+IMPORTS = """import asyncio, builtins, collections, contextlib, copy, dataclasses, decimal, enum, fractions, functools
+import gc, inspect, io, itertools, logging, math, operator, os, pickle, pprint, random, sys, threading, time, traceback
+import types, warnings, weakref
 import numpy as np
 import torch, torch.utils.checkpoint
 from IPython.display import HTML, display
@@ -58,6 +58,7 @@ LIMIT_S = 120
 #: Attributes that PyTorch gives to what it compiles, and hooks, which are counted.
 _NOT_SEEN = ("_torchdynamo", "_isolate_recompiles", "_backward_hooks")
 DEEPEST = 3
+HISTORY = ("_", "__", "___", "__doc__", "__annotations__")
 #: What a program may load, so that not each of them does.
 LOADED = (
     "jupyter_graphbreak.views.html.bundle", "pygments.formatters.terminal256", "stack_data", "torch._export",
@@ -72,6 +73,7 @@ class MissingNameError(Exception):
     """No name of a kind is there that a template needs."""
 
 
+@functools.cache
 def read_grammar() -> dict[str, list[str]]:
     """Return the templates of each kind."""
     grammar: dict[str, list[str]] = {}
@@ -232,11 +234,11 @@ class Seen:
     plan: str = "plain"
 
 
-class Displays(DisplayPublisher):  # type: ignore[misc]
+class Displays(DisplayPublisher):
     """Keeps what is displayed, our reports aside, in the order of what is printed."""
 
     def __init__(self, written: list[tuple[str, str]], reports: list[dict[str, Any]]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._written = written
         self._reports = reports
 
@@ -364,7 +366,14 @@ def _function(value: types.FunctionType, part: Callable[[Any], str]) -> str:
     facts: list[Any] = [value.__module__, value.__qualname__, value.__doc__, code.co_name, code.co_qualname]
     if not code.co_filename.startswith("<ipython-input"):
         return str(facts)
-    facts += [code.co_firstlineno, code.co_varnames, code.co_names, code.co_freevars, code.co_flags, code.co_code.hex()[:40]]
+    facts += [
+        code.co_firstlineno,
+        code.co_varnames,
+        code.co_names,
+        code.co_freevars,
+        code.co_flags,
+        code.co_code.hex()[:40],
+    ]
     facts += [list(code.co_positions()), value.__annotations__]
     cells = []
     for cell in value.__closure__ or ():
@@ -411,6 +420,10 @@ def _normal(text: str) -> str:
     return re.sub(r"Thread-\d+|/tmp/[\w/.]+", "NAME", text)
 
 
+def _state_of_numpy() -> int:
+    return int(np.random.get_state(legacy=False)["state"]["key"].sum())  # noqa: NPY002 - what cells use
+
+
 def _settings() -> dict[str, str]:
     """Return what of this process code can set and read."""
     configurations = {
@@ -418,7 +431,7 @@ def _settings() -> dict[str, str]:
         for module in (torch._dynamo.config, torch._inductor.config, torch._functorch.config)
         for name, value in module.get_config_copy().items()
     }
-    stance = sys.modules["torch._dynamo.eval_frame"]._stance  # type: ignore[attr-defined]
+    stance = sys.modules["torch._dynamo.eval_frame"]._stance
     known = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
     loggers = [logging.root, *(log for log in known if log.name != "torch.__trace")]
     return {
@@ -432,10 +445,11 @@ def _settings() -> dict[str, str]:
         "precision": torch.get_float32_matmul_precision(),
         "function modes": str(torch._C._len_torch_function_stack()),
         "dispatch modes": str(torch._C._len_torch_dispatch_stack()),
-        "random": str((torch.random.get_rng_state().sum(), hash(random.getstate()), np.random.get_state()[1].sum())),  # noqa: NPY002
+        "random": str((torch.random.get_rng_state().sum(), hash(random.getstate()), _state_of_numpy())),
         "filters": str(warnings.filters),
         "showing": str((warnings.showwarning.__qualname__, warnings._showwarnmsg.__qualname__)),  # type: ignore[attr-defined]
-        "loggers": str({log.name: (log.level, log.disabled, log.filters, log.handlers, [h.filters for h in log.handlers]) for log in loggers}),
+        "loggers": str([(log.name, log.level, log.disabled, log.filters, log.handlers) for log in loggers]),
+        "filters of handlers": str([(log.name, [handler.filters for handler in log.handlers]) for log in loggers]),
         "threads": str(sorted(thread.name for thread in threading.enumerate())),
         "tracing": str((sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile())),
         "collecting": str((gc.isenabled(), gc.get_threshold(), len(gc.callbacks))),
@@ -445,23 +459,26 @@ def _settings() -> dict[str, str]:
         "signals": str(signal.getsignal(signal.SIGINT)),
         "hooks": str((sys.excepthook, sys.displayhook, sys.breakpointhook, sys.unraisablehook, threading.excepthook)),
         "printing": str(torch._tensor_str.PRINT_OPTS),
-        "module hooks": str({n: len(v) for n, v in vars(torch.nn.modules.module).items() if n.startswith("_global_") and isinstance(v, dict)}),
-    }  # fmt: skip
+        "module hooks": str(
+            [hooks for name, hooks in vars(torch.nn.modules.module).items() if name.startswith("_global_")]
+        ),
+    }
 
 
 def _attributes() -> dict[str, int]:
     """Return the functions and classes that modules and classes of torch and Python hold, by their identity."""
     held = {}
     for name, module in list(sys.modules.items()):
-        if not isinstance(module, types.ModuleType) or name.startswith(("jupyter_graphbreak", "IPython", "msgspec")):
+        if name.startswith(("jupyter_graphbreak", "IPython", "msgspec")):
             continue
         for attribute, value in list(vars(module).items()):
             if type(value) in {types.FunctionType, type}:
                 held[f"{name}.{attribute}"] = id(value)
             if type(value) is type and value.__module__ == name:
-                held.update(
-                    (f"{name}.{attribute}.{m}", id(v)) for m, v in vars(value).items() if isinstance(v, types.FunctionType)
-                )
+                members = [
+                    (member, part) for member, part in vars(value).items() if isinstance(part, types.FunctionType)
+                ]
+                held.update((f"{name}.{attribute}.{member}", id(part)) for member, part in members)
     return held
 
 
@@ -505,22 +522,24 @@ class Session:
             "names": [
                 f"{name} = {describer.describe(value)}"
                 for name, value in sorted(self._shell.user_ns.items())
-                if name not in self._unseen and not re.fullmatch(r"_i?\d+|_ii?i?|__compiled_fn.*", name)
+                if name not in self._unseen
+                and not re.fullmatch(r"_i?\d+|_ii?i?|__compiled_fn.*|__builtins_dict_.*|__resume_at.*", name)
             ],
             "history": [
-                f"{describer.describe({n: o for n, o in self._shell.user_ns['Out'].items()})}",
-                *(f"{name} {describer.describe(self._shell.user_ns.get(name))}" for name in ("_", "__", "___", "__doc__", "__annotations__")),
+                describer.describe(dict(self._shell.user_ns["Out"])),
+                *(f"{name} {describer.describe(self._shell.user_ns.get(name))}" for name in HISTORY),
                 f"{self._shell.execution_count} {len(self._shell.user_ns['In'])}",
                 str([name for name in vars(sys) if name.startswith("last_")]),
             ],
-        }  # fmt: skip
+        }
         parts = {name: [_normal(line) for line in lines] for name, lines in parts.items()}
         return Seen(parts, self._what_was_done() if cell.is_explained and not self._plain else "plain")
 
     def _output(self, cell: Cell) -> list[str]:
         lines = [f"{name}: {line}" for name, text in self._written for line in _normal(text).splitlines()]
-        # The line of another magic is the first one of a cell without ours, and the second one of a cell with it.
-        return [line for line in lines if not re.match(r"stdout: (Cell In|[-> ]*\d+ )", line)] if cell.has_magic else lines
+        if cell.has_magic:  # its line is the first one of a cell without ours, and the second one of a cell with it
+            lines = [line for line in lines if not re.match(r"stdout: (Cell In|[-> ]*\d+ )", line)]
+        return lines
 
     def _what_was_done(self) -> str:
         if not self._reports:
@@ -614,11 +633,11 @@ def _changed(one: list[str], other: list[str]) -> Iterator[str]:
         if kind == "equal":
             continue
         for left, right in itertools.zip_longest(one[begin:end], other[other_begin:other_end], fillvalue=""):
-            at = max(0, len(os.path.commonprefix([left, right])) - 60)
-            cut = (left[:20], right[:20]) if at > 20 else ("", "")
+            same = next((at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), 0)
+            begin_at = max(0, same - 60)
             if not _is_named(left, right):
-                yield f"  - {cut[0]} {left[at : at + 240]}"
-                yield f"  + {cut[1]} {right[at : at + 240]}"
+                yield f"  - {left[:20]} ... {left[begin_at : begin_at + 240]}"
+                yield f"  + {right[:20]} ... {right[begin_at : begin_at + 240]}"
 
 
 def _is_named(plain: str, explained: str) -> bool:
@@ -641,7 +660,7 @@ def made_shell() -> InteractiveShell:
     shell: InteractiveShell = InteractiveShell.instance(config=config)
     shell.run_line_magic("load_ext", "jupyter_graphbreak")
     torch.set_num_threads(1)
-    jupyter_graphbreak.explain(torch.compile(lambda x: torch.sin(x).sum(), backend="eager"), torch.ones(2))
+    jupyter_graphbreak.explain(torch.nn.Softmax(-1), torch.ones(2))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     return shell
@@ -654,7 +673,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="run this one of the programs alone, and print it")
     parser.add_argument("--options", default="-b eager", help="of the magic")
-    parser.add_argument("--part", action="append", help="compare only this, such as output or names")
     arguments = parser.parse_args()
     begun = time.perf_counter()
     shell = made_shell()
@@ -667,7 +685,7 @@ def main() -> None:
             in_a_fork(functools.partial(run_program, shell, cells, arguments.options, plain=plain))
             for plain in (True, False)
         )
-        plans.update(seen.plan for seen in explained[:-1] if not isinstance(explained, str))
+        plans.update([explained] if isinstance(explained, str) else [seen.plan for seen in explained[:-1]])
         found = differences(plain, explained)
         if found:  # does it differ from itself, too?
             again = in_a_fork(functools.partial(run_program, shell, cells, arguments.options, plain=True))
@@ -679,12 +697,16 @@ def main() -> None:
             differing.append(number)
         if found or arguments.only is not None:
             print(f"\n{'=' * 30} program {number} of seed {arguments.seed}")
-            for at, cell in enumerate(cells[1:], start=2):
-                numbered = "\n".join(f"  {i + cell.is_explained:2} {line!s}" for i, line in enumerate(cell.text.split("\n"), 1))
-                print(f"-- cell {at}{' explained' if cell.is_explained else ''}\n{numbered}".encode(errors="replace").decode())
-            print("\n".join(found).encode(errors="replace").decode(), flush=True)
-    print(f"\n{len(list(numbers))} programs, {len(differing)} differ: {differing}; cells: {dict(plans)}; "
-          f"{time.perf_counter() - begun:.0f} s")
+            text = "\n".join([*itertools.starmap(_listed, enumerate(cells[1:], start=2)), *found])
+            print(text.encode(errors="replace").decode(), flush=True)
+    print(f"\n{len(numbers)} programs, {len(differing)} differ: {differing}")
+    print(f"cells: {dict(plans)}; {time.perf_counter() - begun:.0f} s")
+
+
+def _listed(number: int, cell: Cell) -> str:
+    first = 2 if cell.is_explained else 1
+    lines = [f"  {at:2} {line}" for at, line in enumerate(cell.text.split("\n"), start=first)]
+    return "\n".join([f"-- cell {number}{' explained' if cell.is_explained else ''}", *lines])
 
 
 if __name__ == "__main__":  # a shell puts a module of its own in the place of this one

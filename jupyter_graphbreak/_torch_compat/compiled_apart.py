@@ -179,7 +179,8 @@ def warnings_kept() -> Iterator[None]:
     @not_compiled
     def show_or_refuse(message: Any) -> None:
         says_so = "warn" in linecache.getline(message.filename, message.lineno)
-        if not tracing or (says_so and warns_of_compiling(message.filename)):
+        # Under anomaly detection autograd warns of an error that it is about to raise.
+        if not tracing or torch.is_anomaly_enabled() or (says_so and warns_of_compiling(message.filename)):
             show(message)
             return
         for module in list(sys.modules.values()):  # it is to warn here again

@@ -44,6 +44,10 @@ def hazard(values: Mapping[str, Any]) -> str:
         return "it leads to a function that sets the stance of the compiler"
     if _logs_function_names():
         return "a log names the function that runs (funcName), and after a break that is one of Dynamo's"
+    return _hazard_of_code(values)
+
+
+def _hazard_of_code(values: Mapping[str, Any]) -> str:
     roots = tuple(library_roots())
     for code in own_codes(*values.values()):
         if code.co_filename.startswith(roots):

@@ -156,7 +156,8 @@ MODULE = """class Net(torch.nn.Module):
         return self.inner(y)
 step = torch.compile(Net(), backend="eager", dynamic=False)
 step(torch.ones(2))"""
-LIBRARY = """step = torch.compile(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Softmax(-1)), backend="eager", dynamic=False)
+LIBRARY = """library = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Softmax(-1))
+step = torch.compile(library, backend="eager", dynamic=False)
 step(torch.ones(2))"""
 SCOPED = """@torch.compile(backend="eager", dynamic=False)
 @torch._dynamo.error_on_graph_break(False)

@@ -21,8 +21,9 @@ _OF_THE_MODULE = frozenset(
 _OF_THE_COMPILER = frozenset(
     {"set_stance", "set_logs", "_getframe", "currentframe", "user_ns", "format_exc", "print_exc", "print_stack",
      "format_stack", "extract_stack", "exc_info", "exception", "settrace", "setprofile", "stack", "suppress",
-     "is_compiling", "is_dynamo_compiling", "use_deterministic_algorithms", "set_deterministic_debug_mode", "namedtuple",
-     "weakref", "getrefcount", "get_referrers", "get_objects", "threading", "Thread", "ThreadPoolExecutor"}
+     "is_compiling", "is_dynamo_compiling", "use_deterministic_algorithms", "set_deterministic_debug_mode",
+     "namedtuple", "weakref", "getrefcount", "get_referrers", "get_objects", "threading", "Thread",
+     "ThreadPoolExecutor"}
 )  # fmt: skip
 #: Those of them that are anybody's words for a variable.
 _COMMON = frozenset({"exception", "stack"})

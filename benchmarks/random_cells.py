@@ -417,7 +417,7 @@ def _normal(text: str) -> str:
     text = re.sub(r"int \d+(?=, builtins.tuple\(str .*builtins.type\(\w*Warning)|, #\d+|#\d+", "#", text)
     text = re.sub(r"[\d.]+ (ns|us|µs|μs|ms|s|min)\b", "TIME", text)
     text = re.sub(r"^([VWIE])\d{4} [\d:.]+ \d+ ", r"\1 ", text, flags=re.MULTILINE)
-    return re.sub(r"Thread-\d+|/tmp/[\w/.]+", "NAME", text)
+    return re.sub(r"Thread-\d+|(?<=stopped )\d+|/tmp/[\w/.]+", "NAME", text)
 
 
 def _state_of_numpy() -> int:

@@ -34,6 +34,9 @@ _SETTINGS = {
     },
 }
 
+#: Each page would have the server look whether a build is due, with node.
+_PAGE_CONFIG = {"buildCheck": False}
+
 
 @dataclass
 class Lab:
@@ -113,6 +116,7 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
     folder.mkdir()
     (home / "settings").mkdir()
     (home / "settings" / "overrides.json").write_text(json.dumps(_SETTINGS))
+    (home / "settings" / "page_config.json").write_text(json.dumps(_PAGE_CONFIG))
     extensions = home / "share" / "labextensions"
     extensions.mkdir(parents=True)
     (extensions / "jupyter-graphbreak").symlink_to(ROOT / "jupyter_graphbreak" / "labextension")

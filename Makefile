@@ -15,7 +15,9 @@ FRONT_END := $(wildcard $(FRONT_END))
 LINTERS := lint-ruff lint-mypy lint-front-end test-front-end
 # Another release has other needs, of setuptools for one; its pins are dropped from the constraints.
 WITH_TORCH := $(if $(TORCH),torch==$(TORCH),torch)
-# Not compiled when installed: Python compiles what it loads, a small part of what there is.
+# Not compiled when installed: Python compiles what it loads, a small part of what there is. It keeps that, whatever the
+# environment says: most processes that the tests start load PyTorch, and would compile it anew, for four seconds each.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --no-compile -c $(VENV)/constraints.txt
 
 .DEFAULT_GOAL := help

@@ -142,11 +142,7 @@ def kept_warnings() -> Iterator[None]:
 
     Each change of the filters of warnings makes Python forget, in every module, what it has shown.
     """
-    registries = {
-        name: dict(registry)
-        for name, module in list(sys.modules.items())
-        if isinstance(registry := getattr(module, "__warningregistry__", None), dict)
-    }
+    registries = {name: dict(registry) for name, registry in _shown_warnings()}
     version, always = _version_of_filters(), torch.is_warn_always_enabled()
     logged = [(cache, dict(cache)) for cache in _logged_once()]
     torch.set_warn_always(True)
@@ -157,15 +153,22 @@ def kept_warnings() -> Iterator[None]:
     finally:
         torch.set_warn_always(always)
         now = _version_of_filters()
-        for name, module in list(sys.modules.items()):
-            registry = getattr(module, "__warningregistry__", None)
-            if isinstance(registry, dict):
-                before = registries.get(name, {})
-                registry.clear()
-                registry.update(before | {"version": now} if before.get("version") == version else before)
+        for name, registry in _shown_warnings():
+            before = registries.get(name, {})
+            registry.clear()
+            registry.update(before | {"version": now} if before.get("version") == version else before)
         for cache, content in logged:
             cache.clear()
             cache.update(content)
+
+
+def _shown_warnings() -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield what Python notes in each module of the warnings that it has shown."""
+    for name, module in list(sys.modules.items()):
+        # Not asked as an attribute: a module that loads its parts late would look for it.
+        registry = getattr(module, "__dict__", {}).get("__warningregistry__")
+        if isinstance(registry, dict):
+            yield name, registry
 
 
 class _Probe(Warning):

@@ -111,6 +111,8 @@ PROGRAMS: dict[str, tuple[int, list[Break]]] = {
 PROGRAMS |= {f"{title}; small, backwards": (32, breaks[::-1]) for title, (_, breaks) in PROGRAMS.items()}
 #: How far the sum of the parts may be from the whole, as a share of it.
 CLOSE = 0.05
+#: Two breaks are worth the same where what they save differs by less than this share of the call.
+TIE = 0.01
 
 
 def text_of(breaks: list[Break], mended: int | None = None) -> str:
@@ -163,10 +165,10 @@ def median_us(call: Callable[[], Any], calls: int = 300) -> float:
     return statistics.median(times)
 
 
-def is_right(order: list[int], saved: list[tuple[float, float]]) -> bool:
-    """Whether no break stands before one that saves more, beyond what can be measured."""
+def is_right(order: list[int], saved: list[tuple[float, float]], call_us: float) -> bool:
+    """Whether no break stands before one that saves more, beyond what can be measured and what matters."""
     return all(
-        saved[later][0] - saved[earlier][0] <= saved[later][1] + saved[earlier][1]
+        saved[later][0] - saved[earlier][0] <= max(saved[later][1] + saved[earlier][1], TIE * call_us)
         for earlier, later in itertools.combinations(order, 2)
     )
 
@@ -215,7 +217,7 @@ def main() -> int:
             adds_up = min(before, after) * (1 - CLOSE) <= parts <= max(before, after) * (1 + CLOSE)
             close += adds_up
             order = order_of(report, breaks)
-            good = len(order) == len(breaks) and is_right(order, saved)
+            good = len(order) == len(breaks) and is_right(order, saved, before)
             right += good
             words = ", ".join(f"{number + 1}: {us:,.0f} ±{error:,.0f} us" for number, (us, error) in enumerate(saved))
             listed = " ".join(str(number + 1) for number in order)

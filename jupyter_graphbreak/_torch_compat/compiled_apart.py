@@ -193,13 +193,8 @@ def warnings_kept() -> Iterator[None]:
             hints=["Change what it warns of."],
         )
 
-    warnings._showwarnmsg = show_or_refuse  # type: ignore[attr-defined]
-    try:
-        with patched(convert, "_compile", traced):
-            yield
-    finally:
-        if warnings._showwarnmsg is show_or_refuse:  # type: ignore[attr-defined]
-            warnings._showwarnmsg = show  # type: ignore[attr-defined]
+    with patched(warnings, "_showwarnmsg", show_or_refuse), patched(convert, "_compile", traced):
+        yield
 
 
 def _refuse() -> Callable[..., Any] | None:

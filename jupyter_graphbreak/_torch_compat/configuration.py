@@ -180,12 +180,10 @@ def _warnings_of_compiling_unseen() -> Iterator[None]:
         if not warns_of_compiling(message.filename):
             show(message)
 
-    warnings._showwarnmsg = show_others  # type: ignore[attr-defined]
     try:
-        yield
+        with patched(warnings, "_showwarnmsg", show_others):
+            yield
     finally:
-        if warnings._showwarnmsg is show_others:  # type: ignore[attr-defined]
-            warnings._showwarnmsg = show  # type: ignore[attr-defined]
         for name, registry in registries.items():
             now = getattr(sys.modules.get(name), "__warningregistry__", None)
             if now is not None:

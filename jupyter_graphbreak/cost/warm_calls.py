@@ -45,11 +45,12 @@ class WarmCalls:
 
     def edge(self, frame: FrameType, wrapped: int) -> None:
         """Note that a call begins or ends."""
-        now = self._clock.mark()
         begun = self._begun.pop(frame, None)
         if begun is None:
             self._begun[frame] = _Begun(compilations_begun(), self._clock.mark())
-        elif begun.compilations == compilations_begun():
+            return
+        now = self._clock.mark()
+        if begun.compilations == compilations_begun():
             made = self._made[wrapped]
             made.append((begun.mark, now))
             del made[:-_MOST]

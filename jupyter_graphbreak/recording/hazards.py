@@ -13,14 +13,17 @@ from jupyter_graphbreak.recording.targets import is_own, own_codes, reached
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Names by which code looks at its own scope, its own frame, or at the state of the compiler.
-_NOTICING = frozenset(
-    {"globals", "locals", "vars", "dir", "exec", "eval", "NameError", "UnboundLocalError", "_getframe", "currentframe",
-     "user_ns", "get_ipython", "format_exc", "print_exc", "print_stack", "format_stack", "extract_stack", "exc_info",
-     "set_stance", "set_logs", "settrace", "setprofile", "is_compiling", "is_dynamo_compiling", "suppress",
+#: Names by which code sets or reads what compiling sets, too, or asks for the code that is running.
+OF_THE_COMPILER = frozenset(
+    {"_getframe", "currentframe", "user_ns", "format_exc", "print_exc", "print_stack", "format_stack", "extract_stack",
+     "exc_info", "set_stance", "set_logs", "settrace", "setprofile", "is_compiling", "is_dynamo_compiling", "suppress",
      "use_deterministic_algorithms", "set_deterministic_debug_mode", "namedtuple", "weakref", "getrefcount",
      "get_referrers", "get_objects", "threading", "Thread", "ThreadPoolExecutor"}
 )  # fmt: skip
+#: Those, and names by which code looks at its own scope.
+_NOTICING = OF_THE_COMPILER | {
+    "globals", "locals", "vars", "dir", "exec", "eval", "NameError", "UnboundLocalError", "get_ipython",
+}  # fmt: skip
 
 
 def hazard(values: Mapping[str, Any]) -> str:

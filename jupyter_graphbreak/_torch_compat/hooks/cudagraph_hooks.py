@@ -24,7 +24,7 @@ _SAYS_SO = "log_cudagraph_skip_and_bump_counter"
 def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
     """Record which graphs run without a CUDA graph, and why."""
     module = importlib.import_module("torch._inductor.cudagraph_utils")
-    getattr(module, _SAYS_SO)
+    getattr(module, _SAYS_SO)  # what is missing fails here
 
     def look(call: Call) -> CudagraphSkipped | None:
         if call.caller.f_code.co_name != _SAYS_SO:

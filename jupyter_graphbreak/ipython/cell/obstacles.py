@@ -9,6 +9,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.ipython.cell.bindings import own_nodes
+from jupyter_graphbreak.recording.hazards import OF_THE_COMPILER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,15 +18,8 @@ if TYPE_CHECKING:
 _OF_THE_MODULE = frozenset(
     {"exec", "eval", "locals", "vars", "dir", "globals", "iter", "NameError", "__annotations__", "__name__", "__doc__"}
 )
-#: Attributes that set or read what compiling sets, too, or that ask for the code that is running.
-_OF_THE_COMPILER = frozenset(
-    {"set_stance", "set_logs", "_getframe", "currentframe", "user_ns", "format_exc", "print_exc", "print_stack",
-     "format_stack", "extract_stack", "exc_info", "exception", "settrace", "setprofile", "stack", "suppress",
-     "is_compiling", "is_dynamo_compiling", "use_deterministic_algorithms", "set_deterministic_debug_mode",
-     "namedtuple", "weakref", "getrefcount", "get_referrers", "get_objects", "threading", "Thread",
-     "ThreadPoolExecutor"}
-)  # fmt: skip
-#: Those of them that are anybody's words for a variable.
+#: Attributes that ask for the code that is running, too (``logger.exception``, ``inspect.stack``), under names that
+#: a variable may well have.
 _COMMON = frozenset({"exception", "stack"})
 _STATE = frozenset(
     (package, name)
@@ -65,9 +59,9 @@ def _notices(node: ast.AST) -> str:
             return "a log of it names the function that runs (funcName)"
         case ast.Attribute(_, "optim"):
             return "it makes an optimizer, which computes in another way when it is compiled"
-        case ast.Attribute(_, name) if name in _OF_THE_COMPILER:
+        case ast.Attribute(_, name) if name in OF_THE_COMPILER | _COMMON:
             return f"it uses {name}, which would notice that it is compiled"
-        case ast.Name(name) if name in _OF_THE_COMPILER - _COMMON:
+        case ast.Name(name) if name in OF_THE_COMPILER:
             return f"it uses {name}, which would notice that it is compiled"
         case ast.keyword("stacklevel"):
             return "a warning of it names the code that calls it (stacklevel)"

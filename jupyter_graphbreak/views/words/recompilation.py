@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Recompile, Report
 
+#: What Dynamo calls a value that a resume function is given and that no variable holds.
+_ON_THE_STACK = "___stack"
 _VALUE = re.compile(r"(?P<name>[\w.\[\]'\"]+) == (?P<value>.+)")
 _SIZE = re.compile(
     r"tensor '(?P<name>.+)' size mismatch at index (?P<index>\d+)\. expected (?P<old>\S+), actual (?P<new>\S+)"
@@ -115,13 +117,17 @@ def _variation(guard: str) -> _Variation | None:
             f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`",
         )  # fmt: skip
     if value := _VALUE.fullmatch(guard):
-        return _Variation(value["name"], value["value"], None, _advice_for(value["name"], value["value"]))
+        name = value["name"]
+        shown = "the value that the break returned" if name.startswith(_ON_THE_STACK) else name
+        return _Variation(shown, value["value"], None, _advice_for(name, value["value"]))
     return None
 
 
 def _advice_for(name: str, value: str) -> str:
     if not re.fullmatch(r"-?\d+(?:\.\d+)?", value):
         return f"each value of `{name}` has code of its own: decide by it outside of the compiled function"
+    if name.startswith(_ON_THE_STACK):
+        return "`torch.compile(..., dynamic=True)`, or keep the value a tensor: then there is no break either"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if "." in name:
         return f"{tensor}, or `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"

@@ -200,6 +200,11 @@ def again(*guards: str, limit: bool = False) -> Report:
             "`torch._dynamo.mark_dynamic(x, 0)` before the call, or `torch.compile(..., dynamic=True)`",
         ),
         (
+            again("___stack0 == 28.5"),
+            "the value that the break returned: 28.5 -> another value",
+            "`torch.compile(..., dynamic=True)`, or keep the value a tensor: then there is no break either",
+        ),
+        (
             again("self.k == 2"),
             "self.k: 2 -> another value",
             "a tensor instead of a number: `self.k = torch.tensor(2)`, "

@@ -247,8 +247,8 @@ def test_each_common_break_is_met_and_mended(site: Path) -> None:
     met = set()
     for cell in executed(site, "common_breaks").cells:
         if cell.cell_type == "markdown":
-            headings = re.findall(r"^## .*", cell.source, re.MULTILINE)
-            ids = set(re.findall(r"GB\d{4}", " ".join(headings[-1:]))) or ids
+            for heading in re.findall(r"^## .*", cell.source, re.MULTILINE):
+                ids = set(re.findall(r"GB\d{4}", heading))
         elif ids:
             printed = "".join(output.get("text", "") for output in cell.outputs)
             assert ids & set(re.findall(r"GB\d{4}", printed)), cell.source

@@ -57,6 +57,8 @@ log = logging.getLogger("mine")"""
 LIMIT_S = 120
 #: Attributes that PyTorch gives to what it compiles, and hooks, which are counted.
 _NOT_SEEN = ("_torchdynamo", "_isolate_recompiles", "_backward_hooks")
+#: What a traceback shows of a cell.
+_LINE_OF_CODE = re.compile(r"stdout: (Cell In|[-> ]*\d+ )|stderr: [ |]*File \"<ipython-input")
 DEEPEST = 3
 HISTORY = ("_", "__", "___", "__doc__", "__annotations__")
 #: What a program may load, so that not each of them does.
@@ -399,6 +401,8 @@ def _error(error: BaseException, part: Callable[[Any], str]) -> str:
         for entry in traceback.extract_tb(error.__traceback__)
         if not any(part in entry.filename for part in ("IPython", "random_cells.py", "/jupyter_graphbreak/"))
     ]
+    if isinstance(error, RecursionError):  # how deep it came is named
+        frames = sorted(set(frames[:-1]))
     inner = [part(error.__cause__), part(error.__context__)]
     inner += [part(each) for each in getattr(error, "exceptions", ())]
     return f"{facts} {frames} {inner}"
@@ -415,6 +419,7 @@ def _normal(text: str) -> str:
     text = re.sub(r"ipython-input-\d+-\w+|ipykernel_\d+/\d+", "ipython-input", text)
     text = re.sub(r"(__compiled_fn|__builtins_dict_|<eval_with_key>|__resume_at)[\w.]*", r"\1", text)
     text = re.sub(r"int \d+(?=, builtins.tuple\(str .*builtins.type\(\w*Warning)|, #\d+|#\d+", "#", text)
+    text = re.sub(r"\(\d+ times\)|(?<='version': int )\d+", "#", text)
     text = re.sub(r"[\d.]+ (ns|us|µs|μs|ms|s|min)\b", "TIME", text)
     text = re.sub(r"^([VWIE])\d{4} [\d:.]+ \d+ ", r"\1 ", text, flags=re.MULTILINE)
     return re.sub(r"Thread-\d+|(?<=stopped )\d+|/tmp/[\w/.]+", "NAME", text)
@@ -450,7 +455,7 @@ def _settings() -> dict[str, str]:
         "showing": str((warnings.showwarning.__qualname__, warnings._showwarnmsg.__qualname__)),  # type: ignore[attr-defined]
         "loggers": str([(log.name, log.level, log.disabled, log.filters, log.handlers) for log in loggers]),
         "filters of handlers": str([(log.name, [handler.filters for handler in log.handlers]) for log in loggers]),
-        "threads": str(sorted(thread.name for thread in threading.enumerate())),
+        "threads": str(sorted(thread.name for thread in threading.enumerate() if thread.name != "tqdm_monitor")),
         "tracing": str((sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile())),
         "collecting": str((gc.isenabled(), gc.get_threshold(), len(gc.callbacks))),
         "limits": str(sys.getrecursionlimit()),
@@ -538,7 +543,7 @@ class Session:
     def _output(self, cell: Cell) -> list[str]:
         lines = [f"{name}: {line}" for name, text in self._written for line in _normal(text).splitlines()]
         if cell.has_magic:  # its line is the first one of a cell without ours, and the second one of a cell with it
-            lines = [line for line in lines if not re.match(r"stdout: (Cell In|[-> ]*\d+ )", line)]
+            lines = [line for line in lines if not _LINE_OF_CODE.match(line)]
         return lines
 
     def _what_was_done(self) -> str:
@@ -618,9 +623,10 @@ def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[st
         return [] if same else [f"plain: {_brief(plain)}", f"explained: {_brief(explained)}"]
     lines = []
     for number, (one, other) in enumerate(zip(plain, explained, strict=True), start=1):
+        parts = [_without_lines(seen.parts) if _fails_in_a_graph(one, other) else seen.parts for seen in (one, other)]
         for name in one.parts:
             if one.parts[name] != other.parts[name]:
-                changed = list(_changed(one.parts[name], other.parts[name]))
+                changed = list(_changed(*(part[name] for part in parts)))
                 lines += [f"cell {number} {name}", *changed] if changed else []
         if other.plan.startswith("fault"):
             lines.append(f"cell {number} {other.plan}")
@@ -644,6 +650,16 @@ def _is_named(plain: str, explained: str) -> bool:
     """Whether *Limits* names a difference: what fails in a graph has the line of another call, and no columns."""
     place = r"<module> \d+ \d+ \d+ \d+"
     return " 0 0 " in explained and re.sub(place, "", plain) == re.sub(place, "", explained)
+
+
+def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
+    errors = [seen.parts.get("error", []) for seen in (plain, explained)]
+    return errors[0] != errors[1] and not list(_changed(*errors))
+
+
+def _without_lines(parts: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return what was seen without the lines of code that a traceback shows."""
+    return parts | {"output": [line for line in parts["output"] if not _LINE_OF_CODE.match(line)]}
 
 
 def _brief(seen: Any) -> str:

@@ -24,6 +24,8 @@ OF_THE_COMPILER = frozenset(
 _NOTICING = OF_THE_COMPILER | {
     "globals", "locals", "vars", "dir", "exec", "eval", "NameError", "UnboundLocalError", "get_ipython",
 }  # fmt: skip
+#: Of Python's module ``random``, what gives an integer that Dynamo knows as a tensor.
+RANDOM_INTEGERS = frozenset({"randint", "randrange"})
 
 
 def hazard(values: Mapping[str, Any]) -> str:
@@ -58,11 +60,18 @@ def _hazard_of_code(values: Mapping[str, Any]) -> str:
         noticing = _NOTICING.intersection(code.co_names)
         if {"_dynamo", "config"}.issubset(code.co_names):
             return f"{code.co_qualname} uses the settings of torch._dynamo, which compiling changes, too"
+        if _draws_integer(code.co_names):
+            return f"{code.co_qualname} draws a random integer, which Dynamo can turn into a tensor"
         if noticing:
             return f"{code.co_qualname} uses {min(noticing)}, which would notice that it is compiled"
         if code.co_name == "__del__":
             return f"{code.co_qualname} would be called for objects that Dynamo makes while it traces"
     return ""
+
+
+def _draws_integer(names: tuple[str, ...]) -> bool:
+    """Whether code that uses some names draws an integer, and not by ``torch.randint``."""
+    return not RANDOM_INTEGERS.isdisjoint(names) and ("random" in names or "torch" not in names)
 
 
 def _logs_function_names() -> bool:

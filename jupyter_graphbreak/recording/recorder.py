@@ -13,6 +13,7 @@ import platform
 import threading
 import time
 import traceback
+import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -246,10 +247,20 @@ class _TraceHandler(logging.Handler):
 
 
 def _message(error: BaseException) -> str:
+    """Return what an exception says; its arguments where the user's own code, which may do anything, would say it."""
+    if any(map(_describes_itself, error.args)):
+        return ", ".join(type(argument).__name__ for argument in error.args)
     try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ is the user's, and no reason to fail
+        return BaseException.__str__(error) if _describes_itself(error) else str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ of a library is no reason to fail
         return f"<{type(error).__name__} whose message cannot be read>"
+
+
+def _describes_itself(value: object) -> bool:
+    """Whether making a text of a value runs code that is no library's."""
+    makers = (type(value).__str__, type(value).__repr__)
+    files = [maker.__code__.co_filename for maker in makers if isinstance(maker, types.FunctionType)]
+    return not all(file.startswith(tuple(library_roots())) for file in files)
 
 
 def _folders() -> dict[str, str]:

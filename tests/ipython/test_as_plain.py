@@ -86,6 +86,38 @@ def test_a_warning_for_the_caller_of_the_cell(shell: Shell) -> None:
     assert "(stacklevel)" in shell.report.diagnostics[-1].message
 
 
+DRAWS = "def draws():\n    return torch.full((3,), random.randrange(9))"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "x = torch.full((3,), random.randint(0, 9))",
+        "from random import randint\nx = torch.full((3,), randint(0, 9))",
+        "pass\nx = torch.full((3,), generator.randint(0, 9))",
+        f"{DRAWS}\nx = draws()",
+    ],
+)
+def test_a_random_integer_stays_one(shell: Shell, cell: str) -> None:
+    shell.run("import random\ngenerator = random.Random(0)")
+    both(shell, cell)
+    assert shell.ip.user_ns["x"].dtype == torch.int64
+    assert "draws" in shell.report.diagnostics[-1].message
+
+
+def test_tensors_of_random_integers_are_compiled(shell: Shell) -> None:
+    both(shell, "x = torch.randint(0, 9, (3,)) + 1")
+    assert was_compiled(shell)
+
+
+def test_an_error_is_asked_once_what_it_says(shell: Shell) -> None:
+    shell.run("class Odd(ValueError):\n    def __str__(self):\n        print('asked')\n        return 'odd'")
+    plain, explained = both(shell, "x = torch.ones(2)\nraise Odd(3)")
+    assert plain.stdout.count("asked") == explained.stdout.count("asked") > 0
+    assert shell.report.error is not None
+    assert (shell.report.error.type, shell.report.error.message) == ("Odd", "3")
+
+
 def test_parameters_keep_no_mark(shell: Shell) -> None:
     both(shell, "layer = torch.nn.Linear(2, 2)\ny = layer(torch.ones(2))\nnorm = torch.nn.BatchNorm1d(2)\nnorm.eval()")
     assert was_compiled(shell)

@@ -9,7 +9,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.ipython.cell.bindings import own_nodes
-from jupyter_graphbreak.recording.hazards import OF_THE_COMPILER
+from jupyter_graphbreak.recording.hazards import OF_THE_COMPILER, RANDOM_INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def _notices(node: ast.AST) -> str:
+def _notices(node: ast.AST) -> str:  # noqa: PLR0911 - a table
     """Return what code at any depth would notice of the compiler."""
     match node:
         case ast.Attribute(ast.Attribute(_, package) | ast.Name(package), name) if (package, name) in _STATE:
@@ -59,8 +59,12 @@ def _notices(node: ast.AST) -> str:
             return "a log of it names the function that runs (funcName)"
         case ast.Attribute(_, "optim"):
             return "it makes an optimizer, which computes in another way when it is compiled"
+        case ast.Attribute(ast.Name(package), name) if name in RANDOM_INTEGERS and package != "torch":
+            return f"it draws an integer with {package}.{name}, which Dynamo can turn into a tensor"
         case ast.Attribute(_, name) if name in OF_THE_COMPILER | _COMMON:
             return f"it uses {name}, which would notice that it is compiled"
+        case ast.Name(name) if name in RANDOM_INTEGERS:
+            return f"it draws an integer with {name}, which Dynamo can turn into a tensor"
         case ast.Name(name) if name in OF_THE_COMPILER:
             return f"it uses {name}, which would notice that it is compiled"
         case ast.keyword("stacklevel"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -123,6 +124,8 @@ def serve(folder: Path) -> None:
     sys.path[0] = ""
     for module in _MODULES:
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # kernels need not look through all of it for garbage
     server = socket.socket(socket.AF_UNIX)
     server.bind(_address(folder))
     server.listen(64)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
 from tests import warm_kernels
 
 ROOT = Path(__file__).parents[1]
@@ -83,6 +84,13 @@ def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unprofiled() -> Iterator[None]:
+    """Have no processor's cache flushed at each compilation, for a time that nobody reads."""
+    with unprofiled_guards():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

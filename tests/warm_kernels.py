@@ -131,6 +131,8 @@ def serve(folder: Path) -> None:
     server.listen(64)
     server.settimeout(5)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a kernel but the process that stands for it
+    guards = importlib.import_module("torch._dynamo.guards")
+    guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined] # flushes caches, for a time nobody reads
     while os.getppid() == parent:
         try:
             connection, _ = server.accept()

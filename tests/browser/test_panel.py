@@ -268,7 +268,7 @@ def test_kinds_are_left_out_and_sorted(open_page: Open, lab: Lab) -> None:
 
 
 def test_a_line_far_down_is_scrolled_to_however_cells_are_drawn(open_page: Open, lab: Lab) -> None:
-    lab.save("long", *(f"x = {number}\n" * 8 for number in range(60)), two_breaks(), *["y = 1"] * 20, failed())
+    lab.save("long", *(f"x = {number}\n" * 8 for number in range(30)), two_breaks(), *["y = 1"] * 10, failed())
     setting = lab.api(f"lab/api/settings/{NOTEBOOKS}")["schema"]["properties"]["windowingMode"]
     for mode in setting.get("enum") or [each["const"] for each in setting["oneOf"]]:
         opened = opened_in_lab(open_page, lab, "long", windowing=mode)

@@ -146,6 +146,9 @@ def watched(
                 with contextlib.suppress(Exception):
                     call.error = error
                     observer.observe(name, functools.partial(failed, call))
+            own = error.__traceback__
+            if own is not None and own.tb_frame is sys._getframe():
+                error.__traceback__ = own.tb_next  # a bare raise adds no entry: the traceback is as without us
             raise
         if after is not None and call is not None:
             with contextlib.suppress(Exception):

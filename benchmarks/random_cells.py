@@ -409,7 +409,7 @@ def _error(error: BaseException, part: Callable[[Any], str]) -> str:
 
 
 def _without_addresses(text: str) -> str:
-    return re.sub(r"0x[0-9a-f]+", "0x", text)
+    return re.sub(r"0x[0-9a-f]+|(?<= at )[0-9a-f]{9,}", "0x", text)
 
 
 def _normal(text: str) -> str:

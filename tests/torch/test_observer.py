@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,6 +54,20 @@ def test_a_variable_that_is_gone_is_said_once(observer: Observer, emitted: list[
         "Not seen with this torch: the variable 'fn' of compile_wrapper, which it does not have.",
         "Not seen with this torch: the variable 'fn' of a function, which it does not have.",
     ]
+
+
+@pytest.mark.parametrize("look", [None, lambda _: None], ids=["not looked at", "looked at"])
+def test_a_hook_is_in_no_traceback(observer: Observer, look: Any) -> None:
+    def refuses(number: int) -> None:
+        raise ValueError(number) from KeyError("cause")
+
+    def caller(function: Any, *given: Any) -> list[tuple[str, int | None]]:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - the same for both
+            function(*given)
+        return [(entry.name, entry.lineno) for entry in traceback.extract_tb(caught.value.__traceback__)]
+
+    for function, given in ((refuses, (1,)), (refuses, ()), (int, ("x",))):
+        assert caller(watched(function, observer, failed=look), *given) == caller(function, *given)
 
 
 def test_a_frame_starts_all_the_same(observer: Observer, emitted: list[Addition]) -> None:

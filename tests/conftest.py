@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -31,12 +32,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     waiting = {item.path for item in items if needs_site(item)}
     unit = ROOT / "tests" / "unit"
     items.sort(key=lambda item: 2 if unit in item.path.parents else int(item.path in waiting))
-
-
-def pytest_collection_finish() -> None:
-    """Have garbage collected among what tests make: PyTorch's million objects take a quarter of a second each time."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -87,9 +82,15 @@ def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="session", autouse=True)
-def unprofiled() -> Iterator[None]:
-    """Have no processor's cache flushed at each compilation, for a time that nobody reads."""
+def light_compilation() -> Iterator[None]:
+    """Spare compilations what takes long and nobody reads.
+
+    Dynamo flushes the processor's caches to time guards; a full collection looks through a million objects of PyTorch.
+    """
+    importlib.import_module("torch._functorch.aot_autograd")
     with unprofiled_guards():
+        gc.collect()
+        gc.freeze()
         yield
 
 

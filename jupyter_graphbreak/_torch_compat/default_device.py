@@ -52,4 +52,7 @@ def default_device_name() -> str:
     """Return the device on which new tensors are made now."""
     import torch
 
-    return str(torch.get_default_device())
+    try:
+        return str(torch.get_default_device())
+    except AttributeError:  # torch 2.9, after set_default_device(None)
+        return "cpu"

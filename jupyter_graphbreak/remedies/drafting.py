@@ -8,7 +8,7 @@ import io
 import tokenize
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from jupyter_graphbreak.analysis.source.python_text import parse_python
+from jupyter_graphbreak.analysis.source.python_text import parse_expression, parse_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -255,7 +255,7 @@ class _Swap(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> ast.AST:
         new = self._changes.get(ast.dump(node, include_attributes=True)) if isinstance(node, ast.expr) else None
         if new is not None:
-            return ast.parse(new, mode="eval").body
+            return parse_expression(new)
         visited: ast.AST = super().visit(node)
         return visited
 
@@ -263,7 +263,7 @@ class _Swap(ast.NodeTransformer):
 def operand(text: str) -> str:
     """Return an expression's text in brackets where an operator beside it would tear it apart."""
     try:
-        is_atom = isinstance(ast.parse(f"({text}\n)", mode="eval").body, _ATOMS) and "\n" not in text
+        is_atom = isinstance(parse_expression(text), _ATOMS) and "\n" not in text
     except SyntaxError:
         is_atom = False
     return text if is_atom else f"({text})"

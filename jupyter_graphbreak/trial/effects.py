@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.configuration import tells_of_compiling, warns_of_compiling
+from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def modes() -> dict[str, Any]:
         "default dtype": torch.get_default_dtype(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         "autocast": torch.is_autocast_enabled(),
-        "default device": str(torch.get_default_device()),
+        "default device": default_device_name(),
     }
 
 

@@ -70,6 +70,23 @@ def test_python_warns_of_a_statement_only_when_those_above_have_run(shell: Shell
     assert "SyntaxWarning" in shell.report.diagnostics[-1].message
 
 
+@pytest.mark.parametrize("options", ["", "--try"])
+def test_python_warns_of_what_a_text_holds_as_often_as_ever(shell: Shell, options: str) -> None:
+    cell = """def f(x):
+    note = "\\d"
+    if x.sum() > 0:
+        x = x + 1
+    return x
+warnings.simplefilter("always")
+x = torch.compile(f, backend="eager")(torch.ones(2))"""
+    shell.run("warnings.showwarning = told")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        plain, explained = both(shell, cell, options)
+    assert "Warning 3 True\n" in plain.stdout
+    assert explained.stdout == plain.stdout
+
+
 @pytest.mark.parametrize("operation", ["torch.ones(3).T", "(torch.ones(3) * 2).T + 1"])
 def test_an_operation_that_warns_does_so_at_its_line(shell: Shell, operation: str) -> None:
     shell.run("warnings.showwarning = told\ntorch.set_warn_always(True)")
@@ -159,7 +176,7 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
         ("Pair = collections.namedtuple('Pair', 'left right')\nprint(Pair.__module__)", "it uses namedtuple"),
         ("x = torch.ones(2)\nwith Mode():\n    y = x + 1", "it uses a TorchFunctionMode (Mode)"),
         (
-            "torch.use_deterministic_algorithms(True)\nprint(torch._inductor.config.deterministic)",
+            "torch.use_deterministic_algorithms(True)\nprint(getattr(torch._inductor.config, 'deterministic', None))",
             "it uses use_deterministic_algorithms",
         ),
     ],

@@ -63,9 +63,11 @@ LAYERS = {
     "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "remedies.proposal": Layer({"report"}),
     "remedies.drafting": Layer({"analysis.source"}),
-    "remedies.forms": Layer({"report", "remedies.proposal", "remedies.drafting"}),
+    "remedies.forms": Layer({"report", "analysis.source", "remedies.proposal", "remedies.drafting"}),
     "remedies.program": Layer({"report", "recording.source_texts", "analysis.source", "remedies.proposal"}),
-    "remedies.families": Layer({"report", "remedies.proposal", "remedies.drafting", "remedies.forms"}),
+    "remedies.families": Layer(
+        {"report", "analysis.source", "remedies.proposal", "remedies.drafting", "remedies.forms"}
+    ),
     "remedies.persons": Layer({"report"}),
     "remedies": Layer(
         {

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _COMMAND = re.compile(r"^(?P<indent>\s*)(?:[%!?].*|[^#\s]+\?)$")
 _ASSIGNED_COMMAND = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=\s*)[%!].*$")
@@ -25,6 +31,32 @@ def parse_python(text: str) -> ast.Module | None:
     return _parsed(text) or _parsed("\n".join(map(_without_command, text.split("\n"))))
 
 
+def parse_expression(text: str) -> ast.expr:
+    """Return the syntax tree of an expression, which may go over several lines.
+
+    Raises
+    ------
+    SyntaxError
+        If it is none.
+    """
+    with without_warnings():
+        return ast.parse(f"({text}\n)", mode="eval").body
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """Have Python show nothing of what it warns of while it reads code, as it did when that code was read to run.
+
+    No filter is set: with each change of them Python forgets which warnings it has shown.
+    """
+    shown = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - what the compiler calls
+    warnings._showwarnmsg = lambda _: None  # type: ignore[attr-defined]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        warnings._showwarnmsg = shown  # type: ignore[attr-defined]  # noqa: SLF001
+
+
 def _without_command(line: str) -> str:
     if (command := _COMMAND.match(line)) is not None:
         return f"{command['indent']}pass"
@@ -40,7 +72,8 @@ def _is_indented(text: str) -> bool:
 def _parsed(text: str) -> ast.Module | None:
     is_indented = _is_indented(text)
     try:
-        tree = ast.parse(f"if 1:\n{text}" if is_indented else text)
+        with without_warnings():
+            tree = ast.parse(f"if 1:\n{text}" if is_indented else text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if is_indented and isinstance(tree.body[0], ast.If):

@@ -6,6 +6,7 @@ import ast
 import types
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.analysis.source.python_text import without_warnings
 from jupyter_graphbreak.ipython.cell.function import FUNCTION, as_function, as_module_code, split, why_not_valid
 from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, call_of_ours, marked
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 
+@without_warnings()
 def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[CodeType]:
     """Compile the text of a cell: as it stands, and as the one function that the magic may have made of it.
 
@@ -48,6 +50,7 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
 def compiler_for(shell: InteractiveShell, is_cell: Callable[[str], bool]) -> Callable[[str, str], list[CodeType]]:
     """Return what compiles the text of a source under its file name, whether it is a cell or a file."""
 
+    @without_warnings()
     def compile_text(text: str, filename: str) -> list[CodeType]:
         if is_cell(filename):
             return compile_cell(text, filename, shell)

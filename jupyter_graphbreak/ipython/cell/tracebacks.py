@@ -9,7 +9,7 @@ import linecache
 import types
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.analysis.source.python_text import parse_python
+from jupyter_graphbreak.analysis.source.python_text import parse_python, without_warnings
 from jupyter_graphbreak.recording.records import is_resume, plain_function
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ def _is_hashable(code: types.CodeType) -> bool:
     return True
 
 
+@without_warnings()
 def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.TracebackType | None:
     """Return the entry of a traceback whose code raises at the same place, under the name that the reader gave."""
     frame = entry.tb_frame

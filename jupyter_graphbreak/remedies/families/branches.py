@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.analysis.source.python_text import parse_expression
 from jupyter_graphbreak.remedies.drafting import Splice, argument, fresh_name
 from jupyter_graphbreak.remedies.forms.arms import Arm, either, in_brackets, read_arm, written
 from jupyter_graphbreak.remedies.forms.bound_names import is_bound_before, read_after
@@ -80,10 +81,10 @@ def _of_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]:
 def _fits_cond(*sides: str) -> bool:
     """Return whether torch.cond can be given the sides: tensors, no module's call and nothing random."""
     for side in sides:
-        tree = ast.parse(f"({side}\n)", mode="eval")
+        tree = parse_expression(side)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         own = [call for call in calls if not isinstance(call, ast.Attribute) or dotted(call).startswith("self.")]
-        if own or _RANDOM.search(side) or isinstance(tree.body, ast.Constant):
+        if own or _RANDOM.search(side) or isinstance(tree, ast.Constant):
             return False
     return True
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.analysis.source.python_text import parse_expression
 from jupyter_graphbreak.remedies.drafting import Draft, FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.remedies.forms.conditions import on_host
 from jupyter_graphbreak.remedies.forms.site import dotted, site_at, step_of
@@ -198,7 +199,7 @@ def _bound_in(function: FunctionNode) -> set[str]:
 def _is_as_written(leaf: ast.expr, text: str) -> bool:
     """Return whether a text is that of an expression: in an f-string, Python 3.11 does not know its columns."""
     try:
-        return ast.dump(ast.parse(f"({text}\n)", mode="eval").body) == ast.dump(leaf)
+        return ast.dump(parse_expression(text)) == ast.dump(leaf)
     except SyntaxError:
         return False
 

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak.analysis.source.python_text import parse_python
+from jupyter_graphbreak.analysis.source.python_text import parse_python, without_warnings
 from jupyter_graphbreak.recording.source_texts import CellText
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class CannotApplyError(Exception):
     """A change cannot be made to functions that exist already."""
 
 
+@without_warnings()
 def compile_file(text: str, filename: str) -> list[CodeType]:
     """Compile the text of a file."""
     return [compile(text, filename, "exec", dont_inherit=True)]
@@ -254,6 +255,7 @@ def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:
         yield from _all_codes([constant for constant in code.co_consts if isinstance(constant, types.CodeType)])
 
 
+@without_warnings()
 def _definitions(old: str, new: str, filename: str) -> list[Definition]:
     """Return the functions at the top of the new text that the old one does not have, or has decorated otherwise."""
     known = {name: _decorators(node) for name, node in _top_functions(old).items()}

@@ -18,7 +18,16 @@ from tests.torch.remedies.by_hand import Loaded, edited, programs
 LENGTHS = ([1, 2, 3], [3, 2, 1], [6], [0, 6], [2, 2, 1, 1])
 
 
-@pytest.mark.parametrize("name", ["lengths of parts", "repeated by lengths"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            "lengths of parts",
+            marks=pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 does not break here"),
+        ),
+        "repeated by lengths",
+    ],
+)
 def test_other_lengths(tmp_path: Path, name: str) -> None:
     program = next(each for each in programs("loops_and_sizes") if each.name == name)
     loaded = Loaded(tmp_path / "program.py", program.text)
@@ -84,8 +93,8 @@ def test_known_sizes_are_guarded_by_value(backend: str) -> None:
 
 
 @pytest.mark.skipif(
-    "2.11" <= torch.__version__ < "2.13",
-    reason="torch 2.11 and 2.12 lose the symbol of a mask's sum in this model: PendingUnbackedSymbolNotFound",
+    torch.__version__ < "2.13",
+    reason="torch 2.9 to 2.12 lose the symbol of a mask's sum in this model: PendingUnbackedSymbolNotFound",
 )
 @pytest.mark.slow
 def test_other_grids_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:

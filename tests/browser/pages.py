@@ -36,6 +36,23 @@ def wait_for_notebook(page: Page) -> None:
     page.wait_for_function("jupyterapp.shell.currentWidget?.context?.isReady")
 
 
+_FIRST_PAINT = """() => new Promise(resolve => {
+    const observer = new PerformanceObserver(list => {
+        const paint = list.getEntriesByName('first-contentful-paint')[0];
+        if (paint) {
+            resolve(paint.startTime);
+        }
+    });
+    observer.observe({ type: 'paint', buffered: true });
+})"""
+
+
+def first_paint(page: Page) -> float:
+    """Return when a page showed something first, in milliseconds; its elements may be there before."""
+    time: float = page.evaluate(_FIRST_PAINT)
+    return time
+
+
 def command(page: Page, name: str, **arguments: Any) -> None:
     """Start a command and do not wait for it: it may open a dialog."""
     page.evaluate("([name, args]) => void jupyterapp.commands.execute(name, args)", [name, arguments])

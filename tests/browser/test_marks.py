@@ -116,6 +116,8 @@ def test_cells_explained_as_they_stand(open_page: Open, lab: Lab) -> None:
     explain(page)
     expect(stale(page.locator(".jp-Notebook"))).to_have_count(0, timeout=30_000)
     expect(broken(step)).to_have_count(1)
+    # The marks come before the kernel's reply, which would give a cleared cell its number back.
+    expect(step.locator(".jp-InputPrompt")).to_have_text(re.compile(r"\d"))
     command(page, "notebook:clear-cell-output")
     for index in (0, 1):
         expect(cell(page, index).locator(".jp-GraphBreakMark, .jp-GraphBreakMark-gutter")).to_have_count(0)

@@ -27,6 +27,8 @@ FOLDERS = ("tests/unit", "tests/torch", "tests/ipython")
 BEGIN, END = "<!-- releases: begin -->", "<!-- releases: end -->"
 #: Pins that do not hold for another release: torch 2.11 and 2.12 want an older setuptools.
 _PINNED = re.compile(r"^(torch|setuptools)==.*\n", re.MULTILINE)
+#: The six fields of a row of the table; those of its head are no versions.
+_ROW = re.compile(r"^\| (\d\S*) \| (\S+) \| (\d+) \| (\d+) \| (\d+) \| (\S+) \|$", re.MULTILINE)
 
 
 class Run(NamedTuple):
@@ -137,22 +139,27 @@ def run_tests(python: Path) -> Result:
 
 
 def read_results() -> list[Result]:
-    """Return the results that are kept, oldest release first."""
-    results = [Result(**json.loads(path.read_text(encoding="utf-8"))) for path in RESULTS.glob("*.json")]
-    return sorted(results, key=lambda result: [[int(n) for n in v.split(".")] for v in (result.torch, result.python)])
+    """Return the results that are kept."""
+    return [Result(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(RESULTS.glob("*.json"))]
 
 
 def write_table(results: list[Result]) -> None:
-    """Write the table between the two comments in README."""
+    """Write the table between the two comments in README; what was run elsewhere keeps its row."""
     readme = ROOT / "README.md"
-    rows = ["| torch | Python | passed | failed | skipped | date |", "| --- | --- | --- | --- | --- | --- |"]
-    rows += [f"| {' | '.join(map(str, result))} |" for result in results]
     text = readme.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    table, end, after = rest.partition(END)
     if not begin or not end:
         sys.exit(f"README.md lacks {BEGIN} or {END}")
-    readme.write_text("\n".join((before + begin, *rows, end + after)), encoding="utf-8")
+    rows = {(row[0], row[1]): row for row in _ROW.findall(table)}
+    rows |= {(result.torch, result.python): tuple(map(str, result)) for result in results}
+    lines = ["| torch | Python | passed | failed | skipped | date |", "| --- | --- | --- | --- | --- | --- |"]
+    lines += [f"| {' | '.join(rows[key])} |" for key in sorted(rows, key=_in_order)]
+    readme.write_text("\n".join((before + begin, *lines, end + after)), encoding="utf-8")
+
+
+def _in_order(versions: tuple[str, str]) -> list[list[int]]:
+    return [[int(number) for number in version.split(".")] for version in versions]
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --progress-bar o
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cuda releases lab lint docs dist clean browser $(LINTERS)
+.PHONY: help demo test test-cuda releases lab lint docs dist clean browser bytecode $(LINTERS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,7 +31,7 @@ demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write buil
 	@$(BIN)/python notebooks/run_demo.py build
 
 test: $(VENV)/dev.stamp ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
-	@$(MAKE) --no-print-directory -j5 browser $(if $(TORCH),,$(LINTERS))
+	@$(MAKE) --no-print-directory -j6 browser bytecode $(if $(TORCH),,$(LINTERS))
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 test-cuda: $(VENV)/dev.stamp ## run the tests that need a CUDA device
@@ -76,6 +76,10 @@ test-front-end:
 
 browser:
 	@$(BIN)/python tests/find_browser.py
+
+# Several processes of the tests load PyTorch at once, and each would compile what no other has compiled yet.
+bytecode:
+	@$(BIN)/python tests/warm_kernels.py --load
 
 # --- Environments ------------------------------------------------------------------------------------------------
 

@@ -118,12 +118,17 @@ def _address(folder: Path) -> str:
 # --- The server --------------------------------------------------------------------------------------------------
 
 
+def load() -> None:
+    """Load all that kernels begin with."""
+    for module in _MODULES:
+        importlib.import_module(module)
+
+
 def serve(folder: Path) -> None:
     """Load PyTorch and fork a kernel for each that asks, for as long as what started it lives."""
     parent = os.getppid()  # before PyTorch is loaded: tests may be over by then
     sys.path[0] = ""
-    for module in _MODULES:
-        importlib.import_module(module)
+    load()
     gc.collect()
     gc.freeze()  # kernels need not look through all of it for garbage
     server = socket.socket(socket.AF_UNIX)
@@ -197,5 +202,7 @@ def _obey(connection: socket.socket) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--serve":
         serve(Path(sys.argv[2]))
+    elif sys.argv[1] == "--load":
+        load()
     else:
         stand_for_a_kernel(Path(sys.argv[1]), sys.argv[2:])

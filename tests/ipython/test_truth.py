@@ -199,7 +199,7 @@ def without_addresses(text: str | None) -> str | None:
 
 
 def without_times(text: str) -> str:
-    return re.sub(r"[\d.]+ \w?s\b", "TIME", text)
+    return re.sub(r"[\d.]+(e\+\d+)? \w?s\b", "TIME", text)
 
 
 def place(report: Report, location: Location | None) -> str:

@@ -239,13 +239,15 @@ class Seen:
 class Displays(DisplayPublisher):
     """Keeps what is displayed, our reports aside, in the order of what is printed."""
 
-    def __init__(self, written: list[tuple[str, str]], reports: list[dict[str, Any]]) -> None:
+    def __init__(self, written: list[tuple[str, str]], reports: list[dict[str, Any]], shown: list[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._written = written
         self._reports = reports
+        self._shown = shown
 
     def publish(self, data: dict[str, Any], *_: Any, **options: Any) -> None:
         """Keep an output."""
+        self._shown.append(str(data))
         if MIME_TYPE in data:
             self._reports.append(data[MIME_TYPE])
         else:
@@ -468,7 +470,7 @@ def _settings() -> dict[str, str]:
     }
 
 
-def _attributes() -> dict[str, int]:
+def attributes() -> dict[str, int]:
     """Return the functions and classes that modules and classes of torch and Python hold, by their identity."""
     held = {}
     for name, module in list(sys.modules.items()):
@@ -502,14 +504,17 @@ class Session:
         self._options = options
         self._plain = plain
         self._written: list[tuple[str, str]] = []
-        self._reports: list[dict[str, Any]] = []
+        self.reports: list[dict[str, Any]] = []
+        #: All that was displayed by the last cell, reports among it.
+        self.shown: list[str] = []
         self._unseen = set(shell.user_ns)
-        shell.display_pub = Displays(self._written, self._reports)
+        shell.display_pub = Displays(self._written, self.reports, self.shown)
 
     def run(self, cell: Cell) -> Seen:
         """Run a cell and look at everything."""
         self._written.clear()
-        self._reports.clear()
+        self.reports.clear()
+        self.shown.clear()
         with self._captured() as file:
             result = self._shell.run_cell(cell.source(self._options, plain=self._plain), store_history=True)
             file.seek(0)
@@ -545,9 +550,9 @@ class Session:
         return lines
 
     def _what_was_done(self) -> str:
-        if not self._reports:
+        if not self.reports:
             return "no report"
-        told = [noted["message"] for noted in self._reports[-1]["diagnostics"]]
+        told = [noted["message"] for noted in self.reports[-1]["diagnostics"]]
         faults = [message for message in told if "Of compile_explain itself" in message]
         if faults:
             return f"fault: {faults[0]}"
@@ -601,15 +606,20 @@ def in_a_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
     return said if isinstance(said, str) else [Seen(**seen) for seen in said]
 
 
-def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *, plain: bool) -> list[Seen]:
-    """Run the cells of a program in this process; the last thing that is seen is what was put in place of what."""
+def seed() -> None:
+    """Have all generators of random numbers begin alike."""
     torch.manual_seed(1)
     random.seed(1)
     np.random.seed(1)  # noqa: NPY002 - the state that cells use
-    before = _attributes()
+
+
+def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *, plain: bool) -> list[Seen]:
+    """Run the cells of a program in this process; the last thing that is seen is what was put in place of what."""
+    seed()
+    before = attributes()
     session = Session(shell, options, plain=plain)
     seen = [session.run(cell) for cell in cells]
-    after = _attributes()
+    after = attributes()
     changed = sorted(name for name, held in before.items() if name in after and after[name] != held)
     return [*seen, Seen({"replaced attributes": changed})]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
 import sys
@@ -216,6 +217,7 @@ def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[None]:
     from_stance = frames._callback_from_stance
     get_compiler_fn, catch_errors_wrapper = frames.get_compiler_fn, convert.catch_errors_wrapper
 
+    @functools.wraps(from_stance)
     def with_backend(*args: Any, **kwargs: Any) -> Any:
         made = from_stance(*args, **kwargs)
         try:
@@ -226,7 +228,7 @@ def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[None]:
             return catch_errors_wrapper(
                 compiler._clone_with_backend(get_compiler_fn(frames._stance.backend)), callback.hooks
             )
-        except (AttributeError, TypeError, LookupError):  # another torch: then it is as torch makes it
+        except Exception:  # noqa: BLE001 - another torch: then it is as torch makes it
             return made
 
     # By itself the stance makes a callback that knows nothing of fullgraph=True.

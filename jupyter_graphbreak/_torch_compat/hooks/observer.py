@@ -56,8 +56,7 @@ class Observer:
             if seen is not None:
                 self._emit(seen)
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
-            with contextlib.suppress(Exception):
-                self._note_fault(what, error)
+            self.note_fault(what, error)
         finally:
             with contextlib.suppress(Exception):
                 self._spent(time.perf_counter() - start)
@@ -76,11 +75,13 @@ class Observer:
             self._emit(Note(level="info", message=sentence))
         return None
 
-    def _note_fault(self, what: str, error: Exception) -> None:
-        message = f"{type(error).__name__}: {error}"
-        if (what, message) not in self._faults:
-            self._faults.add((what, message))
-            self._emit(WatchFailed(hook=what, message=message))
+    def note_fault(self, what: str, error: Exception) -> None:
+        """Note once that a hook failed; this does not fail."""
+        with contextlib.suppress(Exception):
+            message = f"{type(error).__name__}: {error}"
+            if (what, message) not in self._faults:
+                self._faults.add((what, message))
+                self._emit(WatchFailed(hook=what, message=message))
 
 
 class Call:
@@ -135,10 +136,12 @@ def watched(
     @functools.wraps(function)
     def watching(*args: Any, **kwargs: Any) -> Any:
         call = None
-        with contextlib.suppress(Exception):  # the user's program must not notice us, whatever of ours fails
+        try:
             call = Call(function, args, kwargs, sys._getframe(1))
             if before is not None:
                 observer.observe(name, functools.partial(before, call))
+        except Exception as error:  # noqa: BLE001 - the user's program must not notice us, whatever of ours fails
+            observer.note_fault(name, error)
         try:
             result = function(*args, **kwargs)
         except BaseException as error:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak.recording.additions import Addition
 
 
 class Scopes:
@@ -106,53 +107,42 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
     skip_code, set_eval_frame = eval_frame.skip_code, eval_frame.set_eval_frame
     set_eval_frame(set_eval_frame(None))  # what fails of this fails here
-    make, enter, leave = manager.__init__, manager.__enter__, manager.__exit__
 
-    # These run amid code that Dynamo compiled. It must compile neither them (skip_code) nor what they call.
-    def apart(look: Callable[[], Any]) -> None:
-        callback = set_eval_frame(None)
-        try:
-            observer.observe("error_on_graph_break", look)
-        finally:
-            set_eval_frame(callback)
+    def watched_apart(original: Callable[..., Any], look: Callable[[Any, FrameType], Addition | None]) -> Any:
+        # It runs amid code that Dynamo compiled. Dynamo must compile neither it (skip_code) nor what it calls.
+        @functools.wraps(original)
+        def watching(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            frame = sys._getframe(1)
+            callback = set_eval_frame(None)
+            try:
+                observer.observe("error_on_graph_break", functools.partial(look, args[0], frame))
+            except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+                observer.note_fault("error_on_graph_break", error)
+            finally:
+                set_eval_frame(callback)
+            return result
 
-    @functools.wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        result = make(*args, **kwargs)
-        frame = sys._getframe(1)
-        apart(lambda: SCOPES.made(args[0], frame))
-        return result
-
-    @functools.wraps(enter)
-    def entered(*args: Any, **kwargs: Any) -> Any:
-        result = enter(*args, **kwargs)
-        frame = sys._getframe(1)
-
-        def look() -> ScopeOpened:
-            scope = _entered_scope(observer, _original(observer, frame, args[0]), frame)
-            around = SCOPES.entered
-            SCOPES.enter(args[0], scope)
-            return _opened(scope, around)
-
-        apart(look)
-        return result
-
-    @functools.wraps(leave)
-    def left(*args: Any, **kwargs: Any) -> Any:
-        apart(lambda: SCOPES.leave(args[0]))
-        return leave(*args, **kwargs)
-
-    # Traced code may reach them, too, as through contextlib.ExitStack: then Dynamo must find what it would find
-    # without us, functions of torch that it does not trace. It goes by the file.
-    ours: list[tuple[Any, Any]] = [(made, make), (entered, enter), (left, leave)]
-    for function, original in ours:
+        # Traced code may reach it, too, as through contextlib.ExitStack: then Dynamo must find what it would find
+        # without us, a function of torch that it does not trace. It goes by the file.
+        function: Any = watching
         function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
         skip_code(function.__code__)
-    skip_code(apart.__code__)
+        return function
+
+    def entered(scope_object: Any, frame: FrameType) -> ScopeOpened:
+        scope = _entered_scope(observer, _original(observer, frame, scope_object), frame)
+        around = SCOPES.entered
+        SCOPES.enter(scope_object, scope)
+        return _opened(scope, around)
+
+    def left(scope_object: Any, _: FrameType) -> None:
+        SCOPES.leave(scope_object)
+
     with (
-        patched(manager, "__init__", made),
-        patched(manager, "__enter__", entered),
-        patched(manager, "__exit__", left),
+        patched(manager, "__init__", watched_apart(manager.__init__, SCOPES.made)),
+        patched(manager, "__enter__", watched_apart(manager.__enter__, entered)),
+        patched(manager, "__exit__", watched_apart(manager.__exit__, left)),
     ):
         yield
 

@@ -1,0 +1,242 @@
+"""Have every function of ours that a run calls raise in turn, and see whether the user's cells run as without us.
+
+Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/faults.py``; ``--options "-b eager --try"`` reaches more of them.
+Each fault is put into a process of its own, which explains two cells: in the first one the function raises whenever it
+is called, in the second one it is as ever.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import functools
+import gc
+import json
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import random_cells  # noqa: E402 - the project's own folder comes first
+from benchmarks.random_cells import Cell, Seen, Session, differences, in_a_fork, made_shell, seed  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+PACKAGE = ROOT / "jupyter_graphbreak"
+#: What calls all else: nothing of ours is around it that could catch its faults.
+FACES = ("ipython", "cli")
+MESSAGE = "a fault that was put here"
+FIRST = """
+import logging, torch
+@torch.compiler.disable
+def aside(x):
+    return x + 1
+def helper(x):
+    print("in the helper")
+    return x * 2
+@torch.compile(backend="eager")
+def step(x, n):
+    if x.sum() > 0:
+        x = aside(x)
+    with torch._dynamo.error_on_graph_break(False):
+        x = helper(x)
+    try:
+        torch._dynamo.graph_break()
+    finally:
+        x = x - n
+    return {"out": x.relu(), "n": x.mean().item()}
+results = [step(torch.ones(size), n) for size in (2, 3) for n in (1, 2)]
+results[-1]"""
+SECOND = """
+@torch.compile(backend="eager")
+def other(x):
+    y = x * 2
+    print("other")
+    return y + 1
+other(torch.ones(3))"""
+THIRD = "step(torch.ones(2), 3), other(torch.zeros(4)), torch.randn(2)"
+CELLS = (Cell(FIRST, is_explained=True), Cell(SECOND, is_explained=True), Cell(THIRD, is_explained=False))
+
+
+class Place(NamedTuple):
+    """A function of ours, by where it begins."""
+
+    file: str
+    line: int
+    name: str
+
+
+class Outcome(NamedTuple):
+    """What became of a run with a fault."""
+
+    place: Place
+    #: What the user sees otherwise than without us, our own words aside.
+    seen: list[str]
+    has_report: bool
+    is_told: bool
+    #: Whether the report of the next run is what it is without a fault.
+    is_next_right: bool
+
+
+def functions() -> dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]]:
+    """Return for each function of ours the functions that hold its code, and the way to it through their constants."""
+    holders: dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]] = collections.defaultdict(list)
+    for held in gc.get_objects():
+        if type(held) is types.FunctionType and held.__code__.co_filename.startswith(f"{PACKAGE}/"):
+            for code, way in _nested(held.__code__, ()):
+                holders[_place(code)].append((held, way))
+    return holders
+
+
+def _nested(code: types.CodeType, way: tuple[int, ...]) -> Iterator[tuple[types.CodeType, tuple[int, ...]]]:
+    yield code, way
+    for index, constant in enumerate(code.co_consts):
+        if isinstance(constant, types.CodeType) and not constant.co_name.startswith("<"):
+            yield from _nested(constant, (*way, index))
+
+
+def _place(code: types.CodeType) -> Place:
+    return Place(str(Path(code.co_filename).relative_to(PACKAGE)), code.co_firstlineno, code.co_qualname)
+
+
+def raising(code: types.CodeType, way: tuple[int, ...]) -> types.CodeType:
+    """Return a code that raises, or whose constant at the end of the way does."""
+    if way:
+        constants = list(code.co_consts)
+        constants[way[0]] = raising(constants[way[0]], way[1:])
+        return code.replace(co_consts=tuple(constants))
+    free = code.co_freevars
+    body = f"  if False: {', '.join(free) or 'pass'}\n  raise RuntimeError({MESSAGE!r})"
+    text = f"def around({', '.join(free)}):\n def f(*a, **k):\n{body}"
+    around = compile(text, "fault", "exec").co_consts[0]
+    made = next(constant for constant in around.co_consts if isinstance(constant, types.CodeType))
+    return made.replace(co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname)
+
+
+def run(shell: InteractiveShell, options: str, place: Place | None, *, plain: bool) -> list[Seen]:
+    """Run the cells; in the first one a function raises."""
+    before = random_cells.attributes()
+    session = Session(shell, options, plain=plain)
+    seen = []
+    for number, cell in enumerate(CELLS):
+        originals = []
+        if number == 0 and place is not None:
+            for function, way in functions()[place]:
+                originals.append((function, function.__code__))
+                function.__code__ = raising(function.__code__, way)
+        seed()
+        try:
+            seen.append(session.run(cell))
+        finally:
+            for function, code in originals:
+                function.__code__ = code
+        seen[-1].parts["report"] = [_brief(report) for report in session.reports]
+        seen[-1].parts["told"] = [text for text in session.shown if MESSAGE in text]
+    after = random_cells.attributes()
+    changed = sorted(name for name, held in before.items() if name in after and after[name] != held)
+    return [*seen, Seen({"replaced attributes": changed})]
+
+
+def _brief(report: dict[str, Any]) -> str:
+    breaks = [(found["gb_id"], found["location"]) for found in report["breaks"]]
+    parts = {name: len(report[name]) for name in ("graphs", "resumes", "scopes", "skipped", "recompiles")}
+    return json.dumps([report["status"], breaks, parts])
+
+
+def called(shell: InteractiveShell, options: str) -> list[Place]:
+    """Return the functions of ours that the first cell calls, but for those that stand for one of PyTorch's.
+
+    What is put in the place of another function must call it, so it cannot do without itself; all that it calls can.
+    """
+    codes: dict[types.CodeType, bool] = {}
+
+    def note(frame: types.FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code not in codes and code.co_filename.startswith(f"{PACKAGE}/"):
+            codes[code] = stands_for_another(code)
+
+    def listed() -> list[Seen]:
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            Session(shell, options, plain=False).run(CELLS[0])
+        finally:
+            sys.setprofile(None)
+        return [Seen({"places": [json.dumps(_place(code)) for code, stands in codes.items() if not stands]})]
+
+    seen = in_a_fork(listed)
+    if isinstance(seen, str):
+        sys.exit(seen)
+    places = [Place(*json.loads(text)) for text in seen[0].parts["places"]]
+    return sorted(place for place in places if Path(place.file).parts[0] not in FACES)
+
+
+def stands_for_another(code: types.CodeType) -> bool:
+    """Whether a code is that of a function that ``functools.wraps`` made look like another, or no function's."""
+    if code.co_name.startswith("<"):
+        return True
+    if "<locals>" not in code.co_qualname:
+        return False
+    return any(type(held) is types.FunctionType and "__wrapped__" in vars(held) for held in gc.get_referrers(code))
+
+
+def outcome(place: Place, plain: list[Seen], right: list[Seen], faulty: list[Seen] | str) -> Outcome:
+    """Compare a run that had a fault with those that had none."""
+    if isinstance(faulty, str):
+        return Outcome(place, [faulty], has_report=False, is_told=False, is_next_right=False)
+    ours = [line for line in faulty[0].parts["output"] if "compile_explain" in line or MESSAGE in line]
+    for seen in faulty:
+        seen.parts["output"] = [line for line in seen.parts.get("output", []) if line not in ours]
+    told, reports = ([seen.parts.pop(name, []) for seen in faulty] for name in ("told", "report"))
+    is_told = bool(ours or told[0])
+    lines = [line for line in differences(plain, faulty) if not line.partition(" fault")[1]]
+    return Outcome(place, lines, bool(reports[0]), is_told, reports[1] == right[1].parts["report"])
+
+
+def main() -> None:
+    """Print each function whose fault the user sees, or that spoils the next run, or is not told; then how many."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--options", default="-b eager", help="of the magic")
+    parser.add_argument("--only", default="", help="only functions in whose file or name this is")
+    arguments = parser.parse_args()
+    shell = made_shell()
+    runs = [in_a_fork(functools.partial(run, shell, arguments.options, None, plain=plain)) for plain in (True, False)]
+    plain, right = (seen if not isinstance(seen, str) else sys.exit(seen) for seen in runs)
+    for seen in plain:
+        for name in ("told", "report"):
+            seen.parts.pop(name, None)
+    outcomes = []
+    for place in called(shell, arguments.options):
+        if arguments.only not in f"{place.file} {place.name}":
+            continue
+        faulty = in_a_fork(functools.partial(run, shell, arguments.options, place, plain=False))
+        made = outcome(place, plain, right, faulty)
+        outcomes.append(made)
+        if made.seen or not made.is_next_right or not made.is_told:
+            print(f"\n{place.file}:{place.line} {place.name}: {', '.join(_faults(made))}")
+            print("\n".join(made.seen), flush=True)
+    late = [made for made in outcomes if made.place.file.startswith(("analysis", "views"))]
+    print(f"\n{len(outcomes)} functions raised; the user saw the same {sum(not made.seen for made in outcomes)} times,")
+    print(f"the next report was right {sum(made.is_next_right for made in outcomes)} times,")
+    print(f"and the fault was told {sum(made.is_told for made in outcomes)} times.")
+    print(f"Of {len(late)} in analysis and views {sum(made.has_report for made in late)} left a report.")
+
+
+def _faults(made: Outcome) -> Iterator[str]:
+    if made.seen:
+        yield "the user saw something else"
+    if not made.is_next_right:
+        yield "the next report was not right"
+    if not made.is_told:
+        yield "nothing was told"
+
+
+if __name__ == "__main__":
+    main()

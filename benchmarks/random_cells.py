@@ -53,6 +53,11 @@ import numpy as np
 import torch, torch.utils.checkpoint
 from IPython.display import HTML, display
 log = logging.getLogger("mine")"""
+#: A frame of ours, and that of the magic's line, in a stack that PyTorch prints or puts into a message.
+_OUR_FRAME = re.compile(
+    r"(?:^\w+: |\\+n)(?:\t|\\+t)+"
+    r"(?:\S*/jupyter_graphbreak/ipython/\w+\.py\(\d+\): \w+|<ipython-input>\(1\): <module>)"
+)
 #: A run that takes longer is ended, and said to be.
 LIMIT_S = 120
 #: Attributes that PyTorch gives to what it compiles, and hooks, which are counted.
@@ -657,7 +662,12 @@ def _changed(one: list[str], other: list[str]) -> Iterator[str]:
 
 
 def _is_named(plain: str, explained: str) -> bool:
-    """Whether *Limits* names a difference: what fails in a graph has the line of another call, and no columns."""
+    """Whether *Limits* names a difference.
+
+    What fails in a graph has the line of another call, and no columns; a stack that PyTorch prints has our frames.
+    """
+    if _OUR_FRAME.sub("", plain) == _OUR_FRAME.sub("", explained):
+        return True
     place = r"<module> \d+ \d+ \d+ \d+"
     return " 0 0 " in explained and re.sub(place, "", plain) == re.sub(place, "", explained)
 

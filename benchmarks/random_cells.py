@@ -638,13 +638,16 @@ def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[st
     for number, (one, other) in enumerate(zip(plain, explained, strict=True), start=1):
         if all("RecursionError" in str(seen.parts.get("error")) for seen in (one, other)):
             break  # how deep it came, and what it did until then, is named
-        parts = [_without_lines(seen.parts) if _fails_in_a_graph(one, other) else seen.parts for seen in (one, other)]
+        fails = _fails_in_a_graph(one, other)
+        parts = [_without_lines(seen.parts) if fails else seen.parts for seen in (one, other)]
         for name in one.parts:
-            if one.parts[name] != other.parts[name]:
+            if one.parts[name] != other.parts[name] and not (fails and name in {"names", "history"}):
                 changed = list(_changed(*(part[name] for part in parts)))
                 lines += [f"cell {number} {name}", *changed] if changed else []
         if other.plan.startswith("fault"):
             lines.append(f"cell {number} {other.plan}")
+        if fails and one.parts["names"] != other.parts["names"]:
+            break  # what the graph was to assign is not there, as is named, and the cells below lack it
     return lines
 
 
@@ -673,8 +676,9 @@ def _is_named(plain: str, explained: str) -> bool:
 
 
 def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
+    """Whether a cell fails on its own with an error with which it failed as one function, too."""
     errors = [seen.parts.get("error", []) for seen in (plain, explained)]
-    return errors[0] != errors[1] and not list(_changed(*errors))
+    return explained.plan == "compiled" and errors[0] != ["NoneType None"] and not list(_changed(*errors))
 
 
 def _without_lines(parts: dict[str, list[str]]) -> dict[str, list[str]]:

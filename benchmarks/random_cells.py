@@ -53,6 +53,8 @@ import numpy as np
 import torch, torch.utils.checkpoint
 from IPython.display import HTML, display
 log = logging.getLogger("mine")"""
+#: A frame in a stack that Python prints; the line of code is below it.
+_FRAME = re.compile(r'\w+:   File "[^"]+", line \d+, in ')
 #: A frame of ours, and that of the magic's line, in a stack that PyTorch prints or puts into a message.
 _OUR_FRAME = re.compile(
     r"(?:^\w+: |\\+n)(?:\t|\\+t)+"
@@ -552,7 +554,7 @@ class Session:
         lines = [f"{name}: {line}" for name, text in self._written for line in _normal(text).splitlines()]
         if cell.has_magic:  # its line is the first one of a cell without ours, and the second one of a cell with it
             lines = [line for line in lines if not _LINE_OF_CODE.match(line)]
-        return lines
+        return list(_without_our_frames(lines))
 
     def _what_was_done(self) -> str:
         if not self.reports:
@@ -684,6 +686,20 @@ def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
 def _without_lines(parts: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return what was seen without the lines of code that a traceback shows."""
     return parts | {"output": [line for line in parts["output"] if not _LINE_OF_CODE.match(line)]}
+
+
+def _without_our_frames(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of an output without our frames in stacks that Python prints: *Limits* names them."""
+    below = ""
+    for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        is_ours = "/jupyter_graphbreak/ipython/" in line or following.endswith(" MAGIC")
+        if _FRAME.match(line) and is_ours:
+            below = following
+        elif line != below:
+            yield line
+            below = ""
+        else:
+            below = ""
 
 
 def _brief(seen: Any) -> str:

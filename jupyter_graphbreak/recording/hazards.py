@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ OF_THE_COMPILER = frozenset(
     {"_getframe", "currentframe", "user_ns", "format_exc", "print_exc", "print_stack", "format_stack", "extract_stack",
      "exc_info", "set_stance", "set_logs", "settrace", "setprofile", "is_compiling", "is_dynamo_compiling", "suppress",
      "use_deterministic_algorithms", "set_deterministic_debug_mode", "namedtuple", "weakref", "getrefcount",
-     "get_referrers", "get_objects", "threading", "Thread", "ThreadPoolExecutor"}
+     "get_referrers", "get_objects", "threading", "Thread", "ThreadPoolExecutor", "detect_anomaly",
+     "set_detect_anomaly"}
 )  # fmt: skip
 #: Those, and names by which code looks at its own scope.
 _NOTICING = OF_THE_COMPILER | {
@@ -47,6 +49,8 @@ def hazard(values: Mapping[str, Any]) -> str:
         return f"it uses a TorchFunctionMode ({mode}), which sees what Dynamo does while it traces"
     if any(is_forbidden(value) for value in reached(*values.values())):
         return "it leads to a function that sets the stance of the compiler"
+    if _prints_lines():
+        return "autograd's anomaly mode prints the lines that run, and in a graph those are others"
     if _logs_function_names():
         return "a log names the function that runs (funcName), and after a break that is one of Dynamo's"
     return _hazard_of_code(values)
@@ -72,6 +76,11 @@ def _hazard_of_code(values: Mapping[str, Any]) -> str:
 def _draws_integer(names: tuple[str, ...]) -> bool:
     """Whether code that uses some names draws an integer, and not by ``torch.randint``."""
     return not RANDOM_INTEGERS.isdisjoint(names) and ("random" in names or "torch" not in names)
+
+
+def _prints_lines() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.is_anomaly_enabled())
 
 
 def _logs_function_names() -> bool:

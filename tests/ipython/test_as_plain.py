@@ -179,12 +179,23 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
             "torch.use_deterministic_algorithms(True)\nprint(getattr(torch._inductor.config, 'deterministic', None))",
             "it uses use_deterministic_algorithms",
         ),
+        (
+            "with torch.autograd.set_detect_anomaly(True):\n    y = torch.ones(2) * 2\nprint(y.sum())",
+            "it uses set_detect_anomaly",
+        ),
     ],
 )
 def test_what_would_notice_is_not_compiled(shell: Shell, cell: str, because: str) -> None:
     plain, explained = both(shell, cell)
     assert explained.stdout == plain.stdout
     assert because in shell.report.diagnostics[-1].message
+
+
+def test_while_autograd_looks_for_anomalies_nothing_is_compiled(shell: Shell) -> None:
+    """What it prints leads to the line of an operation, which is not known of one in a graph."""
+    with torch.autograd.set_detect_anomaly(mode=True, check_nan=False):
+        both(shell, "y = torch.ones(2, requires_grad=True) * 2\nprint(y.sum())")
+    assert "anomaly mode" in shell.report.diagnostics[-1].message
 
 
 FUNCTION = """@torch.compile(backend="eager", dynamic=False)

@@ -11,7 +11,9 @@ import argparse
 import collections
 import functools
 import gc
+import importlib
 import json
+import pkgutil
 import sys
 import threading
 import types
@@ -128,7 +130,10 @@ def run(shell: InteractiveShell, options: str, place: Place | None, *, plain: bo
     for number, cell in enumerate(CELLS):
         originals = []
         if number == 0 and place is not None:
-            for function, way in functions()[place]:
+            holders = functions()[place]
+            if not holders:
+                raise LookupError(place)
+            for function, way in holders:
                 originals.append((function, function.__code__))
                 function.__code__ = raising(function.__code__, way)
         seed()
@@ -138,7 +143,12 @@ def run(shell: InteractiveShell, options: str, place: Place | None, *, plain: bo
             for function, code in originals:
                 function.__code__ = code
         seen[-1].parts["report"] = [_brief(report) for report in session.reports]
-        seen[-1].parts["told"] = [text for text in session.shown if MESSAGE in text]
+        seen[-1].parts["told"] = [text for text in session.shown if MESSAGE in text] + [
+            noted["message"]
+            for report in session.reports
+            for noted in report["diagnostics"]
+            if noted["level"] != "info"
+        ]
     after = random_cells.attributes()
     changed = sorted(name for name, held in before.items() if name in after and after[name] != held)
     return [*seen, Seen({"replaced attributes": changed})]
@@ -195,7 +205,7 @@ def outcome(place: Place, plain: list[Seen], right: list[Seen], faulty: list[See
     for seen in faulty:
         seen.parts["output"] = [line for line in seen.parts.get("output", []) if line not in ours]
     told, reports = ([seen.parts.pop(name, []) for seen in faulty] for name in ("told", "report"))
-    is_told = bool(ours or told[0])
+    is_told = bool(ours or set(told[0]).difference(right[0].parts["told"]))
     lines = [line for line in differences(plain, faulty) if not line.partition(" fault")[1]]
     return Outcome(place, lines, bool(reports[0]), is_told, reports[1] == right[1].parts["report"])
 
@@ -207,15 +217,18 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only functions in whose file or name this is")
     arguments = parser.parse_args()
     shell = made_shell()
+    for module in pkgutil.walk_packages([str(PACKAGE)], "jupyter_graphbreak."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     runs = [in_a_fork(functools.partial(run, shell, arguments.options, None, plain=plain)) for plain in (True, False)]
     plain, right = (seen if not isinstance(seen, str) else sys.exit(seen) for seen in runs)
     for seen in plain:
         for name in ("told", "report"):
             seen.parts.pop(name, None)
     outcomes = []
-    for place in called(shell, arguments.options):
-        if arguments.only not in f"{place.file} {place.name}":
-            continue
+    places = [place for place in called(shell, arguments.options) if arguments.only in f"{place.file} {place.name}"]
+    for number, place in enumerate(places):
+        print(f"\r{number} of {len(places)}", end="", file=sys.stderr, flush=True)
         faulty = in_a_fork(functools.partial(run, shell, arguments.options, place, plain=False))
         made = outcome(place, plain, right, faulty)
         outcomes.append(made)

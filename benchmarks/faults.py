@@ -2,18 +2,21 @@
 
 Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/faults.py``; ``--options "-b eager --try"`` reaches more of them.
 Each fault is put into a process of its own, which explains two cells: in the first one the function raises whenever it
-is called, in the second one it is as ever.
+is called, in the second one it is as ever. With ``--interrupt`` the user interrupts the first cell when it calls the
+function for the first time.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import functools
 import gc
 import importlib
 import json
 import pkgutil
+import signal
 import sys
 import threading
 import types
@@ -28,6 +31,7 @@ from benchmarks.random_cells import Cell, Seen, Session, differences, in_a_fork,
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from IPython.core.interactiveshell import InteractiveShell
 
@@ -57,6 +61,7 @@ def step(x, n):
 results = [step(torch.ones(size), n) for size in (2, 3) for n in (1, 2)]
 results[-1]"""
 SECOND = """
+import torch
 @torch.compile(backend="eager")
 def other(x):
     y = x * 2
@@ -122,26 +127,50 @@ def raising(code: types.CodeType, way: tuple[int, ...]) -> types.CodeType:
     return made.replace(co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname)
 
 
-def run(shell: InteractiveShell, options: str, place: Place | None, *, plain: bool) -> list[Seen]:
-    """Run the cells; in the first one a function raises."""
+@contextlib.contextmanager
+def fault(place: Place) -> Iterator[None]:
+    """Have a function raise whenever it is called."""
+    holders = functions()[place]
+    if not holders:
+        raise LookupError(place)
+    originals = [(function, function.__code__) for function, _ in holders]
+    for function, way in holders:
+        function.__code__ = raising(function.__code__, way)
+    try:
+        yield
+    finally:
+        for function, code in originals:
+            function.__code__ = code
+
+
+@contextlib.contextmanager
+def interrupt(place: Place) -> Iterator[None]:
+    """Interrupt what runs when a function is called for the first time."""
+
+    def interrupt_once(frame: types.FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(f"{PACKAGE}/") and _place(code) == place:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    sys.setprofile(interrupt_once)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def run(
+    shell: InteractiveShell, options: str, broken: AbstractContextManager[None] | None, *, plain: bool
+) -> list[Seen]:
+    """Run the cells, the first one while something of ours is broken."""
     before = random_cells.attributes()
     session = Session(shell, options, plain=plain)
     seen = []
     for number, cell in enumerate(CELLS):
-        originals = []
-        if number == 0 and place is not None:
-            holders = functions()[place]
-            if not holders:
-                raise LookupError(place)
-            for function, way in holders:
-                originals.append((function, function.__code__))
-                function.__code__ = raising(function.__code__, way)
         seed()
-        try:
+        with broken if number == 0 and broken is not None else contextlib.nullcontext():
             seen.append(session.run(cell))
-        finally:
-            for function, code in originals:
-                function.__code__ = code
         seen[-1].parts["report"] = [_brief(report) for report in session.reports]
         seen[-1].parts["told"] = [text for text in session.shown if MESSAGE in text] + [
             noted["message"]
@@ -210,12 +239,27 @@ def outcome(place: Place, plain: list[Seen], right: list[Seen], faulty: list[See
     return Outcome(place, lines, bool(reports[0]), is_told, reports[1] == right[1].parts["report"])
 
 
+def outcome_of_interrupt(place: Place, plain: list[Seen], right: list[Seen], seen: list[Seen] | str) -> Outcome:
+    """Compare what comes after an interrupt, but for the third cell: it uses names that the first one assigns."""
+    if isinstance(seen, str):
+        return Outcome(place, [seen], has_report=False, is_told=False, is_next_right=False)
+    is_told = "KeyboardInterrupt" in str(seen[0].parts["error"])
+    after = [
+        Seen({name: each[1].parts[name] for name in ("output", "result", "error", "settings")} | each[3].parts)
+        for each in (plain, seen)
+    ]
+    is_next_right = seen[1].parts["report"] == right[1].parts["report"]
+    return Outcome(place, differences(after[:1], after[1:]), bool(seen[0].parts["report"]), is_told, is_next_right)
+
+
 def main() -> None:
     """Print each function whose fault the user sees, or that spoils the next run, or is not told; then how many."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--options", default="-b eager", help="of the magic")
     parser.add_argument("--only", default="", help="only functions in whose file or name this is")
+    parser.add_argument("--interrupt", action="store_true", help="interrupt at each function in place of a fault")
     arguments = parser.parse_args()
+    breaking, judge = (interrupt, outcome_of_interrupt) if arguments.interrupt else (fault, outcome)
     shell = made_shell()
     for module in pkgutil.walk_packages([str(PACKAGE)], "jupyter_graphbreak."):
         if not module.name.endswith("__main__"):
@@ -229,8 +273,8 @@ def main() -> None:
     places = [place for place in called(shell, arguments.options) if arguments.only in f"{place.file} {place.name}"]
     for number, place in enumerate(places):
         print(f"\r{number} of {len(places)}", end="", file=sys.stderr, flush=True)
-        faulty = in_a_fork(functools.partial(run, shell, arguments.options, place, plain=False))
-        made = outcome(place, plain, right, faulty)
+        faulty = in_a_fork(functools.partial(run, shell, arguments.options, breaking(place), plain=False))
+        made = judge(place, plain, right, faulty)
         outcomes.append(made)
         if made.seen or not made.is_next_right or not made.is_told:
             print(f"\n{place.file}:{place.line} {place.name}: {', '.join(_faults(made))}")

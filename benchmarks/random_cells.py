@@ -53,6 +53,8 @@ import numpy as np
 import torch, torch.utils.checkpoint
 from IPython.display import HTML, display
 log = logging.getLogger("mine")"""
+#: The frames of an error as it is described.
+_FRAMES = re.compile(r"\[(?:'\S+ \d+ \S+ \S+ \S+ [^']*'(?:, )?)+\]")
 #: A frame in a stack that Python prints; the line of code is below it.
 _FRAME = re.compile(r'\w+:   File "[^"]+", line \d+, in ')
 #: A frame of ours, and that of the magic's line, in a stack that PyTorch prints or puts into a message.
@@ -65,7 +67,7 @@ LIMIT_S = 120
 #: Attributes that PyTorch gives to what it compiles, and hooks, which are counted.
 _NOT_SEEN = ("_torchdynamo", "_isolate_recompiles", "_backward_hooks")
 #: What a traceback shows of a cell.
-_LINE_OF_CODE = re.compile(r"stdout: (Cell In|[-> ]*\d+ )|stderr: [ |]*File \"<ipython-input")
+_LINE_OF_CODE = re.compile(r"stdout: ( *Cell In|[-> ]*\d+ )|stderr: [ |]*File \"<ipython-input")
 DEEPEST = 3
 HISTORY = ("_", "__", "___", "__doc__", "__annotations__")
 #: What a program may load, so that not each of them does.
@@ -673,8 +675,7 @@ def _is_named(plain: str, explained: str) -> bool:
     """
     if _OUR_FRAME.sub("", plain) == _OUR_FRAME.sub("", explained):
         return True
-    place = r"<module> \d+ \d+ \d+ \d+"
-    return " 0 0 " in explained and re.sub(place, "", plain) == re.sub(place, "", explained)
+    return " 0 0 " in explained and _FRAMES.sub("", plain) == _FRAMES.sub("", explained)
 
 
 def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
@@ -684,8 +685,9 @@ def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
 
 
 def _without_lines(parts: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return what was seen without the lines of code that a traceback shows."""
-    return parts | {"output": [line for line in parts["output"] if not _LINE_OF_CODE.match(line)]}
+    """Return what was seen without the traceback that ends an output."""
+    output = itertools.takewhile(lambda line: not line.startswith("stdout: -----"), parts["output"])
+    return parts | {"output": [*output, *parts["output"][-1:]]}
 
 
 def _without_our_frames(lines: list[str]) -> Iterator[str]:

@@ -196,7 +196,7 @@ class Observation:
         if self._kept is not None:
             report = self._run_again(report, files, self._kept)
         with deferred_interrupts():
-            job = self._job(report)
+            report, job = self._with_job(report)
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report if job is None else job
             if self._output is not None:
@@ -294,15 +294,17 @@ class Observation:
             self.note_fault("comparing with the run before", fault)
             return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), files
 
-    def _job(self, report: Report) -> Job | None:
-        """Return the job of the kernel and the processes that the cell started, where there are some."""
+    def _with_job(self, report: Report) -> tuple[Report, Job | None]:
+        """Return the report, and the job of the kernel with the processes that the cell started, if any."""
+        from msgspec.structs import replace
+
         from jupyter_graphbreak.api.run_reports import job_of
 
         try:
-            return job_of(report, self._children)
+            return report, job_of(report, self._children)
         except Exception as fault:  # noqa: BLE001 - as above
             self.note_fault("putting the reports of several processes together", fault)
-            return None
+            return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), None
 
     def _abandon(self, error: BaseException) -> None:
         """Undo everything, and say in place of what was shown that the run was ended before it began."""

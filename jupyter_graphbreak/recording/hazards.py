@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import logging
 import sys
 import types
@@ -26,6 +27,8 @@ OF_THE_COMPILER = frozenset(
 _NOTICING = OF_THE_COMPILER | {
     "globals", "locals", "vars", "dir", "exec", "eval", "NameError", "UnboundLocalError", "get_ipython",
 }  # fmt: skip
+#: ``del`` of a ``nonlocal`` name; instructions stand at even places.
+_DELETES_OUTER = dis.opmap["DELETE_DEREF"]
 #: Of Python's module ``random``, what gives an integer that Dynamo knows as a tensor.
 RANDOM_INTEGERS = frozenset({"randint", "randrange"})
 
@@ -64,6 +67,10 @@ def _hazard_of_code(values: Mapping[str, Any]) -> str:
         noticing = _NOTICING.intersection(code.co_names)
         if {"_dynamo", "config"}.issubset(code.co_names):
             return f"{code.co_qualname} uses the settings of torch._dynamo, which compiling changes, too"
+        if _DELETES_OUTER in code.co_code[::2]:
+            return (
+                f"{code.co_qualname} deletes a variable of a function around it, and Dynamo changes what that leads to"
+            )
         if _draws_integer(code.co_names):
             return f"{code.co_qualname} draws a random integer, which Dynamo can turn into a tensor"
         if noticing:

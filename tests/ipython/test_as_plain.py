@@ -31,6 +31,13 @@ def lives(x):
     seen = weakref.ref(held[0])
     del held
     return seen() is None
+def loses(x):
+    def lose():
+        nonlocal x
+        print(x.sum())
+        del x
+    lose()
+    return x
 """
 
 
@@ -190,6 +197,7 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
             "torch.use_deterministic_algorithms(True)\nprint(getattr(torch._inductor.config, 'deterministic', None))",
             "it uses use_deterministic_algorithms",
         ),
+        ("x = torch.ones(2)\nprint(x)\nloses(x)", "deletes a variable of a function around it"),
         (
             "with torch.autograd.set_detect_anomaly(True):\n    y = torch.ones(2) * 2\nprint(y.sum())",
             "it uses set_detect_anomaly",

@@ -96,10 +96,15 @@ def functions() -> dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]]
     """Return for each function of ours the functions that hold its code, and the way to it through their constants."""
     holders: dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]] = collections.defaultdict(list)
     for held in gc.get_objects():
-        if type(held) is types.FunctionType and held.__code__.co_filename.startswith(f"{PACKAGE}/"):
+        if type(held) is types.FunctionType and _is_ours(held.__code__):
             for code, way in _nested(held.__code__, ()):
                 holders[_place(code)].append((held, way))
     return holders
+
+
+def _is_ours(code: types.CodeType) -> bool:
+    """Whether a code is of a module of ours, and not of a template, which is made when it is rendered first."""
+    return code.co_filename.startswith(f"{PACKAGE}/") and code.co_filename.endswith(".py")
 
 
 def _nested(code: types.CodeType, way: tuple[int, ...]) -> Iterator[tuple[types.CodeType, tuple[int, ...]]]:
@@ -149,7 +154,7 @@ def interrupt(place: Place) -> Iterator[None]:
 
     def interrupt_once(frame: types.FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(f"{PACKAGE}/") and _place(code) == place:
+        if event == "call" and _is_ours(code) and _place(code) == place:
             sys.setprofile(None)
             signal.raise_signal(signal.SIGINT)
 
@@ -198,7 +203,7 @@ def called(shell: InteractiveShell, options: str) -> list[Place]:
 
     def note(frame: types.FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code not in codes and code.co_filename.startswith(f"{PACKAGE}/"):
+        if event == "call" and code not in codes and _is_ours(code):
             codes[code] = stands_for_another(code)
 
     def listed() -> list[Seen]:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import random_cells  # noqa: E402 - the project's own folder comes first
-from benchmarks.random_cells import Cell, Seen, Session, differences, in_a_fork, made_shell, seed  # noqa: E402
+from benchmarks.differences import differences  # noqa: E402 - the project's own folder comes first
+from benchmarks.user_view import Cell, Seen, Session, attributes, in_a_fork, made_shell, seed  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,7 +169,7 @@ def run(
     shell: InteractiveShell, options: str, broken: AbstractContextManager[None] | None, *, plain: bool
 ) -> list[Seen]:
     """Run the cells, the first one while something of ours is broken."""
-    before = random_cells.attributes()
+    before = attributes()
     session = Session(shell, options, plain=plain)
     seen = []
     for number, cell in enumerate(CELLS):
@@ -183,7 +183,7 @@ def run(
             for noted in report["diagnostics"]
             if noted["level"] != "info"
         ]
-    after = random_cells.attributes()
+    after = attributes()
     changed = sorted(name for name, held in before.items() if name in after and after[name] != held)
     return [*seen, Seen({"replaced attributes": changed})]
 

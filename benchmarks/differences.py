@@ -1,0 +1,82 @@
+"""Compare what the user sees of two runs, but for what the page *Limits* names."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.user_view import Seen
+
+#: The frames of an error as it is described.
+_FRAMES = re.compile(r"\[(?:'\S+ \d+ \S+ \S+ \S+ [^']*'(?:, )?)+\]")
+#: A frame of ours, and that of the magic's line, in a stack that PyTorch prints or puts into a message.
+_OUR_FRAME = re.compile(
+    r"(?:^\w+: |\\+n)(?:\t|\\+t)+"
+    r"(?:\S*/jupyter_graphbreak/ipython/\w+\.py\(\d+\): \w+|<ipython-input>\(1\): <module>)"
+)
+
+
+def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[str]:
+    """Return the lines in which two runs differ, each with what it is of."""
+    if isinstance(plain, str) or isinstance(explained, str):
+        same = type(plain) is type(explained)
+        return [] if same else [f"plain: {_brief(plain)}", f"explained: {_brief(explained)}"]
+    lines = []
+    for number, (one, other) in enumerate(zip(plain, explained, strict=True), start=1):
+        if all("RecursionError" in str(seen.parts.get("error")) for seen in (one, other)):
+            break  # how deep it came, and what it did until then, is named
+        fails = _fails_in_a_graph(one, other)
+        parts = [_without_lines(seen.parts) if fails else seen.parts for seen in (one, other)]
+        for name in one.parts:
+            if one.parts[name] != other.parts[name] and not (fails and name in {"names", "history"}):
+                changed = list(_changed(*(part[name] for part in parts)))
+                lines += [f"cell {number} {name}", *changed] if changed else []
+        if other.plan.startswith("fault"):
+            lines.append(f"cell {number} {other.plan}")
+        if fails and one.parts["names"] != other.parts["names"]:
+            break  # what the graph was to assign is not there, as is named, and the cells below lack it
+    return lines
+
+
+def _changed(one: list[str], other: list[str]) -> Iterator[str]:
+    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+    for kind, begin, end, other_begin, other_end in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        for left, right in itertools.zip_longest(one[begin:end], other[other_begin:other_end], fillvalue=""):
+            same = next((at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), 0)
+            begin_at = max(0, same - 60)
+            if not _is_named(left, right):
+                yield f"  - {left[:20]} ... {left[begin_at : begin_at + 240]}"
+                yield f"  + {right[:20]} ... {right[begin_at : begin_at + 240]}"
+
+
+def _is_named(plain: str, explained: str) -> bool:
+    """Whether *Limits* names a difference.
+
+    What fails in a graph has the line of another call, and no columns; a stack that PyTorch prints has our frames.
+    """
+    if _OUR_FRAME.sub("", plain) == _OUR_FRAME.sub("", explained):
+        return True
+    return " 0 0 " in explained and _FRAMES.sub("", plain) == _FRAMES.sub("", explained)
+
+
+def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
+    """Whether a cell fails on its own with an error with which it failed as one function, too."""
+    errors = [seen.parts.get("error", []) for seen in (plain, explained)]
+    return explained.plan == "compiled" and errors[0] != ["NoneType None"] and not list(_changed(*errors))
+
+
+def _without_lines(parts: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return what was seen without the traceback that ends an output."""
+    output = itertools.takewhile(lambda line: not line.startswith("stdout: -----"), parts["output"])
+    return parts | {"output": [*output, *parts["output"][-1:]]}
+
+
+def _brief(seen: Any) -> str:
+    return seen if isinstance(seen, str) else "it ran"

@@ -1,0 +1,350 @@
+"""Run cells in a shell and note all that their user sees."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import importlib
+import io
+import itertools
+import json
+import logging
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+import types
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch._functorch.config
+import torch._inductor.config
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+import jupyter_graphbreak
+from benchmarks.described_values import Describer, normal
+from jupyter_graphbreak.report.schema import MIME_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+#: A run that takes longer is ended, and said to be.
+LIMIT_S = 120
+#: What a traceback shows of a cell.
+_LINE_OF_CODE = re.compile(r"stdout: ( *Cell In|[-> ]*\d+ )|stderr: [ |]*File \"<ipython-input")
+#: A frame in a stack that Python prints; the line of code is below it.
+_FRAME = re.compile(r'\w+:   File "[^"]+", line \d+, in ')
+HISTORY = ("_", "__", "___", "__doc__", "__annotations__")
+#: What a program may load, so that not each of them does.
+LOADED = (
+    "jupyter_graphbreak.views.html.bundle", "pygments.formatters.terminal256", "stack_data", "torch._export",
+    "torch._inductor.compile_fx", "torch._inductor.cudagraph_trees", "torch.distributions", "torch.export",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A cell of a program, and whether it runs with the magic."""
+
+    text: str
+    is_explained: bool
+
+    @property
+    def has_magic(self) -> bool:
+        """Whether another cell magic runs it."""
+        return self.text.startswith("%%")
+
+    def source(self, options: str, *, plain: bool) -> str:
+        """Return what is run; a comment takes the place of the magic's line, so that lines keep their numbers."""
+        if not self.is_explained:
+            return self.text
+        if not plain:
+            return f"%%compile_explain {options}\n{self.text}"
+        return self.text if self.has_magic else f"# no magic\n{self.text}"
+
+
+@dataclasses.dataclass
+class Seen:
+    """What is seen when a cell has run, by what it is."""
+
+    parts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    #: What our report says was done with the cell.
+    plan: str = "plain"
+
+
+class Displays(DisplayPublisher):
+    """Keeps what is displayed, our reports aside, in the order of what is printed."""
+
+    def __init__(self, written: list[tuple[str, str]], reports: list[dict[str, Any]], shown: list[str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._written = written
+        self._reports = reports
+        self._shown = shown
+
+    def publish(self, data: dict[str, Any], *_: Any, **options: Any) -> None:
+        """Keep an output."""
+        self._shown.append(str(data))
+        if MIME_TYPE in data:
+            self._reports.append(data[MIME_TYPE])
+        else:
+            self._written.append(("display", f"{data} update={options.get('update', False)}\n"))
+
+    def clear_output(self, wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython's signature
+        """Keep that outputs were cleared."""
+        self._written.append(("display", f"clear wait={wait}\n"))
+
+
+class Stream(io.StringIO):
+    """A stream that keeps what is written with that of others, in order."""
+
+    def __init__(self, name: str, written: list[tuple[str, str]]) -> None:
+        super().__init__()
+        self._name = name
+        self._written = written
+
+    def write(self, text: str) -> int:
+        """Keep a text."""
+        text.encode("utf-8", "backslashreplace" if self._name == "stderr" else "strict")
+        if self._written and self._written[-1][0] == self._name:
+            text = self._written.pop()[1] + text
+        self._written.append((self._name, text))
+        return len(text)
+
+
+def _state_of_numpy() -> int:
+    return int(np.random.get_state(legacy=False)["state"]["key"].sum())  # noqa: NPY002 - what cells use
+
+
+def _settings() -> dict[str, str]:
+    """Return what of this process code can set and read."""
+    configurations = {
+        f"{module.__name__}.{name}": repr(value)
+        for module in (torch._dynamo.config, torch._inductor.config, torch._functorch.config)
+        for name, value in module.get_config_copy().items()
+    }
+    stance = sys.modules["torch._dynamo.eval_frame"]._stance
+    known = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
+    loggers = [logging.root, *(log for log in known if log.name != "torch.__trace")]
+    return {
+        **configurations,
+        "stance": repr(stance),
+        "dtype": str(torch.get_default_dtype()),
+        "device": str(torch.get_default_device()),
+        "grad": str((torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled())),
+        "autocast": str((torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"))),
+        "deterministic": str(torch.are_deterministic_algorithms_enabled()),
+        "precision": torch.get_float32_matmul_precision(),
+        "function modes": str(torch._C._len_torch_function_stack()),
+        "dispatch modes": str(torch._C._len_torch_dispatch_stack()),
+        "random": str((torch.random.get_rng_state().sum(), hash(random.getstate()), _state_of_numpy())),
+        "filters": str(warnings.filters),
+        "showing": str((warnings.showwarning.__qualname__, warnings._showwarnmsg.__qualname__)),  # type: ignore[attr-defined]
+        "loggers": str([(log.name, log.level, log.disabled, log.filters, log.handlers) for log in loggers]),
+        "filters of handlers": str([(log.name, [handler.filters for handler in log.handlers]) for log in loggers]),
+        "threads": str(sorted(thread.name for thread in threading.enumerate() if thread.name != "tqdm_monitor")),
+        "tracing": str((sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile())),
+        "collecting": str((gc.isenabled(), gc.get_threshold(), len(gc.callbacks))),
+        "limits": str(sys.getrecursionlimit()),
+        "environment": str(sorted(os.environ.items())),
+        "folder": str(Path.cwd()),
+        "signals": str(signal.getsignal(signal.SIGINT)),
+        "hooks": str((sys.excepthook, sys.displayhook, sys.breakpointhook, sys.unraisablehook, threading.excepthook)),
+        "printing": str(torch._tensor_str.PRINT_OPTS),
+        "module hooks": str(
+            [hooks for name, hooks in vars(torch.nn.modules.module).items() if name.startswith("_global_")]
+        ),
+    }
+
+
+def attributes() -> dict[str, int]:
+    """Return the functions and classes that modules and classes of torch and Python hold, by their identity."""
+    held = {}
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("jupyter_graphbreak", "IPython", "msgspec")):
+            continue
+        for attribute, value in list(vars(module).items()):
+            if type(value) in {types.FunctionType, type}:
+                held[f"{name}.{attribute}"] = id(value)
+            if type(value) is type and value.__module__ == name:
+                members = [
+                    (member, part) for member, part in vars(value).items() if isinstance(part, types.FunctionType)
+                ]
+                held.update((f"{name}.{attribute}.{member}", id(part)) for member, part in members)
+    return held
+
+
+class Session:
+    """A shell that runs the cells of one program, in a process of its own.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+    options : str
+        Of the magic.
+    plain : bool
+        Whether cells run without the magic.
+    """
+
+    def __init__(self, shell: InteractiveShell, options: str, *, plain: bool) -> None:
+        self._shell = shell
+        self._options = options
+        self._plain = plain
+        self._written: list[tuple[str, str]] = []
+        self.reports: list[dict[str, Any]] = []
+        #: All that was displayed by the last cell, reports among it.
+        self.shown: list[str] = []
+        self._unseen = set(shell.user_ns)
+        shell.display_pub = Displays(self._written, self.reports, self.shown)
+
+    def run(self, cell: Cell) -> Seen:
+        """Run a cell and look at everything."""
+        self._written.clear()
+        self.reports.clear()
+        self.shown.clear()
+        with self._captured() as file:
+            result = self._shell.run_cell(cell.source(self._options, plain=self._plain), store_history=True)
+            file.seek(0)
+            of_processes = normal(file.read().decode(errors="replace")).splitlines()
+        describer = Describer()
+        error = result.error_in_exec or result.error_before_exec
+        parts = {
+            "output": self._output(cell),
+            "of processes": of_processes,
+            "result": [describer.describe(result.result)],
+            "error": [] if cell.has_magic else [describer.describe(error)],
+            "settings": [f"{name}: {normal(text)}" for name, text in _settings().items()],
+            "names": [
+                f"{name} = {describer.describe(value)}"
+                for name, value in sorted(self._shell.user_ns.items())
+                if name not in self._unseen
+                and not re.fullmatch(r"_i?\d+|_ii?i?|__compiled_fn.*|__builtins_dict_.*|__resume_at.*", name)
+            ],
+            "history": [
+                describer.describe(dict(self._shell.user_ns["Out"])),
+                *(f"{name} {describer.describe(self._shell.user_ns.get(name))}" for name in HISTORY),
+                f"{self._shell.execution_count} {len(self._shell.user_ns['In'])}",
+                str([name for name in vars(sys) if name.startswith("last_")]),
+            ],
+        }
+        parts = {name: [normal(line) for line in lines] for name, lines in parts.items()}
+        return Seen(parts, self._what_was_done() if cell.is_explained and not self._plain else "plain")
+
+    def _output(self, cell: Cell) -> list[str]:
+        lines = [f"{name}: {line}" for name, text in self._written for line in normal(text).splitlines()]
+        if cell.has_magic:  # its line is the first one of a cell without ours, and the second one of a cell with it
+            lines = [line for line in lines if not _LINE_OF_CODE.match(line)]
+        return list(_without_our_frames(lines))
+
+    def _what_was_done(self) -> str:
+        if not self.reports:
+            return "no report"
+        told = [noted["message"] for noted in self.reports[-1]["diagnostics"]]
+        faults = [message for message in told if "Of compile_explain itself" in message]
+        if faults:
+            return f"fault: {faults[0]}"
+        for words, plan in (
+            ("compiled as one function", "compiled"),
+            ("was not compiled, because", "not compilable"),
+            ("nothing to compile", "nothing"),
+        ):
+            if any(words in message for message in told):
+                return plan
+        return "as it stands"
+
+    @contextlib.contextmanager
+    def _captured(self) -> Iterator[Any]:
+        streams = sys.stdout, sys.stderr
+        with tempfile.TemporaryFile() as file:
+            kept = os.dup(1), os.dup(2)
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+            sys.stdout, sys.stderr = Stream("stdout", self._written), Stream("stderr", self._written)
+            try:
+                yield file
+            finally:
+                sys.stdout, sys.stderr = streams
+                for descriptor, number in zip(kept, (1, 2), strict=True):
+                    os.dup2(descriptor, number)
+                    os.close(descriptor)
+
+
+def _without_our_frames(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of an output without our frames in stacks that Python prints: *Limits* names them."""
+    below = ""
+    for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        is_ours = "/jupyter_graphbreak/ipython/" in line or following.endswith(" MAGIC")
+        if _FRAME.match(line) and is_ours:
+            below = following
+        elif line != below:
+            yield line
+            below = ""
+        else:
+            below = ""
+
+
+def in_a_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
+    """Return what a task sees in a copy of this process; a text where it did not end well."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            signal.alarm(LIMIT_S)
+            with open(writing, "w", encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
+                try:
+                    said = json.dumps([dataclasses.asdict(seen) for seen in task()])
+                except BaseException:  # noqa: BLE001 - told, and the process ends
+                    said = json.dumps(traceback.format_exc())
+                pipe.write(said)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with open(reading, encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    said = json.loads(text) if text else f"the process ended with status {status}"
+    return said if isinstance(said, str) else [Seen(**seen) for seen in said]
+
+
+def seed() -> None:
+    """Have all generators of random numbers begin alike."""
+    torch.manual_seed(1)
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002 - the state that cells use
+
+
+def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *, plain: bool) -> list[Seen]:
+    """Run the cells of a program in this process; the last thing that is seen is what was put in place of what."""
+    seed()
+    before = attributes()
+    session = Session(shell, options, plain=plain)
+    seen = [session.run(cell) for cell in cells]
+    after = attributes()
+    changed = sorted(name for name, held in before.items() if name in after and after[name] != held)
+    return [*seen, Seen({"replaced attributes": changed})]
+
+
+def made_shell() -> InteractiveShell:
+    """Return a shell with the extension; what programs may need is loaded."""
+    for module in LOADED:
+        importlib.import_module(module)
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "NoColor"
+    shell: InteractiveShell = InteractiveShell.instance(config=config)
+    shell.run_line_magic("load_ext", "jupyter_graphbreak")
+    torch.set_num_threads(1)
+    jupyter_graphbreak.explain(torch.nn.Softmax(-1), torch.ones(2))
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    return shell

@@ -265,6 +265,7 @@ def main() -> None:
     parser.add_argument("--interrupt", action="store_true", help="interrupt at each function in place of a fault")
     arguments = parser.parse_args()
     breaking, judge = (interrupt, outcome_of_interrupt) if arguments.interrupt else (fault, outcome)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores interrupts
     shell = made_shell()
     for module in pkgutil.walk_packages([str(PACKAGE)], "jupyter_graphbreak."):
         if not module.name.endswith("__main__"):

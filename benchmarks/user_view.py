@@ -227,7 +227,9 @@ class Session:
                 f"{name} = {describer.describe(value)}"
                 for name, value in sorted(self._shell.user_ns.items())
                 if name not in self._unseen
-                and not re.fullmatch(r"_i?\d+|_ii?i?|__compiled_fn.*|__builtins_dict_.*|__resume_at.*", name)
+                and not re.fullmatch(
+                    r"_i?\d+|_ii?i?|__compiled_fn.*|__builtins_dict_.*|__resume_at.*|__gen_rand_values_.*", name
+                )
             ],
             "history": [
                 describer.describe(dict(self._shell.user_ns["Out"])),

@@ -197,6 +197,19 @@ def errors_suppressed() -> contextlib.AbstractContextManager[None]:
     return _patched_settings(suppress_errors=True)
 
 
+@contextlib.contextmanager
+def grad_mode_kept() -> Iterator[None]:
+    """Set the grad mode back when an error leaves the context: a graph that fails within ``no_grad`` leaves it off."""
+    import torch
+
+    before = torch.is_grad_enabled()
+    try:
+        yield
+    except BaseException:
+        torch.set_grad_enabled(before)
+        raise
+
+
 def eager_random_numbers() -> contextlib.AbstractContextManager[Any]:
     """Have inductor draw the random numbers that eager draws from the same seed, while the context is open."""
     config: Any = importlib.import_module("torch._inductor.config")

@@ -119,7 +119,7 @@ class CompileExplain(Magics):
         self.runs = CellRuns(shell, self._cells, self._live)
         self._runs_cell = False
         self._ast_transformer = BeginObservation(
-            self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, complain
+            self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, complain, self._step_back
         )
 
     @property
@@ -132,7 +132,7 @@ class CompileExplain(Magics):
         """Register with the shell."""
         self._ip.register_magics(self)
         self._ip.input_transformers_cleanup.insert(0, _replace_magic_line)
-        self._ip.ast_transformers.append(self._ast_transformer)
+        self._ip.events.register("pre_execute", self._step_forward)
         self._ip.events.register("pre_run_cell", self.runs.enter)
         self._ip.events.register("post_run_cell", self.runs.end)
 
@@ -140,11 +140,26 @@ class CompileExplain(Magics):
         """Take everything back that :meth:`connect` registered, and end what is observed."""
         self.runs.end(None)
         self._ip.input_transformers_cleanup.remove(_replace_magic_line)
-        self._ip.ast_transformers.remove(self._ast_transformer)
+        self._step_back()
+        self._ip.events.unregister("pre_execute", self._step_forward)
         self._ip.events.unregister("pre_run_cell", self.runs.enter)
         self._ip.events.unregister("post_run_cell", self.runs.end)
         for kind in ("line", "cell"):
             self._ip.magics_manager.magics[kind].pop("compile_explain", None)
+
+    def _step_forward(self) -> None:
+        """Have IPython show us the cell that it is about to run, when other transformers have changed it."""
+        self._step_back()
+        self._ip.ast_transformers.append(self._ast_transformer)
+
+    def _step_back(self) -> None:
+        """Be gone before IPython asks whether anybody transforms cells.
+
+        Where somebody does, it looks through the whole cell recursively (``ast.fix_missing_locations``), which fails
+        for a sum of a thousand terms.
+        """
+        if self._ast_transformer in self._ip.ast_transformers:
+            self._ip.ast_transformers.remove(self._ast_transformer)
 
     @magic_arguments()
     @argument(

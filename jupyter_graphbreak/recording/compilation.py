@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from jupyter_graphbreak._torch_compat.compiled_apart import compiled_apart, generators_kept, warnings_kept
-from jupyter_graphbreak._torch_compat.configuration import as_uncompiled, errors_suppressed
+from jupyter_graphbreak._torch_compat.configuration import as_uncompiled, errors_suppressed, grad_mode_kept
 from jupyter_graphbreak._torch_compat.new_globals import new_globals_readable
 from jupyter_graphbreak.recording.steady import Opened, deferred_interrupts
-from jupyter_graphbreak.recording.targets import is_compiled
+from jupyter_graphbreak.recording.targets import is_compiled, own_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,21 @@ def run_compiled(function: Callable[[], Any], options: Options, on_fault: Callab
             elif opened.complete:
                 fault = RuntimeError("this torch does not let Dynamo read back a new global; the code ran uncompiled")
                 on_fault("compiling the cell", fault)
-        return call()
+        with contextlib.nullcontext() if _sets_grad_mode(function) else grad_mode_kept():
+            return call()
     finally:
         with deferred_interrupts():
             opened.contexts.close()
+
+
+def _sets_grad_mode(function: Callable[[], Any]) -> bool:
+    """Whether code that a function leads to may set the grad mode otherwise than for a block, which is to stay.
+
+    The function itself does not: no such code is compiled.
+    """
+    own = getattr(function, "__code__", None)
+    return any(
+        "set_grad_enabled" in code.co_names
+        for code in own_codes(function)
+        if own is None or code.co_filename != own.co_filename
+    )

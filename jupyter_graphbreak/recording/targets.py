@@ -84,6 +84,10 @@ def forget_everything() -> None:
     torch.compiler.reset()
 
 
+#: What ``functools.lru_cache`` makes of a function.
+_CACHING = type(functools.lru_cache(len))
+
+
 def reached(*values: Any) -> Iterator[Any]:
     """Yield the functions, modules and instances that some objects lead to."""
     yield from _reach(values)
@@ -140,6 +144,13 @@ def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
             pending += [const for const in inner.co_consts if isinstance(const, types.CodeType)]
 
 
+def _held(value: Any) -> Any:
+    """Return the function inside of one that ``functools`` made, ``None`` for anything else."""
+    if isinstance(value, functools.partial):
+        return value.func
+    return value.__wrapped__ if isinstance(value, _CACHING) else None
+
+
 def _reach(values: Iterable[Any]) -> Iterator[Any]:
     """Yield functions, modules and instances that objects lead to: through closures, attributes and global names."""
     seen: set[int] = set()
@@ -149,11 +160,8 @@ def _reach(values: Iterable[Any]) -> Iterator[Any]:
         if id(value) in seen or depth > _DEEPEST:
             continue
         seen.add(id(value))
-        if isinstance(value, functools.partial):
-            pending.append((value.func, depth + 1))
-        inner = compiled.compiled_callable(value)
-        if inner is not None and inner is not value:
-            pending.append((inner, depth + 1))
+        held = (_held(value), compiled.compiled_callable(value))
+        pending += [(inner, depth + 1) for inner in held if inner is not None and inner is not value]
         if isinstance(value, types.MethodType):
             pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
         elif isinstance(value, types.FunctionType):

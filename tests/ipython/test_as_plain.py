@@ -17,7 +17,7 @@ PAST_PYTHON = pytest.mark.skipif(
     torch.__version__.startswith("2.14"),
     reason="torch 2.14 writes the warning of .T to stderr itself while it compiles",
 )
-PREPARE = """import contextlib, weakref, collections, torch, warnings
+PREPARE = """import contextlib, functools, weakref, collections, torch, warnings
 def told(message, category, filename, lineno, file=None, line=None):
     print(category.__name__, lineno, "ipython-input" in filename)
 def fails(x):
@@ -31,6 +31,7 @@ def lives(x):
     seen = weakref.ref(held[0])
     del held
     return seen() is None
+lives_cached = functools.lru_cache(lambda size: lives(torch.ones(size)))
 def loses(x):
     def lose():
         nonlocal x
@@ -192,6 +193,9 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
     [
         ("x = torch.ones(2)\nprint(lives(x))", "lives uses weakref"),
         ("Pair = collections.namedtuple('Pair', 'left right')\nprint(Pair.__module__)", "it uses namedtuple"),
+        ("x = torch.ones(2)\ntorch.set_grad_enabled(True)\nprint(x)", "it sets the grad mode"),
+        ("x = torch.ones(2)\nprint(lives_cached(3))", "lives uses weakref"),
+        ("x = torch.ones(2)\nprint(x, type('Odd', (Exception,), {}).__module__)", "it makes a class with type()"),
         ("x = torch.ones(2)\nwith Mode():\n    y = x + 1", "it uses a TorchFunctionMode (Mode)"),
         (
             "torch.use_deterministic_algorithms(True)\nprint(getattr(torch._inductor.config, 'deterministic', None))",
@@ -207,6 +211,13 @@ def test_what_would_notice_is_not_compiled(shell: Shell, cell: str, because: str
     plain, explained = both(shell, cell)
     assert explained.stdout == plain.stdout
     assert because in shell.report.diagnostics[-1].message
+
+
+def test_an_error_without_gradients_leaves_them_on(shell: Shell) -> None:
+    _, explained = both(shell, "x = torch.ones(2)\nwith torch.no_grad():\n    y = x - x[torch.tensor([7])]")
+    assert was_compiled(shell)
+    assert isinstance(explained.error_in_exec, IndexError)
+    assert torch.is_grad_enabled()
 
 
 def test_a_variable_deleted_from_a_function_inside_is_missed_as_ever(shell: Shell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 import sys
@@ -291,6 +292,28 @@ def test_a_cell_that_python_refuses_leaves_the_magic_alive(shell: Shell, cell: s
     assert shell.io.stderr == ""
     shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))")
     assert shell.report.summary.breaks == 1
+
+
+@pytest.mark.parametrize("first", ["", "%%compile_explain\n"])
+def test_ipython_need_not_look_through_cells_for_us(shell: Shell, first: str) -> None:
+    """It does so recursively where it has transformers, and fails for a sum of many terms that Python can compile."""
+    shell.run(f"{first}held = list(get_ipython().ast_transformers)")
+    assert shell.ip.user_ns["held"] == []
+
+
+def test_transformers_of_the_user_see_the_cell_as_it_is(shell: Shell) -> None:
+    class Doubles(ast.NodeTransformer):
+        def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+            return ast.copy_location(ast.Constant(node.value * 2), node) if node.value == 21 else node
+
+    doubles = Doubles()
+    shell.ip.ast_transformers.append(doubles)
+    for first in ("", "%%compile_explain\n"):
+        assert shell.run(f"{first}import torch\ny = torch.ones(1) * 21").success
+        assert shell.ip.user_ns["y"].item() == 42
+    shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+    assert shell.ip.ast_transformers == [doubles]
+    shell.ip.run_line_magic("load_ext", "jupyter_graphbreak")
 
 
 def test_run_cell_magic_runs_and_raises(shell: Shell) -> None:

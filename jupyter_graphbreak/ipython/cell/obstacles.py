@@ -67,6 +67,10 @@ def _notices(node: ast.AST) -> str:  # noqa: PLR0911 - a table
             return f"it draws an integer with {name}, which Dynamo can turn into a tensor"
         case ast.Name(name) if name in OF_THE_COMPILER:
             return f"it uses {name}, which would notice that it is compiled"
+        case ast.Expr(ast.Call(ast.Attribute(_, "set_grad_enabled") | ast.Name("set_grad_enabled"))):
+            return "it sets the grad mode, which a graph that fails would leave otherwise"
+        case ast.Call(ast.Name("type"), [_, _, _]):
+            return "it makes a class with type(), which Dynamo does in a module of its own"
         case ast.keyword("stacklevel"):
             return "a warning of it names the code that calls it (stacklevel)"
     return ""

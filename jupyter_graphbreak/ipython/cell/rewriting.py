@@ -32,6 +32,9 @@ _MAGIC_LINE = re.compile(rf"{MAGIC}(?![\w?])(?P<options>.*)$")
 #: Where the functions are that the rewritten cell calls.
 _HOME = "jupyter_graphbreak.ipython.magic"
 
+#: The nodes that have a place in the source.
+_PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
+
 #: What is done with the cell: it compiles something itself; it is compiled as one function; it has nothing to
 #: compile; it cannot be one function.
 Plan = Literal["as it stands", "compiled", "nothing", "not compilable"]
@@ -79,6 +82,8 @@ class BeginObservation(ast.NodeTransformer):
         What the front end asks for of the cell that is about to run, once.
     on_fault : callable
         Told what of ours failed, and how.
+    on_visit : callable
+        Called before a cell is read.
     """
 
     def __init__(
@@ -87,18 +92,21 @@ class BeginObservation(ast.NodeTransformer):
         code_magic: Callable[[str], bool] = lambda _: False,
         take_asked: Callable[[], Asked | None] = lambda: None,
         on_fault: Callable[[str, Exception], None] = lambda _, __: None,
+        on_visit: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_fault = on_fault
+        self._on_visit = on_visit
         self._uses_compile = uses_compile
         self._code_magic = code_magic
         self._take_asked = take_asked
 
     def visit(self, node: ast.AST) -> ast.AST:
         """Rewrite a cell that starts with the string or that is asked for; leave any other alone."""
+        self._on_visit()
         if not isinstance(node, ast.Module):
             return node
         try:
-            return self._visited(node)
+            return located(self._visited(node))
         except Exception as fault:  # noqa: BLE001 - whatever a cell can hold, it runs
             self._on_fault("reading the cell", fault)
             return node
@@ -152,6 +160,18 @@ class BeginObservation(ast.NodeTransformer):
         if reason:  # IPython compiles statement by statement, so that those above the wrong one still run
             return "not compilable", reason, body[:first], body[first:]
         return "compiled", "", body[:first], [*lead[first:], *made]
+
+
+def located(node: ast.Module) -> ast.Module:
+    """Give the nodes of a cell that have no place that of the node around them, however deep they are."""
+    pending: list[tuple[ast.AST, ast.AST | None]] = [(node, None)]
+    while pending:
+        child, around = pending.pop()
+        if around is not None and isinstance(child, _PLACED) and not hasattr(child, "lineno"):
+            ast.copy_location(child, around)
+        placed = child if hasattr(child, "lineno") else around
+        pending += [(inner, placed) for inner in ast.iter_child_nodes(child)]
+    return node
 
 
 def marked(node: ast.Module) -> str | None:

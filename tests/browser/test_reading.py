@@ -326,6 +326,8 @@ def test_enter_before_the_first_word_takes_the_mark_along(open_page: Open, lab: 
     lab.save("enter", two_breaks())
     page = opened_in_lab(open_page, lab, "enter").page
     own = cell(page, 0)
+    # When the editor knows Python, Enter takes the indentation along.
+    expect(line(own, "if score > 3").get_by_text("if", exact=True)).to_have_count(1)
     line(own, "if score > 3").click()
     page.keyboard.press("Home")
     page.keyboard.press("Enter")

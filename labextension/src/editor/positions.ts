@@ -78,7 +78,8 @@ export function moveMarks(
     }
     const { from, to, text } = newDoc.lineAt(position);
     const stale = mark.origin.stale || text !== mark.line.text;
-    lookSame &&= stale === mark.stale;
+    // What is drawn at the beginning of a line stays there, and not with the text.
+    lookSame &&= stale === mark.stale && from === changes.mapPos(mark.from, -1);
     return [{ ...mark, from, to, stale }];
   });
   return { marks: moved, lookSame };

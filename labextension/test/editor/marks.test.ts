@@ -115,6 +115,17 @@ test('a mark goes stale with its line, and is fresh when that is taken back', ()
   assert.deepEqual(brokenExpressions(view), ['log_stats(x)', 'score > 3']);
 });
 
+test('a mark goes along with a line that moves down with its indentation', () => {
+  const view = editor();
+  const { from } = view.state.doc.line(14);
+  insert(view, from + 8, '\n        ');
+  assert.deepEqual(lines(view, 'jp-mod-broken'), [5, 15]);
+  assert.deepEqual(brokenExpressions(view), ['log_stats(x)', 'score > 3']);
+  insert(view, from, '\n');
+  assert.deepEqual(lines(view, 'jp-mod-broken'), [5, 16]);
+  assert.deepEqual(lines(view, 'jp-mod-stale'), []);
+});
+
 test('a deleted line takes its mark with it, and brings it back', () => {
   const view = editor();
   const { from, to, text } = view.state.doc.line(14);

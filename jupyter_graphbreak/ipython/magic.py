@@ -119,7 +119,7 @@ class CompileExplain(Magics):
         self.runs = CellRuns(shell, self._cells, self._live)
         self._runs_cell = False
         self._ast_transformer = BeginObservation(
-            self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, complain, self._step_back
+            self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, complain, self._step_aside
         )
 
     @property
@@ -152,12 +152,16 @@ class CompileExplain(Magics):
         self._step_back()
         self._ip.ast_transformers.append(self._ast_transformer)
 
-    def _step_back(self) -> None:
+    def _step_aside(self) -> None:
         """Be gone before IPython asks whether anybody transforms cells.
 
         Where somebody does, it looks through the whole cell recursively (``ast.fix_missing_locations``), which fails
-        for a sum of a thousand terms.
+        for a sum of a thousand terms. It is calling the transformers now, and would miss one that comes after us.
         """
+        if self._ip.ast_transformers[-1:] == [self._ast_transformer]:
+            self._ip.ast_transformers.pop()
+
+    def _step_back(self) -> None:
         if self._ast_transformer in self._ip.ast_transformers:
             self._ip.ast_transformers.remove(self._ast_transformer)
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Packages whose functions are nobody's own; the search for functions stops there.
 _FOREIGN = frozenset({"torch", "numpy", "builtins", "functools", "typing", "collections", "IPython", "ipykernel"})
 _DEEPEST = 12
+#: What ``functools.lru_cache`` makes of a function.
+_CACHING = type(functools.lru_cache(len))
 #: Of a container so many items are looked at.
 _MOST_ITEMS = 100
 
@@ -82,10 +84,6 @@ def forget_everything() -> None:
     import torch
 
     torch.compiler.reset()
-
-
-#: What ``functools.lru_cache`` makes of a function.
-_CACHING = type(functools.lru_cache(len))
 
 
 def reached(*values: Any) -> Iterator[Any]:

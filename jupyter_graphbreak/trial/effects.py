@@ -93,10 +93,28 @@ def _text(message: object) -> str:
 
 def seed_all(seed: int) -> None:
     """Seed the random generators of torch, Python and numpy."""
-    torch.manual_seed(seed)
+    seed_torch(seed)
     random.seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
+
+
+def seed_torch(seed: int) -> None:
+    """Seed the generators that torch has made.
+
+    For devices not used yet, ``torch.manual_seed`` would replace the seed that the user left for them, which nobody can
+    read and put back, and formats the stack each time.
+    """
+    torch.default_generator.manual_seed(seed)
+    torch.mps.manual_seed(seed)
+    for devices in (torch.cuda, torch.xpu):
+        if devices.is_initialized():
+            devices.manual_seed_all(seed)
+
+
+def kept_generators() -> contextlib.AbstractContextManager[None]:
+    """Restore torch's generators when the context closes; those of CUDA where it is in use, as asking starts it."""
+    return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 
 def random_states() -> dict[str, str]:

@@ -19,6 +19,7 @@ from jupyter_graphbreak.recording.library import library_roots
 from jupyter_graphbreak.trial.copies import clone
 from jupyter_graphbreak.trial.effects import (
     Effects,
+    kept_generators,
     kept_modes,
     kept_warnings,
     modes,
@@ -237,10 +238,9 @@ def untouched() -> Iterator[None]:
     """Restore what runs change: random numbers, modes, output, warnings."""
     numpy = sys.modules.get("numpy")
     python_random, numpy_random = random.getstate(), numpy.random.get_state() if numpy is not None else None
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:
         with (
-            torch.random.fork_rng(devices),
+            kept_generators(),
             kept_warnings(),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),

@@ -13,6 +13,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.cost.correctness.closeness import Exact, doubled, leaves, unlike
 from jupyter_graphbreak.cost.graph_timer import compile_id
 from jupyter_graphbreak.trial.copies import clone
+from jupyter_graphbreak.trial.effects import kept_generators, seed_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,8 +171,8 @@ def computes_otherwise(
 
 def _computed(function: Callable[..., Any], inputs: Inputs, *, gradients: bool) -> Any:
     """Return what a graph returns and leaves in its inputs, or else the gradients of these; from one random seed."""
-    with torch.random.fork_rng(), torch.set_grad_enabled(gradients):
-        torch.manual_seed(_SEED)
+    with kept_generators(), torch.set_grad_enabled(gradients):
+        seed_torch(_SEED)
         value = function(*inputs)
         if gradients:
             return gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
@@ -244,7 +245,7 @@ def _values(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
                 values[n.name] = clone(value)  # as it is now: a later operation may change it
             return value
 
-    with torch.no_grad(), torch.random.fork_rng():
-        torch.manual_seed(_SEED)
+    with torch.no_grad(), kept_generators():
+        seed_torch(_SEED)
         Keeping(_copy(module)).run(*clone(inputs))
     return values

@@ -428,6 +428,14 @@ def position() -> int:
     return int(state[2])
 
 
+def test_the_seed_for_a_device_not_used_yet_stays_the_users() -> None:
+    torch.manual_seed(7)
+    waiting = torch.cuda._lazy_seed_tracker.get_calls()
+    assert waiting or torch.cuda.is_initialized()
+    result(torch.rand_like, torch.ones(3))
+    assert torch.cuda._lazy_seed_tracker.get_calls() == waiting
+
+
 def test_nothing_of_a_run_gets_out(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     @functools.lru_cache(None)
     def warning_once(logger: logging.Logger, text: str) -> None:

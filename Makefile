@@ -12,7 +12,9 @@ WORKERS ?= 2
 FRONT_END := $(shell git ls-files --cached --others --exclude-standard labextension 2>/dev/null)
 FRONT_END := $(wildcard $(FRONT_END))
 
-LINTERS := lint-ruff lint-mypy lint-front-end test-front-end
+PYTHON_LINTERS := lint-ruff lint-mypy
+FRONT_END_LINTERS := lint-front-end test-front-end
+NODE_MODULES := labextension/node_modules/.package-lock.json
 # Another release has other needs, of setuptools for one; its pins are dropped from the constraints.
 WITH_TORCH := $(if $(TORCH),torch==$(TORCH),torch)
 # Not compiled when installed: Python compiles what it loads, a small part of what there is. It keeps that, whatever the
@@ -20,9 +22,14 @@ WITH_TORCH := $(if $(TORCH),torch==$(TORCH),torch)
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --no-compile -c $(VENV)/constraints.txt
 
+# What does not wait for another thing runs beside it.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j6
+endif
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cuda releases lab lint docs dist clean browser bytecode $(LINTERS)
+.PHONY: help demo test test-cuda releases lab lint docs dist clean browser bytecode $(PYTHON_LINTERS) $(FRONT_END_LINTERS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,8 +37,9 @@ help: ## list the targets
 demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write build/demo.html
 	@$(BIN)/python notebooks/run_demo.py build
 
-test: $(VENV)/dev.stamp ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
-	@$(MAKE) --no-print-directory -j6 browser bytecode $(if $(TORCH),,$(LINTERS))
+# The front end is checked while pip loads what Python needs.
+test: $(VENV)/dev.stamp $(if $(TORCH),,$(FRONT_END_LINTERS)) ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
+	@$(MAKE) --no-print-directory browser bytecode $(if $(TORCH),,$(PYTHON_LINTERS))
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 test-cuda: $(VENV)/dev.stamp ## run the tests that need a CUDA device
@@ -43,8 +51,8 @@ releases: ## run the tests with every release of torch that README names, and wr
 lab: $(VENV)/lab.stamp ## open JupyterLab with the package installed
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
-lint: $(VENV)/dev.stamp ## run the linters, the type checkers and the front end's unit tests
-	@$(MAKE) --no-print-directory -j4 $(LINTERS)
+lint: $(VENV)/dev.stamp $(FRONT_END_LINTERS) ## run the linters, the type checkers and the front end's unit tests
+	@$(MAKE) --no-print-directory $(PYTHON_LINTERS)
 
 # Pages run side by side, so torch has one thread in each.
 docs: $(VENV)/docs.stamp ## execute the notebooks and write the documentation to notebooks/_build/html
@@ -59,19 +67,19 @@ clean: ## remove everything that was built or installed here
 	rm -rf .venv .venv-torch-* build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache notebooks/_build
 	rm -rf jupyter_graphbreak/labextension jupyter_graphbreak/views/html/static labextension/lib labextension/node_modules
 
-# --- What runs side by side; the environment is there already ----------------------------------------------------
+# --- What runs side by side --------------------------------------------------------------------------------------
 
 lint-ruff:
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 
 lint-mypy:
-	$(BIN)/mypy --strict --no-error-summary
+	$(BIN)/mypy --strict --no-error-summary --num-workers 2
 
-lint-front-end:
+lint-front-end: $(NODE_MODULES)
 	npm --prefix labextension --silent run lint:check
 
-test-front-end:
+test-front-end: $(NODE_MODULES)
 	npm --prefix labextension --silent test
 
 browser:
@@ -88,14 +96,27 @@ $(BIN)/python:
 	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# One stamp for each extra. pip builds the front end on the way, so its sources count too. npm loads its packages while pip
-# loads torch, the largest of its own.
-$(VENV)/%.stamp: pyproject.toml constraints.txt $(FRONT_END) | $(BIN)/python
+# Runs a command with its output in a log, which is shown where it fails.
+logged = { $(2); } > $(1) 2>&1 || { tail -n 30 $(1) >&2; echo "setting up failed; the whole log is $(1)" >&2; exit 1; }
+
+$(VENV)/constraints.txt: constraints.txt | $(BIN)/python
+	@$(if $(TORCH),grep -vE '^(torch|setuptools)==',cat) constraints.txt > $@
+
+# torch is the largest of all; npm loads its packages meanwhile.
+$(VENV)/torch.stamp: $(VENV)/constraints.txt
+	@echo "setting up $(VENV) with $(WITH_TORCH); the first time takes minutes (log: $(VENV)/torch.log)"
+	@$(call logged,$(VENV)/torch.log,$(PIP) $(WITH_TORCH))
+	@touch $@
+
+$(NODE_MODULES): labextension/package.json labextension/package-lock.json
 	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null || { \
 	  echo "node 20.19, 22.12 or newer and npm are needed to build the front end; found: node $$(node --version 2>/dev/null || echo none), npm $$(npm --version 2>/dev/null || echo none)" >&2; exit 1; }
-	@$(if $(TORCH),grep -vE '^(torch|setuptools)==',cat) constraints.txt > $(VENV)/constraints.txt
-	@echo "setting up $(VENV) for '$*' with $(WITH_TORCH); the first time takes minutes (log: $(VENV)/$*.log)"
-	@{ npm --prefix labextension install --no-audit --no-fund & npm=$$!; \
-	  $(PIP) $(WITH_TORCH) && wait $$npm && $(PIP) $(WITH_TORCH) -e '.[$*]'; } > $(VENV)/$*.log 2>&1 || { \
-	  tail -n 30 $(VENV)/$*.log >&2; echo "setting up failed; the whole log is $(VENV)/$*.log" >&2; exit 1; }
+	@mkdir -p labextension/node_modules
+	@$(call logged,labextension/node_modules/install.log,npm --prefix labextension install --no-audit --no-fund)
+	@touch $@
+
+# One stamp for each extra. pip builds the front end on the way, so its sources count too.
+$(VENV)/%.stamp: pyproject.toml $(FRONT_END) $(VENV)/torch.stamp | $(NODE_MODULES)
+	@echo "installing for '$*' (log: $(VENV)/$*.log)"
+	@$(call logged,$(VENV)/$*.log,$(PIP) $(WITH_TORCH) -e '.[$*]')
 	@touch $@

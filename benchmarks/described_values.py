@@ -163,11 +163,12 @@ def _without_addresses(text: str) -> str:
 def normal(text: str) -> str:
     """Return a text without what differs between two runs that are alike."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", _without_addresses(text))
-    text = re.sub(r"# no magic|(?:\\?')?%%compile_explain[-\w ]*(?:\\?')?", "MAGIC", text)
+    text = re.sub(r"(?:\\?')?(?:# no magic|%%compile_explain[-\w ]*)(?:\\?')?", "MAGIC", text)
     text = re.sub(r"ipython-input-\d+-\w+|ipykernel_\d+/\d+", "ipython-input", text)
     text = re.sub(r"(__compiled_fn|__builtins_dict_|<eval_with_key>|__resume_at)[\w.]*", r"\1", text)
     text = re.sub(r"int \d+(?=, builtins.tuple\(str .*builtins.type\(\w*Warning)|, #\d+|#\d+", "#", text)
     text = re.sub(r"(?<='version': int )\d+", "#", text)
-    text = re.sub(r"[\d.]+ (ns|us|µs|μs|ms|s|min)\b", "TIME", text)
+    text = re.sub(r"[\d.]+(?:e[+-]\d+)? (ns|us|µs|μs|ms|s|min)\b", "TIME", text)
+    text = re.sub(r"(?<=\] )\[\d+/[\d_]+\]", "[COMPILATION]", text)
     text = re.sub(r"^([VWIE])\d{4} [\d:.]+ \d+ ", r"\1 ", text, flags=re.MULTILINE)
     return re.sub(r"Thread-\d+|(?<=stopped )\d+|/tmp/[\w/.]+", "NAME", text)

@@ -127,10 +127,30 @@ def quiet() -> Iterator[None]:
     for handler in handlers:
         handler.addFilter(is_other)
     try:
-        yield
+        with _to_be_said_again():
+            yield
     finally:
         for handler in handlers:
             handler.removeFilter(is_other)
+
+
+@contextlib.contextmanager
+def _to_be_said_again() -> Iterator[None]:
+    """Have torch forget that it has said, while the context is open, what it says once in a process."""
+    said: set[str] = getattr(sys.modules.get("torch._dynamo.utils"), "warn_once_cache", set())
+    tensors = getattr(sys.modules.get("torch._dynamo.variables.tensor"), "TensorVariable", None)
+    cached: list[Any] = [
+        getattr(tensors, "_warn_capture_scalar_outputs", None),
+        getattr(sys.modules.get("torch._logging._internal"), "warning_once", None),
+    ]
+    silent = [once for once in cached if hasattr(once, "cache_clear") and not once.cache_info().currsize]
+    before = set(said)
+    try:
+        yield
+    finally:
+        said &= before
+        for once in silent:
+            once.cache_clear()
 
 
 @contextlib.contextmanager
@@ -217,10 +237,19 @@ def eager_random_numbers() -> contextlib.AbstractContextManager[Any]:
     return made
 
 
+def stance() -> str:
+    """Return the stance that is in force, which decides what is compiled; ``default`` where torch does not say."""
+    held = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_stance", None)
+    return str(getattr(held, "stance", "default"))
+
+
 @contextlib.contextmanager
 def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[None]:
-    """Make every ``torch.compile`` use one backend while the context is open; ``None`` leaves them alone."""
-    if backend is None:
+    """Make every ``torch.compile`` use one backend while the context is open; ``None`` leaves them alone.
+
+    So does a stance of the user's, which can hold no backend.
+    """
+    if backend is None or stance() != "default":
         yield
         return
     import torch
@@ -246,10 +275,10 @@ def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[None]:
 
     # By itself the stance makes a callback that knows nothing of fullgraph=True.
     with patched(frames, "_callback_from_stance", with_backend):
-        stance = torch.compiler.set_stance("default", force_backend=backend)
+        setting = torch.compiler.set_stance("default", force_backend=backend)
         ours = frames._stance
         try:
             yield
         finally:
             if frames._stance is ours:  # else the code has set one that is to stay
-                stance.__exit__(None, None, None)
+                setting.__exit__(None, None, None)

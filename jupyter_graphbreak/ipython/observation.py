@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.error import UsageError
@@ -87,7 +88,8 @@ class Observation:
         self.recording: Recording | None = None
         self._begun = time.perf_counter()
         self._shell = shell
-        self._named = named
+        #: What of the named objects is compiled; held weakly, as what the code deletes is to go at once.
+        self._compiled: dict[str, weakref.ref[Any]] = {}
         self._faults: list[Diagnostic] = []
         self._opened = Opened(self.note_fault)
         self._output: Output | None = None
@@ -97,21 +99,21 @@ class Observation:
         self._kept: Kept | None = None
         self._phase = ""
         self._patches = _patches(options)
-        choice = self._checked()
+        choice = self._checked(named)
         self._device = choice.default if choice is not None else None
         try:
             with deferred_interrupts():
-                self._open(cells, choice)
+                self._open(cells, choice, named)
         except BaseException as error:
             self._abandon(error)
             raise
 
-    def _open(self, cells: CellTexts, choice: Choice | None) -> None:
-        from jupyter_graphbreak._torch_compat.configuration import forced_backend
+    def _open(self, cells: CellTexts, choice: Choice | None, named: dict[str, Any]) -> None:
+        from jupyter_graphbreak._torch_compat.configuration import forced_backend, stance
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
         from jupyter_graphbreak.recording.children import watched_children
-        from jupyter_graphbreak.recording.targets import forget, forget_everything
+        from jupyter_graphbreak.recording.targets import forget, forget_everything, is_compiled
 
         opened = self._opened
         if not self.options.quiet and not self.options.frontends:
@@ -123,7 +125,8 @@ class Observation:
         try:
             if self.options.fresh:
                 forget_everything()
-            forget(*self._named.values())
+            forget(*named.values())
+            self._compiled = {name: weakref.ref(value) for name, value in named.items() if is_compiled(value)}
         except Exception as fault:  # noqa: BLE001 - then what was compiled before stays compiled
             self.note_fault("forgetting what was compiled before", fault)
         meter = None
@@ -142,16 +145,18 @@ class Observation:
             tell = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
             self._folder = opened.enter(watching, lambda: watched_children(tell), None)
+        if self.options.backend is not None and (held := stance()) != "default":
+            self.note("warning", f'--backend had no effect: the stance is "{held}".')
         opened.enter("the backend", lambda: forced_backend(self.options.backend), None)
         opened.enter("the default device", lambda: default_device(self._device), None)
 
-    def _checked(self) -> Choice | None:
+    def _checked(self, named: dict[str, Any]) -> Choice | None:
         """Return the choice of the device; every misuse is a :class:`UsageError`."""
         from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 
         try:
             require_torch()
-            return _choice(self.options, self._named)
+            return _choice(self.options, named)
         except (TorchUnavailable, ValueError) as error:
             raise UsageError(str(error)) from None
         except UsageError:
@@ -345,7 +350,8 @@ class Observation:
         if self.recording is None:
             return
         # A name that the cell gave to something else stands for what the cell itself compiled.
-        kept = {name: value for name, value in self._named.items() if self._shell.user_ns.get(name) is value}
+        now = self._shell.user_ns
+        kept = {name: now[name] for name, held in self._compiled.items() if name in now and now[name] is held()}
         for name in stale(kept, self.recording.started_codes()):
             self.note("warning", f"{name} was compiled before and was not compiled again: its graphs are not here.")
 

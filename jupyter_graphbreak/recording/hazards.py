@@ -21,7 +21,7 @@ OF_THE_COMPILER = frozenset(
      "exc_info", "set_stance", "set_logs", "settrace", "setprofile", "is_compiling", "is_dynamo_compiling", "suppress",
      "use_deterministic_algorithms", "set_deterministic_debug_mode", "namedtuple", "weakref", "getrefcount",
      "get_referrers", "get_objects", "threading", "Thread", "ThreadPoolExecutor", "detect_anomaly",
-     "set_detect_anomaly"}
+     "set_detect_anomaly", "set_default_device"}
 )  # fmt: skip
 #: Those, and names by which code looks at its own scope.
 _NOTICING = OF_THE_COMPILER | {

@@ -166,6 +166,32 @@ def test_a_stance_that_the_cell_sets_stays_also_with_a_backend(shell: Shell) -> 
     assert torch._dynamo.eval_frame._stance.stance == "force_eager"
 
 
+def test_a_stance_from_before_stays_in_force_also_with_a_backend(shell: Shell) -> None:
+    shell.run("torch.compiler.set_stance('force_eager')")
+    shell.run("%%compile_explain -b eager\ntwice = torch.compile(lambda x: x * 2)\ny = twice(torch.ones(2))")
+    assert shell.report.graphs == []
+    assert [noted.message for noted in shell.report.diagnostics if noted.level == "warning"] == [
+        'The stance is "force_eager" (torch.compiler.set_stance): nothing is compiled.',
+        '--backend had no effect: the stance is "force_eager".',
+    ]
+
+
+def test_what_the_cell_deletes_goes_at_once(shell: Shell) -> None:
+    shell.run("x = torch.ones(2)")
+    _, explained = both(shell, "seen = weakref.ref(x)\ndel x\nprint(seen() is None)\nx = torch.ones(2)")
+    assert explained.stdout == "True\n"
+
+
+def test_what_torch_says_once_is_left_to_be_said(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
+    torch._dynamo.variables.tensor.TensorVariable._warn_capture_scalar_outputs.cache_clear()
+    shell.run("def number(x):\n    return x + x.sum().item()")
+    both(shell, "x = torch.ones(2)\nprint(number(x))")
+    assert was_compiled(shell)
+    caplog.clear()
+    shell.run("y = torch.compile(number, backend='eager')(x)")
+    assert "Graph break from `Tensor.item()`" in caplog.text
+
+
 def test_functions_made_in_the_cell_are_those_of_a_module(shell: Shell) -> None:
     both(shell, "x = torch.ones(2)\ndouble = lambda v: v * 2\ndef outer():\n    return lambda: 1\ninner = outer()")
     assert was_compiled(shell)
@@ -201,6 +227,7 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
             "torch.use_deterministic_algorithms(True)\nprint(getattr(torch._inductor.config, 'deterministic', None))",
             "it uses use_deterministic_algorithms",
         ),
+        ("torch.set_default_device('cpu')\nx = torch.ones(2)\nprint(x)", "it uses set_default_device"),
         (
             "with torch.autograd.set_detect_anomaly(True):\n    y = torch.ones(2) * 2\nprint(y.sum())",
             "it uses set_detect_anomaly",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_graphbreak.analysis.torch_text import graph_code
-from jupyter_graphbreak.recording.records import StackEntry, compiled_function, read_stack
+from jupyter_graphbreak.recording.records import StackEntry, compiled_function, read_stack, without_handing_on
 from jupyter_graphbreak.report.schema import CudagraphSkip, Diagnostic, Graph, GraphLine, Op, Tensor, TensorMeta
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class GraphTable:
         for frame, message in ledger.cudagraph_skips:
             reason, stack = _parted(message)
             graphs = self.of_frame(frame.ident) if frame is not None else []
-            entry = next(reversed(read_stack(stack)), None)
+            entry = next(reversed(without_handing_on(read_stack(stack))), None)
             location = self._sources.place(entry) if entry is not None else None
             made.append(CudagraphSkip(reason, graphs[-1] if graphs else None, location))
         return [skip for number, skip in enumerate(made) if skip not in made[:number]]

@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_graphbreak.analysis.torch_text import messages
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.records import StackEntry, is_resume, plain_function
+from jupyter_graphbreak.recording.records import StackEntry, is_resume, plain_function, without_handing_on
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -280,11 +280,11 @@ class _Reader:
         frame.attempts = max(frame.attempts, record.attempt + 1)
         match addition:
             case additions.BreakSeen():
-                frame.pending_break = addition
+                frame.pending_break = msgspec.structs.replace(addition, stack=without_handing_on(addition.stack))
             case additions.FrameGivenUp():
                 frame.left_at = addition
             case additions.FrameFailed():
-                frame.pending_failure = addition
+                frame.pending_failure = msgspec.structs.replace(addition, stack=without_handing_on(addition.stack))
             case additions.GraphStacks():
                 frame.pending_graph = addition
                 if frame.graphs and frame.graphs[-1].stacks is None:  # in some releases the trace's entry comes first

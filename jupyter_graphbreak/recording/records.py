@@ -191,6 +191,26 @@ def read_stack(text: str) -> list[StackEntry]:
     return [StackEntry(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]
 
 
+def hands_on(path: str, function: str) -> bool:
+    """Whether a frame is torch's way from a call of an operation to the operation, as where a default device is set.
+
+    Parameters
+    ----------
+    path : str
+        The file's name, with slashes.
+    function : str
+    """
+    return function == "__torch_function__" and "/torch/" in path
+
+
+def without_handing_on(stack: list[StackEntry]) -> list[StackEntry]:
+    """Return a stack, outermost entry first, that ends where the program calls an operation, not inside torch's way."""
+    end = len(stack)
+    while end and hands_on(stack[end - 1].filename.replace("\\", "/"), stack[end - 1].function):
+        end -= 1
+    return stack[:end] or stack
+
+
 def plain_function(name: str) -> str:
     """Return the name that the user gave: of a resume function the function that it resumes."""
     while (match := _RESUME.match(name)) is not None:

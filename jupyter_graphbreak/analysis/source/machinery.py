@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from jupyter_graphbreak.recording.records import hands_on
+
 # Frames that only carry the program: what runs a cell, what runs Dynamo, and ourselves.
 _PARTS = (
     "/IPython/", "/ipykernel/", "/ipykernel_launcher", "/asyncio/", "/tornado/", "/traitlets/", "/zmq/",
@@ -22,7 +24,7 @@ def is_machinery(path: str, function: str) -> bool:
     function : str
         The name of the code object; the empty string where only the file is asked for.
     """
-    if any(part in path for part in _PARTS):
+    if any(part in path for part in _PARTS) or hands_on(path, function):
         return True
     return any(path.endswith(end) and function == name for end, name in _FUNCTIONS)
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.recording.records import StackEntry, read_stack
+from jupyter_graphbreak.recording.records import StackEntry, read_stack, without_handing_on
 
 _HEADER = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\s*\n")
 _REASON = re.compile(
@@ -198,7 +198,7 @@ def _stack(text: str) -> list[StackEntry]:
         stack = text.split("\nTraceback (most recent call last)", 1)[0]
     else:
         stack = section["stack"] if section else ""
-    return read_stack(stack)
+    return without_handing_on(read_stack(stack))
 
 
 def _last_exception(text: str) -> re.Match[str] | None:

@@ -1,0 +1,63 @@
+"""With a default device torch hands operations on through a method of its own; places stay the reader's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.default_device import default_device
+from jupyter_graphbreak.analysis.torch_text.messages import parse_break
+from jupyter_graphbreak.results import Report
+
+TEXT = """Graph break in user code at /home/me/train.py:8
+Graph Break Reason: Unsupported Tensor.item() call
+  Explanation: Dynamo does not support it.
+User code traceback:
+  File "/home/me/train.py", line 20, in <module>
+    step(x)
+  File "/home/me/train.py", line 8, in step
+    count = x.sum().item()
+  File "/usr/lib/python3/site-packages/torch/utils/_device.py", line 122, in __torch_function__
+    return func(*args, **kwargs)
+"""
+
+
+def counting(x: torch.Tensor) -> torch.Tensor:
+    y = x + torch.zeros(3)
+    count = y.sum().item()
+    if y.sum() > 0:
+        y = y * count
+    torch._dynamo.graph_break()
+    return y - y.nonzero().sum()
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def report_of(device: str | None) -> Report:
+    torch._dynamo.reset()
+    with default_device(device), jupyter_graphbreak.capture() as run:
+        torch.compile(counting, backend="eager")(torch.ones(3))
+    return run.report
+
+
+def test_places_are_those_without_a_default_device() -> None:
+    plain, with_device = report_of(None), report_of("cpu")
+    assert len(plain.breaks) == 4
+    assert [found.location for found in with_device.breaks] == [found.location for found in plain.breaks]
+    assert [found.stack for found in with_device.breaks] == [found.stack for found in plain.breaks]
+    ops, plain_ops = ([op.location for graph in report.graphs for op in graph.ops] for report in (with_device, plain))
+    assert ops == plain_ops != []
+
+
+def test_so_are_those_in_a_log() -> None:
+    message = parse_break(TEXT, None)
+    assert (message.file, message.line) == ("/home/me/train.py", 8)
+    assert [entry.line for entry in message.stack] == [20, 8]

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import logging
+import os
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -241,6 +242,22 @@ def stance() -> str:
     """Return the stance that is in force, which decides what is compiled; ``default`` where torch does not say."""
     held = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_stance", None)
     return str(getattr(held, "stance", "default"))
+
+
+def held_back() -> str:
+    """Return the sentence that says why ``torch.compile`` compiles nothing, or less; empty where nothing holds it back.
+
+    ``torch._dynamo.eval_frame`` asks the same: whether it is switched off, and the stance.
+    """
+    off = "torch.compile is switched off ({}): nothing is compiled."
+    if getattr(importlib.import_module("torch._dynamo.config"), "disable", False):
+        return off.format("TORCH_COMPILE_DISABLE=1, or torch._dynamo.config.disable")
+    if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
+        return off.format("TORCHDYNAMO_DISABLE=1")
+    if (held := stance()) == "default":
+        return ""
+    effect = "nothing is compiled" if held == "force_eager" else "it decides what is compiled"
+    return f'The stance is "{held}" (torch.compiler.set_stance): {effect}.'
 
 
 @contextlib.contextmanager

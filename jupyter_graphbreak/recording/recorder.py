@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak._torch_compat.compiled import compilations_begun
-from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, stance
+from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, held_back
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
 from jupyter_graphbreak._torch_compat.version import require_torch
@@ -180,9 +180,8 @@ def record(
         ):
             for sentence in missing:
                 recording.note("warning", sentence)
-            if (held := stance()) != "default":
-                effect = "nothing is compiled" if held == "force_eager" else "it decides what is compiled"
-                recording.note("warning", f'The stance is "{held}" (torch.compiler.set_stance): {effect}.')
+            if reason := held_back():
+                recording.note("warning", reason)
             yield recording
     except BaseException as error:
         recording.fail(error)

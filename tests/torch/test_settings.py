@@ -96,3 +96,21 @@ def test_what_we_set_ourselves_is_not_the_users() -> None:
     with config.patch(suppress_errors=True), errors_suppressed():
         assert dynamo_settings()[0] == {**USUAL, "suppress_errors": True}
     assert dynamo_settings()[0] == USUAL
+
+
+@pytest.mark.parametrize(
+    ("environment", "disable", "message"),
+    [
+        ({}, True, "torch.compile is switched off (TORCH_COMPILE_DISABLE=1, or torch._dynamo.config.disable): "),
+        ({"TORCHDYNAMO_DISABLE": "1"}, False, "torch.compile is switched off (TORCHDYNAMO_DISABLE=1): "),
+    ],
+)
+def test_what_switches_compiling_off_is_said(
+    environment: dict[str, str], *, disable: bool, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with config.patch(disable=disable), jupyter_graphbreak.capture() as run:
+        torch.compile(first, backend="eager")(ONES)
+    assert run.report.graphs == []
+    assert [noted.message for noted in run.report.diagnostics] == [message + "nothing is compiled."]

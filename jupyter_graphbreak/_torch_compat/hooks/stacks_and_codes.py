@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.recording.additions import CodeObject
-from jupyter_graphbreak.recording.records import StackEntry
+from jupyter_graphbreak.recording.records import StackEntry, without_handing_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -120,19 +120,20 @@ def tracing_stack() -> Any:
 
 
 def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
-    """Fill in the columns of the innermost entry from the instruction that the tracer is at, if it is at that line."""
+    """Fill in the columns of the program's innermost entry from the instruction that a tracer is at, if it is there."""
+    at = len(without_handing_on(stack)) - 1
     if not stack or tracer is None:
         return stack
     positions = getattr(getattr(tracer, "current_instruction", None), "positions", None)
     code = getattr(tracer, "f_code", None)
-    leaf = stack[-1]
+    leaf = stack[at]
     if positions is None or code is None or (code.co_filename, positions.lineno) != (leaf.filename, leaf.line):
         return stack
     columns = (positions.col_offset, positions.end_col_offset)
     if leaf.column is not None and (leaf.column, leaf.end_column) != columns:
         return stack
     placed = StackEntry(leaf.filename, leaf.line, leaf.function, leaf.first_line, *columns, positions.end_lineno)
-    return [*stack[:-1], placed]
+    return [*stack[:at], placed, *stack[at + 1 :]]
 
 
 def line_at(code: CodeType, offset: int | None) -> int | None:

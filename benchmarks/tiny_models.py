@@ -14,6 +14,9 @@ from transformers.models.auto import configuration_auto, modeling_auto
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Patterns of the names of a configuration's fields, each with a value.
+Values = tuple[tuple[str, Any], ...]
+
 #: Which class of an architecture is built: the first mapping that has it.
 _HEADS = (
     "MODEL_FOR_CTC",
@@ -26,20 +29,24 @@ _HEADS = (
     "MODEL",
 )
 #: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name counts.
-_SMALL: tuple[tuple[str, Any], ...] = (
+#: First those that say how many parts of a kind there are: a model may have these small and its own sizes besides.
+_FEW: Values = (
+    (r"(n_routed|num_local|num|moe_num)_experts", 4),
+    (r"(num_)?experts_per_tok(en)?|moe_topk|top_k_experts|moe_k|num_selected_experts", 2),
+    (r"(num_|n_)?shared_experts|num_shared_expert", 1),
+    (r"first_k_dense_replace|decoder_sparse_step", 1),
+    (r".*(hidden|encoder|decoder|num|n|backbone|transformer|query)_layers?|depth|num_hidden_groups|n_layer", 2),
+)
+_SMALL: Values = (
+    *_FEW,
     (r"codebook_size", 64),
     (r"vocab_size|bbox_vocab_size|codebook_size|speech_vocab_size|text_vocab_size", 99),
     (r"(encoder_|decoder_|linear_|qk_)?(head_dim|attention_head_dim|d_kv)|linear_(key|value)_head_dim", 16),
     (r"qk_nope_head_dim|qk_rope_head_dim|v_head_dim|rotary_dim", 16),
     (r"(q|kv)_lora_rank", 16),
     (r"(num_)?n?_?group|topk_group", 1),
-    (r"(n_routed|num_local|num|moe_num)_experts", 4),
-    (r"(num_)?experts_per_tok(en)?|moe_topk|top_k_experts|moe_k|num_selected_experts", 2),
-    (r"(num_|n_)?shared_experts|num_shared_expert", 1),
     (r".*(num_|n_)(key_value|kv)_?heads|.*num_kv_heads", 2),
     (r".*(attention_|n_|num_)heads?|n_head|num_heads|linear_num_(key|value)_heads|mamba_n_heads", 2),
-    (r"first_k_dense_replace|decoder_sparse_step", 1),
-    (r".*(hidden|encoder|decoder|num|n|backbone|transformer|query)_layers?|depth|num_hidden_groups|n_layer", 2),
     (r".*(intermediate|ffn|inner|mlp)_(size|dim|ff|hidden_size)|ffn_dim|d_ff|dim_ff|n_inner", 32),
     (r"(text_|vision_|audio_|cross_|d_|encoder_|decoder_|out_)?(hidden_size|d_model|hidden_dim)|n_embd", 32),
     (r"(text_|vision_)?(embed_dim|embedding_size|model_dim|projection_dim|width)|d_model|dim|out_hidden_size", 32),
@@ -60,6 +67,10 @@ _SMALL: tuple[tuple[str, Any], ...] = (
     (r"mask_time_length|mask_feature_length", 2),
     (r"sliding_window", 8),
     (r"mrope_section", [2, 3, 3]),
+)
+#: Some take images of their own size only.
+_OWN_IMAGES: Values = tuple(
+    (pattern, value) for pattern, value in _SMALL if pattern not in {"image_size|input_size", "patch_size"}
 )
 #: What an architecture needs besides.
 _ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}}
@@ -126,15 +137,18 @@ def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, d
         If no configuration of the generic kind fits.
     """
     try:
-        return _made(model_type, training=training, large=False)
-    except (RuntimeError, ValueError):
-        return _made(model_type, training=training, large=True)  # some take images of their own size only
+        return _made(model_type, _SMALL, training=training)
+    except Exception as error:
+        for values in (_OWN_IMAGES, _FEW):
+            with contextlib.suppress(Exception):
+                return _made(model_type, values, training=training)
+        raise error from None
 
 
-def _made(model_type: str, *, training: bool, large: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
+def _made(model_type: str, values: Values, *, training: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
     torch.manual_seed(0)
     config_class = getattr(transformers, vars(configuration_auto)["CONFIG_MAPPING_NAMES"][model_type])
-    config = _small(config_class, _OWN.get(model_type, {}), top=True, large=large)
+    config = _small(config_class, _OWN.get(model_type, {}), values, top=True)
     model = _class_of(model_type)(config).train(training)
     for parameter in model.parameters():
         if not torch.isfinite(parameter).all():
@@ -174,14 +188,14 @@ def _class_of(model_type: str) -> Any:
     raise LookupError(f"no model of {model_type}")
 
 
-def _small(config_class: Any, own: dict[str, Any], *, top: bool = False, large: bool = False) -> Any:
+def _small(config_class: Any, own: dict[str, Any], values: Values, *, top: bool = False) -> Any:
     default = config_class()
     chosen: dict[str, Any] = {}
     parts = dict(getattr(config_class, "sub_configs", {}))
     for name, value in vars(default).items():
-        if name in parts or name.startswith("_") or (large and name in {"image_size", "patch_size"}):
+        if name in parts or name.startswith("_"):
             continue
-        small = _small_value(name, value)
+        small = _small_value(name, value, values)
         if small is not None:
             chosen[name] = small
     for name, part in parts.items():
@@ -191,13 +205,13 @@ def _small(config_class: Any, own: dict[str, Any], *, top: bool = False, large: 
         if of_any_kind and name in own:
             chosen[name] = own[name]
         elif hasattr(kind, "to_dict"):
-            chosen[name] = _small(kind, own.get(name, {}), large=large).to_dict()
+            chosen[name] = _small(kind, own.get(name, {}), values).to_dict()
     chosen.update({name: value for name, value in own.items() if name not in parts})
     if "layer_types" in vars(default) and isinstance(default.layer_types, list):
         kinds = list(dict.fromkeys(default.layer_types))
         chosen["layer_types"] = [*kinds, *kinds][:2]
     rope = getattr(default, "rope_parameters", None)
-    if isinstance(rope, dict) and "mrope_section" in rope:
+    if isinstance(rope, dict) and "mrope_section" in rope and values is not _FEW:
         chosen["rope_parameters"] = {**rope, "mrope_section": [2, 3, 3]}
     made = config_class(**chosen)
     if top and hasattr(made, "use_cache"):
@@ -205,7 +219,7 @@ def _small(config_class: Any, own: dict[str, Any], *, top: bool = False, large: 
     return made
 
 
-def _small_value(name: str, value: Any) -> Any:
+def _small_value(name: str, value: Any, values: Values) -> Any:
     if isinstance(value, bool):
         return None
     if name.endswith(("_token_id", "_token_index")):
@@ -217,7 +231,7 @@ def _small_value(name: str, value: Any) -> Any:
         return 99
     if value is None or isinstance(value, str | dict):
         return [2, 3, 3] if name == "mrope_section" else None
-    for pattern, small in _SMALL:
+    for pattern, small in values:
         if re.fullmatch(pattern, name):
             listed = isinstance(value, list | tuple)
             if isinstance(small, list):

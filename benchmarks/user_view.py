@@ -112,6 +112,7 @@ class Stream(io.StringIO):
         self._name = name
         self._written = written
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator] # nor can Dynamo trace into the stream of a kernel
     def write(self, text: str) -> int:
         """Keep a text."""
         text.encode("utf-8", "backslashreplace" if self._name == "stderr" else "strict")

@@ -85,13 +85,17 @@ def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def light_compilation() -> Iterator[None]:
     """Spare compilations what takes long and nobody reads.
 
-    Dynamo flushes the processor's caches to time guards; a full collection looks through a million objects of PyTorch.
+    Dynamo flushes the processor's caches to time guards. A full collection looks through a million objects of PyTorch,
+    and there would be one every few compilations, as each compilation begins with a smaller one.
     """
     importlib.import_module("torch._functorch.aot_autograd")
+    gc.collect()
+    gc.freeze()
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(young, middle, 10 * old)
     with unprofiled_guards():
-        gc.collect()
-        gc.freeze()
         yield
+    gc.set_threshold(young, middle, old)
 
 
 @pytest.fixture(scope="session", autouse=True)

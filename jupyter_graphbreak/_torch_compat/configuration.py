@@ -138,18 +138,19 @@ def quiet() -> Iterator[None]:
 @contextlib.contextmanager
 def _to_be_said_again() -> Iterator[None]:
     """Have torch forget that it has said, while the context is open, what it says once in a process."""
-    said: set[str] = getattr(sys.modules.get("torch._dynamo.utils"), "warn_once_cache", set())
+    said: Any = getattr(sys.modules.get("torch._dynamo.utils"), "warn_once_cache", None)
+    before = set(said) if isinstance(said, set) else None
     tensors = getattr(sys.modules.get("torch._dynamo.variables.tensor"), "TensorVariable", None)
     cached: list[Any] = [
         getattr(tensors, "_warn_capture_scalar_outputs", None),
         getattr(sys.modules.get("torch._logging._internal"), "warning_once", None),
     ]
     silent = [once for once in cached if hasattr(once, "cache_clear") and not once.cache_info().currsize]
-    before = set(said)
     try:
         yield
     finally:
-        said &= before
+        if before is not None:
+            said.intersection_update(before)
         for once in silent:
             once.cache_clear()
 
@@ -261,13 +262,17 @@ def held_back() -> str:
 
 
 @contextlib.contextmanager
-def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[None]:
+def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
     """Make every ``torch.compile`` use one backend while the context is open; ``None`` leaves them alone.
 
-    So does a stance of the user's, which can hold no backend.
+    Yields
+    ------
+    str
+        The stance of the user's because of which the backend has no effect, as it can hold none; else the empty string.
     """
-    if backend is None or stance() != "default":
-        yield
+    held = stance()
+    if backend is None or held != "default":
+        yield held if backend is not None else ""
         return
     import torch
 
@@ -295,7 +300,7 @@ def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[None]:
         setting = torch.compiler.set_stance("default", force_backend=backend)
         ours = frames._stance
         try:
-            yield
+            yield ""
         finally:
             if frames._stance is ours:  # else the code has set one that is to stay
                 setting.__exit__(None, None, None)

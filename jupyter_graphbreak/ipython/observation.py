@@ -109,7 +109,7 @@ class Observation:
             raise
 
     def _open(self, cells: CellTexts, choice: Choice | None, named: dict[str, Any]) -> None:
-        from jupyter_graphbreak._torch_compat.configuration import forced_backend, stance
+        from jupyter_graphbreak._torch_compat.configuration import forced_backend
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
         from jupyter_graphbreak.recording.children import watched_children
@@ -145,9 +145,8 @@ class Observation:
             tell = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
             self._folder = opened.enter(watching, lambda: watched_children(tell), None)
-        if self.options.backend is not None and (held := stance()) != "default":
-            self.note("warning", f'--backend had no effect: the stance is "{held}".')
-        opened.enter("the backend", lambda: forced_backend(self.options.backend), None)
+        if stance := opened.enter("the backend", lambda: forced_backend(self.options.backend), ""):
+            self.note("warning", f'--backend had no effect: the stance is "{stance}".')
         opened.enter("the default device", lambda: default_device(self._device), None)
 
     def _checked(self, named: dict[str, Any]) -> Choice | None:

@@ -143,6 +143,14 @@ class Recording:
             )
         )
 
+    def _note_what_holds_back(self) -> None:
+        try:
+            reason = held_back()
+        except Exception as error:  # noqa: BLE001 - another torch
+            reason = f"Whether torch.compile is switched off could not be read ({type(error).__name__}: {error})."
+        if reason:
+            self.note("warning", reason)
+
     def _settings(self) -> dict[str, Any]:
         try:
             return dynamo_settings()[0]
@@ -180,8 +188,7 @@ def record(
         ):
             for sentence in missing:
                 recording.note("warning", sentence)
-            if reason := held_back():
-                recording.note("warning", reason)
+            recording._note_what_holds_back()  # noqa: SLF001 - same module
             yield recording
     except BaseException as error:
         recording.fail(error)

@@ -235,7 +235,10 @@ class Observation:
                 self._children = processes_in(self._folder, self._cells.find)
             except Exception as fault:  # noqa: BLE001 - then the report is that of the kernel alone
                 self.note_fault("reading what other processes wrote", fault)
-        self._opened.contexts.close()
+        try:
+            self._opened.contexts.close()
+        except Exception as fault:  # noqa: BLE001 - as above
+            self.note_fault("undoing what the run needed", fault)
 
     def _run_again(self, report: Report, files: dict[str, str], kept: Kept) -> Report:
         """Return the report with what running entries again on copies tells; nothing of that is shown."""

@@ -84,7 +84,10 @@ def run_compiled(function: Callable[[], Any], options: Options, on_fault: Callab
             return call()
     finally:
         with deferred_interrupts():
-            opened.contexts.close()
+            try:
+                opened.contexts.close()
+            except Exception as fault:  # noqa: BLE001 - the call has ended, and its result stands
+                on_fault("undoing what compiling the cell needed", fault)
 
 
 def _sets_grad_mode(function: Callable[[], Any]) -> bool:

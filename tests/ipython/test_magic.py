@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 
+from jupyter_graphbreak.recording.steady import Opened
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 
@@ -266,6 +268,26 @@ def test_default_device_set_by_the_cell_stays(shell: Shell) -> None:
         assert torch.get_default_device().type == "meta"
     finally:
         torch.set_default_device(None)
+
+
+def test_a_fault_in_undoing_never_reaches_the_user(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(contextlib.ExitStack):
+        def close(self) -> None:
+            super().close()
+            raise RuntimeError("stuck")
+
+    made = Opened.__init__
+
+    def make(opened: Opened, on_fault: Callable[[str, Exception], None]) -> None:
+        made(opened, on_fault)
+        opened.contexts = Failing()
+
+    monkeypatch.setattr(Opened, "__init__", make)
+    result = shell.run("%%compile_explain -b eager\nimport torch\nx = torch.ones(2)\nx.sum().item()")
+    assert result.result == 2
+    told = [noted.message for noted in shell.report.diagnostics if noted.level == "error"]
+    assert len(told) == 2
+    assert all("(RuntimeError: stuck)" in message for message in told)
 
 
 def test_fault_of_ours_never_reaches_the_user(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.default_device import default_device
 from jupyter_graphbreak.analysis.torch_text.messages import parse_break
 from jupyter_graphbreak.results import Report
 
-TEXT = """Graph break in user code at /home/me/train.py:8
+TEXT = """Graph break in user code at /usr/lib/python3/site-packages/torch/utils/_device.py:122
 Graph Break Reason: Unsupported Tensor.item() call
   Explanation: Dynamo does not support it.
 User code traceback:

@@ -94,11 +94,12 @@ def parse_break(text: str, exception: str | None = None) -> BreakMessage:
     """
     header = _HEADER.search(text)
     reason = _REASON.search(text)
-    stack = _stack(text)
+    traced = _stack(text)
+    stack = without_handing_on(traced)
     # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
     body = reason["reason"] if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
-    place = (header["file"], int(header["line"])) if header else _leaf(stack)
+    place = (header["file"], int(header["line"])) if header and stack == traced else _leaf(stack)
     operation = _OPERATION.search(text)
     return BreakMessage(
         cause=message.cause,
@@ -114,7 +115,7 @@ def parse_break(text: str, exception: str | None = None) -> BreakMessage:
 
 def parse_error(text: str, exception: str | None = None) -> BreakMessage:
     """Read the payload of a ``dynamo_error`` artifact: a traceback that ends in the exception's message."""
-    stack = _stack(text)
+    stack = without_handing_on(_stack(text))
     match = _last_exception(text)
     name = exception or (match["type"] if match else None)
     message = parse_reason(_exception_message(text), name)
@@ -198,7 +199,7 @@ def _stack(text: str) -> list[StackEntry]:
         stack = text.split("\nTraceback (most recent call last)", 1)[0]
     else:
         stack = section["stack"] if section else ""
-    return without_handing_on(read_stack(stack))
+    return read_stack(stack)
 
 
 def _last_exception(text: str) -> re.Match[str] | None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.analysis.ledger import Event
 from jupyter_graphbreak.analysis.passed import PassedBreaks
-from jupyter_graphbreak.analysis.reasons import advice
+from jupyter_graphbreak.analysis.reasons import advice, strictness
 from jupyter_graphbreak.analysis.source.locations import shown_stack
 from jupyter_graphbreak.analysis.torch_text import messages
+from jupyter_graphbreak.recording import additions
 from jupyter_graphbreak.report.schema import Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.ledger import FrameLedger
     from jupyter_graphbreak.analysis.scopes import ScopeTable
     from jupyter_graphbreak.analysis.source.locations import Sources
-    from jupyter_graphbreak.recording import additions
     from jupyter_graphbreak.recording.records import StackEntry
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Resume, Skipped
@@ -217,15 +217,18 @@ class BreakTable:
         ]
 
     def what_if(self) -> WhatIf:
-        """Work out what a stricter setting would have made of the run: the first error would have ended it."""
+        """Work out what a stricter setting would have made of the run, as far as the run shows it."""
         ordered = sorted(self._events, key=lambda pair: pair[0].order)
         strict: list[str] = []
         for event, ident in ordered:
             # Scopes opened inside the compiled function stay inside a scope put around it.
             inside = [scope for scope in event.conditions.scopes if scope.inside]
-            if (not inside or inside[-1].value) and ident not in strict:
+            # The scope around a generator function is closed when the generator runs.
+            refused = isinstance(event.conditions, additions.FrameRefused)
+            if not refused and (not inside or inside[-1].value) and ident not in strict:
                 strict.append(ident)
-        return WhatIf(strict, ordered[0][1] if ordered else None)
+        captured, error = _under_fullgraph(ordered)
+        return WhatIf(strict, error, captured)
 
     def _setting(self, conditions: additions.Conditions, place: Location | None) -> Setting | None:
         setting, disagreement = self._scopes.setting(conditions, place)
@@ -287,6 +290,21 @@ class BreakTable:
             also_reported_as=messages.other_names(cause, folded.reasons),
             advice=advice.advise(cause, folded.consequence),
         )
+
+
+def _under_fullgraph(ordered: list[tuple[Event, str]]) -> tuple[list[str], str | None]:
+    """Return the breaks that ``fullgraph=True`` captures, and the one at which it raises an error at the latest."""
+    captured: list[str] = []
+    for event, ident in ordered:
+        cause = event.message.cause
+        if not strictness.is_captured_by_fullgraph(cause):
+            # After a captured break the run takes another course: a break may be gone that only that one led to.
+            return captured, None if captured and strictness.may_follow_from_earlier(cause) else ident
+        if ident not in captured:
+            captured.append(ident)
+        if event.failed:  # what ran eagerly after it is then traced as a part of its caller
+            break
+    return captured, None
 
 
 def _at_line(entry: StackEntry, other: StackEntry) -> bool:

@@ -345,7 +345,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What stricter settings would have done in this run, derived from what it did.
+    """What stricter settings would have done in this run, as far as the run shows it; no claim where it does not.
 
     Parameters
     ----------
@@ -353,11 +353,16 @@ class WhatIf(msgspec.Struct, frozen=True):
         The breaks that ``error_on_graph_break(True)`` around the compiled function would have made errors, in the order
         in which they occurred; the first would have ended the run.
     fullgraph : str or None
-        The break that ``fullgraph=True`` would have raised: the first, whatever the scopes allow.
+        The break at which ``fullgraph=True`` would have ended the run, whatever the scopes allow: the first that it
+        does not capture. With breaks in ``captured`` it would have ended there at the latest.
+    captured : list of str
+        The breaks before ``fullgraph`` that ``fullgraph=True`` tries to capture instead, such as ``.item()``. Python
+        code that needs the value further on, as a branch does, can still be an error.
     """
 
     error_on_graph_break: list[str] = []
     fullgraph: str | None = None
+    captured: list[str] = []
 
 
 class GuardFailure(msgspec.Struct, frozen=True):

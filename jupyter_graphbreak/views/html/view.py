@@ -23,7 +23,7 @@ from jupyter_graphbreak.views.words.experiments.startup import startup
 from jupyter_graphbreak.views.words.extent import extent, without_cudagraph
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
-from jupyter_graphbreak.views.words.permission import permission
+from jupyter_graphbreak.views.words.permission import permission, stricter
 from jupyter_graphbreak.views.words.recompilation import limit_was_spent, recompilations
 from jupyter_graphbreak.views.words.stacks import StackNode, stack_tree
 from jupyter_graphbreak.views.words.where import brief_code
@@ -329,15 +329,9 @@ class View:
         return len(around) - 1
 
     @property
-    def stricter(self) -> list[tuple[str, list[int]]]:
-        """What a stricter setting would have made an error: the setting, and the numbers of the breaks."""
-        what_if = self.report.what_if
-        cases = [("error_on_graph_break(True)", what_if.error_on_graph_break)]
-        cases += [("fullgraph=True", [what_if.fullgraph] if what_if.fullgraph is not None else [])]
-        numbered = [
-            (name, sorted(self.numbers[ident] for ident in idents if ident in self.numbers)) for name, idents in cases
-        ]
-        return [(name, numbers) for name, numbers in numbered if numbers]
+    def stricter(self) -> list[list[str | int]]:
+        """What stricter settings would have made of the run: sentences in parts, some of them numbers of breaks."""
+        return stricter(self.report)
 
 
 def _parted(breaks: list[Break]) -> tuple[list[Break], list[Break]]:

@@ -1,13 +1,18 @@
-"""Whether a break was allowed, and who said so."""
+"""Whether a break was allowed, who said so, and what a stricter setting would have made of the run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
+
+#: Breaks that one sentence lists.
+_MOST_NUMBERS = 20
+_MAY_FAIL = "of breaking; Python code that needs the value, such as a branch, can still be an error."
 
 
 def permission(report: Report, listed: Break) -> str:
@@ -17,6 +22,30 @@ def permission(report: Report, listed: Break) -> str:
             return "an error, although breaks are allowed"
         return _allowed(report, listed.setting)
     return "an error" if listed.outcome == "error" else "allowed"
+
+
+def stricter(report: Report) -> list[list[str | int]]:
+    """Return sentences on what stricter settings would have made of the run, in parts: text, and numbers of breaks."""
+    what_if, numbers = report.what_if, break_numbers(report)
+    strict = [numbers[ident] for ident in what_if.error_on_graph_break if ident in numbers]
+    captured = [numbers[ident] for ident in what_if.captured if ident in numbers]
+    end = numbers.get(what_if.fullgraph or "")
+    sentences: list[list[str | int]] = []
+    if strict:
+        around = "With error_on_graph_break(True) around the compiled function, the run would end with an error at"
+        others = _shortened(strict[1:])
+        sentences.append([around, strict[0], *(["; no scope allows", *others, "either."] if others else ["."])])
+    if captured:
+        then = ["; the run would end with an error at", end, "at the latest."] if end is not None else [_MAY_FAIL]
+        sentences.append(["With fullgraph=True, PyTorch would try to capture", *_shortened(captured), "instead", *then])
+    elif end is not None:
+        sentences.append(["With fullgraph=True, the run would end with an error at", end, ", whatever the scopes say."])
+    return sentences
+
+
+def _shortened(numbers: list[int]) -> list[str | int]:
+    more = len(numbers) - _MOST_NUMBERS
+    return [*numbers[:_MOST_NUMBERS], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _allowed(report: Report, setting: Setting) -> str:

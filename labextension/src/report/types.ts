@@ -323,11 +323,12 @@ export interface CudagraphSkip {
   location: Location | null;
 }
 /**
- * What stricter settings would have done in this run, derived from what it did.
+ * What stricter settings would have done in this run, as far as the run shows it; no claim where it does not.
  */
 export interface WhatIf {
   error_on_graph_break: string[];
   fullgraph: string | null;
+  captured: string[];
 }
 /**
  * Something about the run or about this report that the reader should know.

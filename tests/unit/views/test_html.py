@@ -148,7 +148,7 @@ def test_it_answers_in_order_how_bad_how_where_why() -> None:
         "Eager 1",
         "Move the loop into a function of its own.",
         "Scopes 3",
-        "With fullgraph=True around the compiled function this would be an error: ✂1",
+        "With fullgraph=True, the run would end with an error at ✂1, whatever the scopes say.",
         "torch 2.13.0, Python 3.11.7, nested_graph_breaks=False",
     ]
     at = 0

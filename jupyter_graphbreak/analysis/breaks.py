@@ -14,6 +14,7 @@ from jupyter_graphbreak.analysis.reasons import advice, strictness
 from jupyter_graphbreak.analysis.source.locations import shown_stack
 from jupyter_graphbreak.analysis.torch_text import messages
 from jupyter_graphbreak.recording import additions
+from jupyter_graphbreak.recording.records import StackEntry
 from jupyter_graphbreak.report.schema import Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.ledger import FrameLedger
     from jupyter_graphbreak.analysis.scopes import ScopeTable
     from jupyter_graphbreak.analysis.source.locations import Sources
-    from jupyter_graphbreak.recording.records import StackEntry
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Resume, Skipped
 
@@ -269,6 +269,8 @@ class BreakTable:
     def _break(self, folded: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
         cause = folded.first.message.cause
         setting = folded.occurrences[-1].setting
+        stack = _code_of(folded.first)
+        owner = self._sources.owner(stack)
         outcome = max((occurrence.outcome for occurrence in folded.occurrences), key=_WORST.__getitem__)
         return Break(
             id=folded.ident,
@@ -288,7 +290,8 @@ class BreakTable:
             scope=setting.scope if setting is not None else None,
             setting=setting,
             also_reported_as=messages.other_names(cause, folded.reasons),
-            advice=advice.advise(cause, folded.consequence),
+            advice=advice.advise(cause, folded.consequence, owner, stack[-1].filename if stack else ""),
+            owner=owner,
         )
 
 
@@ -305,6 +308,15 @@ def _under_fullgraph(ordered: list[tuple[Event, str]]) -> tuple[list[str], str |
         if event.failed:  # what ran eagerly after it is then traced as a part of its caller
             break
     return captured, None
+
+
+def _code_of(event: Event) -> list[StackEntry]:
+    """Return the stack to what broke; of a function that Dynamo refused, that function is its end."""
+    conditions = event.conditions
+    stack = conditions.whole_stack or event.message.stack
+    if isinstance(conditions, additions.FrameRefused) and conditions.filename is not None:
+        return [*stack, StackEntry(conditions.filename, conditions.firstlineno, conditions.name or "")]
+    return stack
 
 
 def _at_line(entry: StackEntry, other: StackEntry) -> bool:

@@ -17,7 +17,7 @@ from jupyter_graphbreak.analysis.reasons.running_eagerly import (
     of_refusal,
 )
 from jupyter_graphbreak.recording.records import compiled_function, is_resume, plain_function
-from jupyter_graphbreak.report.schema import Skipped
+from jupyter_graphbreak.report.schema import SkipKind, Skipped
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.breaks import BreakTable, FoldedBreak
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.source.locations import Sources
     from jupyter_graphbreak.recording import additions
     from jupyter_graphbreak.report.location import Location
-    from jupyter_graphbreak.report.schema import Frame, Setting, SkipKind
+    from jupyter_graphbreak.report.schema import Frame, Setting
+
+#: What runs eagerly because of a block around the break: the way out is to move lines.
+_MOVES_LINES: frozenset[SkipKind] = frozenset({"loop", "context manager", "try", "skip_frame"})
 
 
 class SkipTable:
@@ -135,10 +138,14 @@ class SkipTable:
                 reason=reason.sentence,
                 break_=folded.ident if folded is not None else None,
                 kind=reason.kind,
-                way_out=reason.way_out,
+                way_out=reason.way_out if self._helps(reason, location) else None,
                 setting=setting,
             )
         )
+
+    def _helps(self, reason: SkipReason, location: Location | None) -> bool:
+        """Whether the reader can take a way out: not if it moves lines of a library."""
+        return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
 
     def _block(self, frame: FrameLedger, event: Event) -> SkipKind | None:
         """Return the block in the frame's own function that holds the break, or the call that leads to it."""

@@ -6,7 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.report.schema import Break, Skipped
+    from collections.abc import Sequence
+
+    from jupyter_graphbreak.report.schema import Break, Owner, Skipped
 
 _BRANCH = (
     "Decide whether both sides can always be computed, and chosen between with torch.where; whether a loop that it "
@@ -34,6 +36,23 @@ _NUMPY = "Decide whether torch may draw or compute this: with NumPy's generator 
 _STATE = "Decide where this is made: before the compiled function, and handed in, or after it from the result."
 _BUG = "Decide whether to write this another way: PyTorch takes it for a fault of its own, to be reported."
 _ERROR = "Decide whether this is right: PyTorch expects the code to fail when it runs eagerly, too."
+_BRANCH_REST = (
+    "Decide whether a loop that it ends can run as often as it may at most, or whether it can be decided outside "
+    "of the compiled function: torch.where was tried and did not work."
+)
+_OUTPUT_REST = "Decide whether it must be said each time: saying it after the call was tried and did not work."
+_RNN_REST = "Decide to compile what is before and after the RNN: allow_rnn was tried and did not work."
+_BY_OWNER: dict[Owner, str] = {
+    "library": "Decide whether the library has a switch for this; whether to compile a part of the model that does not "
+    "come here; or whether to keep the call out of the graph with torch.compiler.disable. Report it to the library.",
+    "torch": "Decide whether to make the call that leads here outside of the compiled function: the line is PyTorch's.",
+}
+#: What is left to decide when a change of some title was tried and failed.
+_AFTER_TRYING = {
+    _BRANCH: ("torch.where", _BRANCH_REST),
+    _OUTPUT: ("after the call", _OUTPUT_REST),
+    _RNN: ("allow_rnn", _RNN_REST),
+}
 
 _BY_GB_ID = {
     "GB0003": _GENERATOR, "GB0014": _RNN, "GB0015": "Decide whether the tensor can be dense in the compiled function.",
@@ -81,14 +100,24 @@ _BY_CODE = (
 )  # fmt: skip
 
 
-def person_sentence(break_: Break) -> str:
+def person_sentence(break_: Break, failed: Sequence[str] = ()) -> str:
     """Return what a person must decide about a break.
 
     Parameters
     ----------
     break_ : Break
         A break that no proposal mends.
+    failed : sequence of str
+        The titles of what was tried for it: that is not proposed again.
     """
+    if break_.owner != "own":
+        return _BY_OWNER[break_.owner]
+    sentence = _sentence(break_)
+    tried, rest = _AFTER_TRYING.get(sentence, ("", ""))
+    return rest if tried and any(tried in title for title in failed) else sentence
+
+
+def _sentence(break_: Break) -> str:
     code = (break_.location.code if break_.location is not None else None) or ""
     if break_.gb_id not in {"GB0098", "GB0099"}:
         for pattern, sentence in _BY_CODE:

@@ -136,9 +136,9 @@ def _persons(
     made: list[Remedy] = []
     for listed in report.breaks:
         if listed.id not in mended:
-            tried = any(listed.id in remedy.breaks for remedy in remedies)
+            tried = [remedy.title for remedy in remedies if listed.id in remedy.breaks]
             reason = None if tried else "there was no time left" if late else next(iter(reasons), None)
-            sentence = person_sentence(listed)
+            sentence = person_sentence(listed, tried)
             made.append(_person(len(remedies) + len(made) + 1, sentence, reason, breaks=[listed.id]))
     for skipped in report.skipped:
         if skipped.break_ is None and skipped.frame is not None:

@@ -190,6 +190,10 @@ class Advice(msgspec.Struct, frozen=True):
     origin: Literal["pytorch", "graphbreak"] = "pytorch"
 
 
+#: Whose code a line is: the reader's (a cell or a file), a library's, or PyTorch's own.
+Owner = Literal["own", "library", "torch"]
+
+
 class BreakCost(msgspec.Struct, frozen=True):
     """What goes when a break goes.
 
@@ -228,6 +232,8 @@ class Break(msgspec.Struct, frozen=True):
         The id of the :class:`Scope` that governed it when it last occurred; ``setting`` says more.
     also_reported_as : list of str
         Other names that PyTorch's outputs give to the same cause.
+    owner : {"own", "library", "torch"}
+        Whose code has to change to remove it. A line of the standard library counts as its caller's.
     minor : bool
         Whether it stands in a library and neither ends a graph nor makes one: a helper runs eagerly, nothing more.
     """
@@ -251,6 +257,7 @@ class Break(msgspec.Struct, frozen=True):
     setting: Setting | None = None
     also_reported_as: list[str] = []
     cost: BreakCost | None = None
+    owner: Owner = "own"
     minor: bool = False
 
 

@@ -1,13 +1,22 @@
-"""What the advice for a loop, a try block and a with block promises is what Dynamo does."""
+"""What the advice for a loop, a try block and a with block promises is what Dynamo does; who gets which advice."""
 
 from __future__ import annotations
 
+import importlib
+import logging
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
 import jupyter_graphbreak
+from jupyter_graphbreak.remedies.persons import person_sentence
+from jupyter_graphbreak.report.schema import Break
+from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.views.words.guidance import guidance
 
 ONES = torch.ones(3)
 
@@ -82,3 +91,97 @@ def test_what_runs_eagerly_and_what_is_compiled(
     report = jupyter_graphbreak.explain(function, ONES)
     assert [skipped.function for skipped in report.skipped] == eager
     assert {graph.name for graph in report.graphs} == compiled
+
+
+LIBRARY = """
+import torch
+
+
+def clip(x):
+    if x.sum() > 1:
+        return x / x.sum()
+    return x
+
+
+def numbers(x):
+    total = x
+    for _ in range(2):
+        total = total * x.sum().item()
+    return total
+
+
+def checked(x):
+    torch._dynamo.graph_break()
+    return x + 1
+"""
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "clipping_library.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "clipping_library", raising=False)
+    return importlib.import_module("clipping_library")
+
+
+def advice_for(fn: Callable[..., object]) -> tuple[Report, Break, list[str]]:
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(fn, backend="eager")(ONES)
+    graph_break = run.report.breaks[0]
+    return run.report, graph_break, [advice.text for advice in guidance(run.report, graph_break)]
+
+
+def test_advice_for_a_library_is_what_its_user_can_do(library: ModuleType) -> None:
+    _, graph_break, texts = advice_for(lambda x: library.clip(x) + 1)
+    assert graph_break.owner == "library"
+    assert len(texts) == 1
+    assert texts[0].startswith("use the library's own switch")
+    assert "torch.where" not in person_sentence(graph_break)
+
+
+def test_a_setting_helps_with_a_library_too(library: ModuleType) -> None:
+    report, graph_break, texts = advice_for(lambda x: library.numbers(x) + 1)
+    assert graph_break.owner == "library"
+    assert texts[0] == "set torch._dynamo.config.capture_scalar_outputs = True"
+    assert "loop's body" not in " ".join(texts)
+    (skipped,) = [skipped for skipped in report.skipped if skipped.function == "numbers"]
+    assert skipped.kind == "loop"
+    assert skipped.way_out is None  # nobody moves lines of a library
+
+
+def test_a_break_that_a_library_asks_for_is_left_to_it(library: ModuleType) -> None:
+    _, _, texts = advice_for(lambda x: library.checked(x) + 1)
+    assert texts == [
+        "the library breaks here on purpose: leave it, or compile a part of the model that does not call it"
+    ]
+
+
+def test_pytorchs_optimizer_is_not_the_readers_to_change() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    weight.grad = torch.ones(3)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.step()
+        return x + 1
+
+    _, graph_break, texts = advice_for(step)
+    assert graph_break.owner == "torch"
+    assert texts == [
+        "PyTorch breaks in its optimizers on purpose: compile the model and the loss, and call the optimizer after the "
+        "compiled function"
+    ]
+
+
+def test_a_line_of_the_standard_library_is_its_callers() -> None:
+    logger = logging.getLogger("graphbreak.tests")
+
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        logger.info("sum %s", x)
+        return x + 1
+
+    _, graph_break, texts = advice_for(noisy)
+    assert graph_break.owner == "own"
+    assert texts[0].startswith("log after the call")

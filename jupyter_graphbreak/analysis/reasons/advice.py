@@ -1,7 +1,11 @@
-"""Say what to do about a break: our step for its GB id, then PyTorch's hints where they name one."""
+"""Say what to do about a break: our step for its GB id, then PyTorch's hints if they name one.
+
+Only the owner of a line can change it. For a line of a library or of PyTorch the advice is what its user can do.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.reasons.steps import steps_for
@@ -9,6 +13,7 @@ from jupyter_graphbreak.report.schema import Advice, Reason
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.torch_text.messages import Cause
+    from jupyter_graphbreak.report.schema import Owner
 
 # How PyTorch's standing hints begin (torch/_dynamo/graph_break_hints.py); they classify a break and name no step.
 _STANDING = (
@@ -27,9 +32,31 @@ _BY_CONSEQUENCE = {
     ),
     "Graph break under GenericContextWrappingVariable": "or move the break out of the with block",
 }
+#: A setting in a step, which helps whoever owns the line: "set torch._dynamo.config.allow_rnn = True".
+_SETTING = re.compile(r"(?:set|add (?:the method|[\w.]+) to) torch\._dynamo\.config\.\w+(?: = \w+)?")
+#: Breaks that the code asks for: graph_break(), disable() in two forms, skip_frame().
+_DELIBERATE = frozenset({"GB0025", "GB0098", "GB0099", "GB4297"})
+_OPTIMIZER = (
+    "PyTorch breaks in its optimizers on purpose: compile the model and the loss, and call the optimizer after the "
+    "compiled function"
+)
+_LIBRARY = (
+    "use the library's own switch if it has one for this; or compile a part without this call; or put "
+    "torch.compiler.disable around it, and report it to the library"
+)
+_BY_OWNER: dict[Owner, tuple[str, str]] = {
+    "library": (
+        "the library breaks here on purpose: leave it, or compile a part of the model that does not call it",
+        _LIBRARY,
+    ),
+    "torch": (
+        "PyTorch breaks here on purpose: make the call that leads here outside of the compiled function",
+        "make the call that leads to this line of PyTorch outside of the compiled function, or report it to PyTorch",
+    ),
+}
 
 
-def advise(cause: Cause, consequence: Reason | None) -> list[Advice]:
+def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path: str = "") -> list[Advice]:
     """Return what to do, the most useful first.
 
     Parameters
@@ -38,9 +65,25 @@ def advise(cause: Cause, consequence: Reason | None) -> list[Advice]:
         Why the graph broke.
     consequence : Reason or None
         Why the frame could not resume.
+    owner : {"own", "library", "torch"}
+        Whose line it is.
+    path : str
+        The file of the line.
     """
+    if owner != "own":
+        return [Advice(step, "graphbreak") for step in _for_user_of(owner, cause, path)]
     steps = [Advice(step, "graphbreak") for step in steps_for(cause)]
     steps += [Advice(hint) for hint in cause.hints if not hint.startswith(_STANDING)]
     if consequence is not None and consequence.gb_type in _BY_CONSEQUENCE:
         steps.append(Advice(_BY_CONSEQUENCE[consequence.gb_type], "graphbreak"))
     return steps
+
+
+def _for_user_of(owner: Owner, cause: Cause, path: str) -> list[str]:
+    """Return what a user can do about a line of a library or of PyTorch: a setting first, if one is known."""
+    on_purpose, otherwise = _BY_OWNER[owner]
+    if cause.gb_id in _DELIBERATE or "torch._dynamo.graph_break()" in cause.gb_type:
+        in_optimizer = owner == "torch" and "/torch/optim/" in path.replace("\\", "/")
+        return [_OPTIMIZER if in_optimizer else on_purpose]
+    settings = [found for step in steps_for(cause) for found in _SETTING.findall(step)]
+    return [*settings[:1], otherwise]

@@ -20,9 +20,10 @@ from jupyter_graphbreak.recording.records import is_resume, plain_function
 from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from jupyter_graphbreak.recording.records import StackEntry
+    from jupyter_graphbreak.report.schema import Owner
 
 Kind = Literal["cell", "file", "library", "machinery"]
 
@@ -111,6 +112,28 @@ class Sources:
         if path.startswith((*self._roots, "<")) or any(part in path for part in _LIBRARY_PARTS):
             return "library"
         return "file"
+
+    def owner(self, stack: Sequence[StackEntry]) -> Owner:
+        """Say whose code the innermost frame of a stack is; one of the standard library is its caller's.
+
+        Parameters
+        ----------
+        stack : sequence of StackEntry
+            Outermost first.
+        """
+        for entry in reversed(stack):
+            kind = self.kind(entry.filename, entry.function)
+            path = entry.filename.replace("\\", "/")
+            if kind in {"cell", "file"}:
+                return "own"
+            if kind == "library" and any(part in path for part in _LIBRARY_PARTS):
+                return "torch" if any(f"{part}torch/" in path for part in _LIBRARY_PARTS) else "library"
+        return "own"
+
+    def is_library(self, place: Location) -> bool:
+        """Say whether a place is in a library."""
+        filename = next((filename for filename, ident in self._ids.items() if ident == place.source), None)
+        return filename is not None and self.kind(filename) == "library"
 
     def files(self) -> dict[str, str]:
         """Return the file name of each source, by its id."""

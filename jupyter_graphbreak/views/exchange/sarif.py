@@ -11,6 +11,7 @@ from urllib.parse import quote
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.experiments.remedy_words import outcome
+from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.plain_text import one_line, plain
 from jupyter_graphbreak.views.words.where import place
 
@@ -80,7 +81,11 @@ def _rule(found: Break) -> dict[str, Any]:
 def _result(report: Report, found: Break, notebook: str | None) -> dict[str, Any]:
     sources = {source.id: source for source in report.sources}
     own = _own_place(found, sources)
-    sentences = [f"Graph break: {found.gb_type}", *aftermath(report, found), *(a.text for a in found.advice[:1])]
+    sentences = [
+        f"Graph break: {found.gb_type}",
+        *aftermath(report, found),
+        *(advice.text for advice in guidance(report, found)[:1]),
+    ]
     if own is not found.location:
         sentences.insert(1, f"at {place(report, found.location)}")
     text = ". ".join(one_line(sentence).rstrip(".") for sentence in sentences) + "."

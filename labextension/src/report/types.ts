@@ -200,6 +200,7 @@ export interface Break {
   setting: Setting | null;
   also_reported_as: string[];
   cost: BreakCost | null;
+  owner: 'library' | 'own' | 'torch';
   minor: boolean;
 }
 /**

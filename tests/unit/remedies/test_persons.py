@@ -53,3 +53,20 @@ def test_what_is_under_study_is_quoted_as_it_is_and_not_run_through() -> None:
         "Decide whether <script>alert(1)</script> can go before or after the call, or be written with operations on "
         "tensors."
     )
+
+
+def test_what_was_tried_is_not_proposed_again() -> None:
+    branch = Break("b1", "GB0170", "type", None, "resumed")
+    assert "torch.where" in person_sentence(branch)
+    rest = person_sentence(branch, ["Take both sides with torch.where"])
+    assert rest.endswith("torch.where was tried and did not work.")
+    assert person_sentence(branch, ["Give both sides to torch.cond"]) == person_sentence(branch)
+
+
+def test_a_library_is_not_the_readers_to_rewrite() -> None:
+    library = person_sentence(Break("b1", "GB0170", "type", None, "resumed", owner="library"))
+    assert "switch" in library
+    assert "torch.where" not in library
+    assert "outside of the compiled function" in person_sentence(
+        Break("b1", "GB0025", "", None, "resumed", owner="torch")
+    )

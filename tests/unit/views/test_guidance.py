@@ -1,0 +1,64 @@
+"""What a break's advice says once remedies were tried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.remedies import Remedy
+from jupyter_graphbreak.report.schema import Advice, Break, Device, Report
+from jupyter_graphbreak.views.words.guidance import guidance
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.remedies import RemedyVerdict
+    from jupyter_graphbreak.report.schema import Owner
+
+BRANCH = Advice(
+    "take both sides with torch.where(condition, a, b); or torch.cond, where they hold no dropout", "graphbreak"
+)
+SHAPE = Advice(
+    "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or keep it: torch.where(mask, x, 0).sum()",
+    "graphbreak",
+)
+WHERE, COND = "Take both sides with torch.where", "Give both sides to torch.cond"
+
+
+def texts(
+    advice: Advice, tried: list[tuple[str, RemedyVerdict]], hints: list[str] | None = None, owner: Owner = "own"
+) -> list[str]:
+    place = Location("s1", 3, 3)
+    broken = Break("b1", "GB0170", "", place, "resumed", advice=[advice], hints=hints or [], owner=owner)
+    remedies = [
+        Remedy(f"r{number}", ["b1"], "branch", title, "edit", verdict) for number, (title, verdict) in enumerate(tried)
+    ]
+    report = Report("ok", Device("cpu", "cpu"), breaks=[broken], remedies=remedies if tried else None)
+    return [advice.text for advice in guidance(report, broken)]
+
+
+def test_what_failed_is_left_out_and_named() -> None:
+    assert texts(BRANCH, []) == [BRANCH.text]
+    assert texts(BRANCH, [(WHERE, "another result")]) == [
+        "torch.cond, where they hold no dropout (torch.where was tried and did not work)"
+    ]
+    assert texts(BRANCH, [(WHERE, "another result"), (COND, "fails")]) == [
+        "torch.where and torch.cond were tried and did not work: decide what has to change"
+    ]
+
+
+def test_what_works_or_was_not_tried_stays() -> None:
+    assert texts(BRANCH, [(WHERE, "works"), (COND, "fails")])[0].startswith("take both sides with torch.where")
+    assert texts(BRANCH, [(WHERE, "not tried")]) == [BRANCH.text]
+    assert texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [BRANCH.text]  # together, which says nothing of each
+
+
+def test_hints_follow_what_remains() -> None:
+    assert texts(SHAPE, [(WHERE, "fails")], ["Use `torch.cond`"]) == [
+        "set torch._dynamo.config.capture_dynamic_output_shape_ops = True (torch.where was tried and did not work)",
+        "Use `torch.cond`",
+    ]
+
+
+def test_hints_are_for_the_owner_of_the_line() -> None:
+    assert texts(Advice("use the library's own switch"), [], ["Remove the call"], "library") == [
+        "use the library's own switch"
+    ]

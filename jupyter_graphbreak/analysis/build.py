@@ -18,6 +18,7 @@ from jupyter_graphbreak.analysis.finished.priority import with_priorities
 from jupyter_graphbreak.analysis.frames import list_frames
 from jupyter_graphbreak.analysis.graphs import GraphTable
 from jupyter_graphbreak.analysis.ledger import Ledger, read_records
+from jupyter_graphbreak.analysis.reasons.repeated_compiling import sentence_on_repeated_compiling
 from jupyter_graphbreak.analysis.recompiles import list_recompiles
 from jupyter_graphbreak.analysis.resumes import ResumeTable
 from jupyter_graphbreak.analysis.scopes import ScopeTable
@@ -109,6 +110,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     run = ledger.run
     no_settings: tuple[dict[str, Any], list[Diagnostic]] = ({}, [])
     config, notes = steps.take("settings", lambda: settings_of_run(ledger), no_settings)
+    repeated = steps.listed("notes", lambda: _repeated_compiling(ledger, sources))
     return Report(
         status=ledger.error.status if ledger.error is not None else "ok",
         device=_device(ledger.device),
@@ -143,7 +145,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         recompiles=recompiles,
         cudagraph_skips=steps.listed("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
         what_if=steps.take("consequences of other settings", breaks.what_if, WhatIf()),
-        diagnostics=[*ledger.notes, *notes],
+        diagnostics=[*ledger.notes, *notes, *repeated],
     )
 
 
@@ -215,6 +217,20 @@ def _timing(ledger: Ledger) -> Timing:
         cache_hits=hits if asked else None,
         cache_misses=misses if asked else None,
     )
+
+
+def _repeated_compiling(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
+    """Return a warning for each place that compiles something compiled."""
+    sentences: list[str] = []
+    for again in ledger.compiled_again:
+        place = sources.place(again.site) if again.site is not None else None
+        where = f"{sources.name_of(place.source)} line {place.line}" if place is not None else ""
+        sentences.append(
+            sentence_on_repeated_compiling(
+                again.name, where, is_module=again.is_module, stays_module=again.stays_module
+            )
+        )
+    return [Diagnostic("warning", sentence) for sentence in dict.fromkeys(sentences)]
 
 
 def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | None:

@@ -157,6 +157,7 @@ class Ledger:
 
     frames: list[FrameLedger] = field(default_factory=list)
     skips: list[additions.FrameSkipped] = field(default_factory=list)
+    compiled_again: list[additions.CompiledAgain] = field(default_factory=list)
     sees_skips: bool = True
     refusals: list[tuple[additions.FrameRefused, int]] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
@@ -254,6 +255,8 @@ class _Reader:
                 ledger.texts.append(addition)
             case additions.FrameSkipped():
                 ledger.skips.append(addition)
+            case additions.CompiledAgain():
+                ledger.compiled_again.append(addition)
             case additions.ScopeOpened():
                 ledger.scopes.append(addition)
             case additions.SettingsInForce():
@@ -262,15 +265,17 @@ class _Reader:
                 key = record.compile_key
                 ledger.cudagraph_skips.append((self._frame(key) if key is not None else None, reason))
             case additions.FrameRefused():
-                key = record.compile_key
-                if addition.reason == "recompile limit" and key is not None:
-                    frame = self._frame(key)
-                    frame.refusal, frame.refusal_order = addition, ledger.records
-                else:
-                    ledger.refusals.append((addition, ledger.records))
+                self._add_refusal(record.compile_key, addition)
             case _:
                 return False
         return True
+
+    def _add_refusal(self, key: CompileKey | None, refusal: additions.FrameRefused) -> None:
+        if refusal.reason == "recompile limit" and key is not None:
+            frame = self._frame(key)
+            frame.refusal, frame.refusal_order = refusal, self.ledger.records
+        else:
+            self.ledger.refusals.append((refusal, self.ledger.records))
 
     def _read_about_frame(self, record: Record, key: CompileKey, addition: additions.Addition) -> None:
         if isinstance(addition, additions.FrameStarted):

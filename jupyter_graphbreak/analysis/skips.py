@@ -110,7 +110,7 @@ class SkipTable:
         """Add a frame that Dynamo never began for a reason that is no break: the trace has nothing of it."""
         reason = of_refusal(skip.reason)
         own = self._sources.kind(skip.filename, skip.name) in {"cell", "file"}
-        if reason is not None and (own or reason.kind == "dispatch mode"):
+        if reason is not None and (own or reason.kind in {"dispatch mode", "remembered"}):
             location = self._lines(skip.filename, skip.firstlineno, skip.name, skip.id)
             self._add(None, skip.name, location, reason)
 

@@ -204,6 +204,27 @@ class FrameSkipped(CodeObject, frozen=True, kw_only=True):
     above: list[StackEntry] = []
 
 
+class CompiledAgain(Addition, frozen=True, kw_only=True):
+    """``torch.compile`` was applied to something that is compiled already.
+
+    Parameters
+    ----------
+    name : str
+        The function, or the class of the module.
+    is_module, stays_module : bool
+        Whether a module was given, and whether the result is one.
+    site : StackEntry or None
+        Where.
+    """
+
+    kind: ClassVar[str] = "graphbreak_compiled_again"
+
+    name: str
+    is_module: bool = False
+    stays_module: bool = False
+    site: StackEntry | None = None
+
+
 class ResumeMade(CodeObject, frozen=True, kw_only=True):
     """Dynamo looks up the resume function for the place after a break.
 
@@ -380,9 +401,9 @@ class RunSummary(Addition, frozen=True, kw_only=True):
 _CLASSES: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
-        ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, ResumeMade,
-        ResumedAt, CudagraphSkipped, GraphStacks, Blind, WatchFailed, Note, DeviceUsed, RunEnded, SourceRecorded,
-        SettingsInForce, RunSummary,
+        ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, CompiledAgain,
+        ResumeMade, ResumedAt, CudagraphSkipped, GraphStacks, Blind, WatchFailed, Note, DeviceUsed, RunEnded,
+        SourceRecorded, SettingsInForce, RunSummary,
     )
 }  # fmt: skip
 

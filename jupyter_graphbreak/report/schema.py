@@ -293,7 +293,7 @@ class Resume(msgspec.Struct, frozen=True):
 
 SkipKind = Literal[
     "loop", "context manager", "try", "skip_frame", "generator", "dispatch mode", "recompile limit", "shared wrapper",
-    "marked", "error", "other",
+    "marked", "remembered", "error", "other",
 ]  # fmt: skip
 
 

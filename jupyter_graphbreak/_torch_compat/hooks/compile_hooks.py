@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
-from jupyter_graphbreak._torch_compat.hooks.fullgraph_sites import fullgraph_site
+from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.scope_hooks import SCOPES

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jupyter_graphbreak.recording.additions import Addition, Note, WatchFailed
+from jupyter_graphbreak.recording.additions import Addition, CodeObject, Note, WatchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +39,8 @@ class Observer:
         self._spent = spent
         self._faults: set[tuple[str, str]] = set()
         self._missing: set[str] = set()
+        #: What was seen last of each code object that Dynamo came to, by the number of the code object.
+        self.codes: dict[int, CodeObject] = {}
 
     def observe(self, what: str, look: Callable[[], Addition | None]) -> None:
         """Look, and pass on what there is to see; a fault is noted once and goes no further.
@@ -53,6 +55,8 @@ class Observer:
         start = time.perf_counter()
         try:
             seen = look()
+            if isinstance(seen, CodeObject) and seen.id is not None:
+                self.codes[seen.id] = seen
             if seen is not None:
                 self._emit(seen)
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us

@@ -1,26 +1,35 @@
-"""Hooks on what Dynamo refuses: generators, functions that it compiled too often, frames that it leaves alone."""
+"""Hooks on what Dynamo refuses: generators, functions that it compiled too often, frames that it skips or did skip."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-from typing import TYPE_CHECKING
+import sys
+import types
+from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.hooks.fullgraph_sites import fullgraph_site
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code
+from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.scope_hooks import SCOPES, is_wrapper
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity, stack_above, wrapped_code
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity, stack_above, wrapped_code
 from jupyter_graphbreak._torch_compat.patching import patched
-from jupyter_graphbreak.recording.additions import Blind, FrameGivenUp, FrameRefused, FrameSkipped
+from jupyter_graphbreak.recording.additions import Blind, FrameGivenUp, FrameRefused, FrameSkipped, FrameStarted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
+    from types import CodeType, FrameType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
+#: How the reason of such a frame begins; the reason that an earlier watch saw follows, if one did.
+REMEMBERED = "remembered"
+#: The function that ``torch.compile`` puts around another.
+_WRAPPER = "compile_wrapper"
+#: Why Dynamo skipped code objects in watches of this process, by their numbers.
+_REASONS: dict[int, str] = {}
 
 
 @contextlib.contextmanager
@@ -156,3 +165,61 @@ def _skipped_for_mode(call: Call) -> FrameSkipped | None:
     if code.co_name == "__torch_dispatch__":
         return None  # the mode's own handler, which torch before 2.11 skips, too
     return FrameSkipped(**identity(code), reason="non-infra torch dispatch mode present", above=stack_above())
+
+
+@contextlib.contextmanager
+def watch_remembered_skips(observer: Observer) -> Iterator[None]:
+    """Record which compiled functions run eagerly because of an earlier call.
+
+    After a call that it could not compile, or in which a mode was on under which it compiles nothing, Dynamo marks the
+    code object and skips it without a word. PyTorch cannot be asked for the mark. What shows it is a compiled function
+    that ran without Dynamo being called, though Dynamo was called for it since it was last reset, and of which it holds
+    no compiled code.
+    """
+    module = importlib.import_module("torch._dynamo.eval_frame")
+    known = importlib.import_module("torch._dynamo.convert_frame").input_codes
+    running: dict[int, CodeType | None] = {}  # by the id of the wrapper's frame
+
+    def look(call: Call) -> FrameSkipped | None:
+        caller = call.caller
+        if caller.f_code.co_name != _WRAPPER:
+            return None
+        if id(caller) not in running:  # called when the function begins, and again when it has ended
+            code = _entry_code(caller.f_locals.get("fn"))
+            running[id(caller)] = code if code is not None and code in known and not has_cached_code(code) else None
+            return None
+        code = running.pop(id(caller))
+        # A call that raised may not have run the function.
+        if code is None or sys.exc_info()[0] is not None or code_number(code) in observer.codes or _is_off(module):
+            return None
+        reason = _REASONS.get(code_number(code))
+        return FrameSkipped(**identity(code), reason=f"{REMEMBERED}: {reason}" if reason else REMEMBERED)
+
+    try:
+        with patched(module, "_maybe_set_eval_frame", watched(module._maybe_set_eval_frame, observer, before=look)):
+            yield
+    finally:
+        observer.observe("_maybe_set_eval_frame", lambda: _keep_reasons(observer))
+
+
+def _keep_reasons(observer: Observer) -> None:
+    """Keep for later watches why Dynamo skipped code objects in this one."""
+    for number, seen in observer.codes.items():
+        if isinstance(seen, FrameSkipped) and not seen.reason.startswith(REMEMBERED):
+            _REASONS[number] = seen.reason
+        elif isinstance(seen, FrameStarted):
+            _REASONS.pop(number, None)
+
+
+def _entry_code(fn: Any) -> CodeType | None:
+    """Return the code object that Dynamo compiles first when a function or a module's call is compiled."""
+    if isinstance(fn, types.MethodType):
+        forward = getattr(fn.__self__, "forward", None) if fn.__name__ == "_wrapped_call_impl" else fn
+        fn = getattr(forward, "__func__", None)
+    return fn.__code__ if isinstance(fn, types.FunctionType) and fn.__name__ != "inner" else None
+
+
+def _is_off(eval_frame: Any) -> bool:
+    """Whether nothing is compiled now, whatever Dynamo remembers."""
+    stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
+    return stance != "default" or importlib.import_module("torch._dynamo.config").disable

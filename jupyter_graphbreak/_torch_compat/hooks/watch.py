@@ -12,13 +12,14 @@ from jupyter_graphbreak._torch_compat.hooks.compile_hooks import (
     watch_resumes,
     watch_starts,
 )
+from jupyter_graphbreak._torch_compat.hooks.compiling_calls import watch_fullgraph, watch_repeated_compiling
 from jupyter_graphbreak._torch_compat.hooks.cudagraph_hooks import watch_cudagraph_skips
-from jupyter_graphbreak._torch_compat.hooks.fullgraph_sites import watch_fullgraph
 from jupyter_graphbreak._torch_compat.hooks.observer import Emit, Observer
 from jupyter_graphbreak._torch_compat.hooks.refusal_hooks import (
     watch_generators,
     watch_given_up,
     watch_limits,
+    watch_remembered_skips,
     watch_skips,
 )
 from jupyter_graphbreak._torch_compat.hooks.scope_hooks import watch_scopes
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _HOOKS = (
     watch_scopes, watch_fullgraph, watch_starts, watch_breaks, watch_failures, watch_resumes, watch_graphs,
     watch_generators, watch_limits, watch_given_up, watch_skips, watch_cudagraph_skips,
+    watch_remembered_skips, watch_repeated_compiling,
 )  # fmt: skip
 
 

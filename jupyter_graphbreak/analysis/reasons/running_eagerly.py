@@ -75,7 +75,18 @@ _MARKED = SkipReason(
     "torch marks it to be skipped",
     "compile the function that calls it, or one that it calls",
 )
-
+_FORGET = "make Dynamo forget that: torch._dynamo.reset(), or --fresh in a notebook"
+_REMEMBERED = SkipReason(
+    "remembered",
+    "Dynamo skips it because of an earlier call: it could not compile it, found no tensor operation in it, or a mode "
+    "such as a FLOP counter was on",
+    _FORGET,
+)
+_REMEMBERED_MODE = SkipReason(
+    "remembered",
+    "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was on",
+    _FORGET,
+)
 
 _BY_CAUSE = {
     "Attempt to trace generator": GENERATOR,
@@ -139,6 +150,8 @@ def of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
 
 def of_refusal(reason: str) -> SkipReason | None:
     """Return why Dynamo did not begin a frame, ``None`` where that is no news."""
+    if reason.startswith("remembered"):
+        return _REMEMBERED_MODE if "torch dispatch mode" in reason else _REMEMBERED
     if "torch dispatch mode" in reason:
         return _MODE
     if "skipfiles" in reason:

@@ -277,6 +277,7 @@ export interface Skipped {
     | 'marked'
     | 'other'
     | 'recompile limit'
+    | 'remembered'
     | 'shared wrapper'
     | 'skip_frame'
     | 'try';

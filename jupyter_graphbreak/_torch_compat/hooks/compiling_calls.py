@@ -1,4 +1,4 @@
-"""Hook on ``torch.compile(fullgraph=True)``: where it was written, and which one is in force."""
+"""Hooks on calls of ``torch.compile``: where ``fullgraph=True`` was written and is in force; what is compiled twice."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.patching import patched_inherited
-from jupyter_graphbreak.recording.additions import FullgraphSite
+from jupyter_graphbreak.recording.additions import CompiledAgain, FullgraphSite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,3 +48,35 @@ def fullgraph_site(observer: Observer) -> FullgraphSite | None:
             return FullgraphSite(_SITES.get(context) if context is not None else None, wrapped_code(compiled))
         frame = frame.f_back
     return None
+
+
+@contextlib.contextmanager
+def watch_repeated_compiling(observer: Observer) -> Iterator[None]:
+    """Record which torch.compile is applied to something compiled."""
+    context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
+    module_class = importlib.import_module("torch.nn").Module
+
+    def look(call: Call) -> CompiledAgain | None:
+        given = call.argument("fn")
+        site = site_of(call.caller)
+        if site is None or not _is_compiled(given):
+            return None
+        is_module = isinstance(given, module_class)
+        inner = compiled_callable(given)
+        return CompiledAgain(
+            name=type(inner).__name__ if is_module else str(getattr(given, "__name__", "a function")),
+            is_module=is_module,
+            stays_module=is_module and isinstance(call.result, module_class),
+            site=site,
+        )
+
+    with patched_inherited(context, "__call__", watched(context.__call__, observer, after=look)):
+        yield
+
+
+def _is_compiled(value: Any) -> bool:
+    if compiled_callable(value) is None or getattr(value, "_torchdynamo_disable", False):
+        return False
+    # A bound method, or a function that copied the attributes of a compiled one, is compiled as it stands.
+    number = getattr(value, "_torchdynamo_wrapper_id", None)
+    return number is None or number == id(value)

@@ -1,0 +1,172 @@
+"""Causes for which PyTorch has no word: what it remembers to skip, and what is compiled twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import jupyter_graphbreak
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.results import Report
+
+ONES = torch.ones(3)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class Scale(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scaled: torch.Tensor = self.layer(x) * 2
+        return scaled
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def watch(call: Callable[[], object]) -> Report:
+    with jupyter_graphbreak.capture() as run:
+        call()
+    return run.report
+
+
+def reasons(report: Report) -> list[tuple[str, str, bool]]:
+    """Return each eager function with the kind of its reason, and whether a mode is named as the cause."""
+    return [(skipped.function, skipped.kind, "in which a Torch" in skipped.reason) for skipped in report.skipped]
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_skip_because_of_an_earlier_mode(*, seen: bool) -> None:
+    compiled = torch.compile(double, backend="eager")
+
+    def count() -> None:
+        with FlopCounterMode(display=False):
+            compiled(ONES)
+
+    if seen:
+        assert reasons(watch(count))[0][1] == "dispatch mode"
+    else:
+        count()
+    report = watch(lambda: compiled(ONES))
+    assert reasons(report) == [("double", "remembered", seen)]
+    assert "torch._dynamo.reset()" in (report.skipped[0].way_out or "")
+    assert "double ran eagerly" in report.to_text()
+    torch._dynamo.reset()
+    assert watch(lambda: compiled(ONES)).skipped == []
+
+
+def test_a_skip_of_a_module() -> None:
+    compiled = torch.compile(Scale(), backend="eager")
+    with FlopCounterMode(display=False):
+        compiled(ONES)
+    assert ("forward", "remembered", False) in reasons(watch(lambda: compiled(ONES)))
+
+
+def test_a_skip_after_a_break_without_a_way_on() -> None:
+    @torch.compile(backend="eager")
+    def looping(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+        return x + 1
+
+    looping(ONES)
+    assert reasons(watch(lambda: looping(ONES))) == [("looping", "remembered", False)]
+
+
+def test_compiled_code_that_is_used_again_is_no_skip() -> None:
+    compiled = torch.compile(double, backend="eager")
+    compiled(ONES)
+    assert watch(lambda: compiled(ONES)).skipped == []
+    assert watch(lambda: [compiled(torch.ones(4)), compiled(ONES)]).skipped == []
+
+
+def test_what_was_never_called_or_is_switched_off_is_no_skip() -> None:
+    compiled = torch.compile(double, backend="eager")
+    with torch.compiler.set_stance("force_eager"):
+        assert watch(lambda: compiled(ONES)).skipped == []
+    with FlopCounterMode(display=False):
+        compiled(ONES)
+    with torch.compiler.set_stance("force_eager"):
+        assert watch(lambda: compiled(ONES)).skipped == []
+
+
+def test_a_call_that_raises_is_no_skip() -> None:
+    compiled: Callable[..., object] = torch.compile(double, backend="eager")
+    with FlopCounterMode(display=False):
+        compiled(ONES)
+    with jupyter_graphbreak.capture() as run, pytest.raises(TypeError):
+        compiled()
+    assert run.report.skipped == []
+
+
+def notes(make: Callable[[], object]) -> list[str]:
+    report = watch(make)
+    return [note.message for note in report.diagnostics if "torch.compile was applied" in note.message]
+
+
+def test_a_module_that_is_compiled_twice_is_a_function() -> None:
+    once = torch.compile(Scale(), backend="eager")
+    twice: list[object] = []
+    (note,) = notes(lambda: twice.append(torch.compile(once, backend="eager")))
+    assert not hasattr(twice[0], "state_dict")
+    assert "the compiled module Scale" in note
+    assert "test_silent_causes.py line" in note
+    assert "without state_dict" in note
+
+
+def test_a_function_that_is_compiled_twice_has_the_outer_options() -> None:
+    used: list[str] = []
+
+    def backend(name: str) -> Callable[..., object]:
+        def capture(graph: torch.fx.GraphModule, _: object) -> object:
+            used.append(name)
+            return graph.forward
+
+        return capture
+
+    inner = torch.compile(double, backend=backend("inner"))
+    (note,) = notes(lambda: torch.compile(inner, backend=backend("outer"))(ONES))
+    assert used == ["outer"]
+    assert "double, which is compiled already" in note
+    assert "options of the outer call" in note
+
+
+def test_a_module_that_compiles_itself_keeps_its_options() -> None:
+    used: list[str] = []
+
+    def backend(name: str) -> Callable[..., object]:
+        def capture(graph: torch.fx.GraphModule, _: object) -> object:
+            used.append(name)
+            return graph.forward
+
+        return capture
+
+    model = Scale()
+    model.compile(backend=backend("inner"))
+    (note,) = notes(lambda: torch.compile(model, backend=backend("outer"))(ONES))
+    assert used == ["inner"]
+    assert "options of the inner call" in note
+
+
+def test_compiling_once_is_no_news() -> None:
+    disabled: Callable[..., object] = torch.compiler.disable(double)
+    assert (
+        notes(lambda: [torch.compile(double, backend="eager")(ONES), torch.compile(Scale(), backend="eager")(ONES)])
+        == []
+    )
+    assert notes(lambda: torch.compile(disabled, backend="eager")(ONES)) == []

@@ -109,8 +109,9 @@ class SkipTable:
     def add_unbegun(self, skip: additions.FrameSkipped) -> None:
         """Add a frame that Dynamo never began for a reason that is no break: the trace has nothing of it."""
         reason = of_refusal(skip.reason)
-        own = self._sources.kind(skip.filename, skip.name) in {"cell", "file"}
-        if reason is not None and (own or reason.kind in {"dispatch mode", "remembered"}):
+        kind = self._sources.kind(skip.filename, skip.name)
+        shown = {"dispatch mode": True, "remembered": kind != "machinery"}
+        if reason is not None and (kind in {"cell", "file"} or shown.get(reason.kind, False)):
             location = self._lines(skip.filename, skip.firstlineno, skip.name, skip.id)
             self._add(None, skip.name, location, reason)
 

@@ -95,6 +95,17 @@ def test_compiled_code_that_is_used_again_is_no_skip() -> None:
     assert watch(lambda: [compiled(torch.ones(4)), compiled(ONES)]).skipped == []
 
 
+def test_a_module_that_compiles_itself_is_no_skip() -> None:
+    model = Scale()
+    model.compile(backend="eager")
+    model(ONES)
+    assert watch(lambda: model(ONES)).skipped == []
+    torch._dynamo.reset()
+    with FlopCounterMode(display=False):
+        model(ONES)
+    assert ("forward", "remembered", False) in reasons(watch(lambda: model(ONES)))
+
+
 def test_what_was_never_called_or_is_switched_off_is_no_skip() -> None:
     compiled = torch.compile(double, backend="eager")
     with torch.compiler.set_stance("force_eager"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import sys
 import types
@@ -28,6 +29,8 @@ _CONVERT_FRAME = "torch._dynamo.convert_frame"
 REMEMBERED = "remembered"
 #: The function that ``torch.compile`` puts around another.
 _WRAPPER = "compile_wrapper"
+#: What is compiled for ``torch.compile(module)`` and for ``module.compile()``; Dynamo passes both over for ``forward``.
+_MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
 #: Why Dynamo skipped code objects in watches of this process, by their numbers.
 _REASONS: dict[int, str] = {}
 
@@ -178,25 +181,39 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     """
     module = importlib.import_module("torch._dynamo.eval_frame")
     known = importlib.import_module("torch._dynamo.convert_frame").input_codes
-    running: dict[int, CodeType | None] = {}  # by the id of the wrapper's frame
+    original = module._maybe_set_eval_frame
+    running: dict[int, tuple[CodeType, Any]] = {}  # by the id of the wrapper's frame
+    settled: dict[int, Any] = {}  # what Dynamo is called by, of each torch.compile whose first call is over, by its id
 
-    def look(call: Call) -> FrameSkipped | None:
-        caller = call.caller
+    def look(caller: FrameType, callback: Any) -> FrameSkipped | None:
         if caller.f_code.co_name != _WRAPPER:
             return None
         if id(caller) not in running:  # called when the function begins, and again when it has ended
             code = _entry_code(caller.f_locals.get("fn"))
-            running[id(caller)] = code if code is not None and code in known and not has_cached_code(code) else None
+            if code is not None and code in known and not has_cached_code(code):
+                running[id(caller)] = code, callback
+            else:
+                settled[id(callback)] = callback
             return None
-        code = running.pop(id(caller))
+        code, callback = running.pop(id(caller))
         # A call that raised may not have run the function.
-        if code is None or sys.exc_info()[0] is not None or code_number(code) in observer.codes or _is_off(module):
+        if sys.exc_info()[0] is not None or _is_off(module):
             return None
-        reason = _REASONS.get(code_number(code))
+        settled[id(callback)] = callback
+        number = code_number(code)
+        if number in observer.codes:
+            return None
+        reason = _REASONS.get(number)
         return FrameSkipped(**identity(code), reason=f"{REMEMBERED}: {reason}" if reason else REMEMBERED)
 
+    @functools.wraps(original)
+    def noting(callback: Any) -> Any:
+        if running or (callable(callback) and id(callback) not in settled):
+            observer.observe("_maybe_set_eval_frame", functools.partial(look, sys._getframe(1), callback))
+        return original(callback)
+
     try:
-        with patched(module, "_maybe_set_eval_frame", watched(module._maybe_set_eval_frame, observer, before=look)):
+        with patched(module, "_maybe_set_eval_frame", noting):
             yield
     finally:
         observer.observe("_maybe_set_eval_frame", lambda: _keep_reasons(observer))
@@ -214,7 +231,7 @@ def _keep_reasons(observer: Observer) -> None:
 def _entry_code(fn: Any) -> CodeType | None:
     """Return the code object that Dynamo compiles first when a function or a module's call is compiled."""
     if isinstance(fn, types.MethodType):
-        forward = getattr(fn.__self__, "forward", None) if fn.__name__ == "_wrapped_call_impl" else fn
+        forward = getattr(fn.__self__, "forward", None) if fn.__name__ in _MODULE_CALLS else fn
         fn = getattr(forward, "__func__", None)
     return fn.__code__ if isinstance(fn, types.FunctionType) and fn.__name__ != "inner" else None
 

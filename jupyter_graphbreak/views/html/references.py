@@ -111,8 +111,9 @@ class References:
         return _join([self.line(skipped.location), self.frame(skipped.frame), self.break_(skipped.break_)])
 
     def around_recompilation(self, again: Recompilation) -> str:
-        """Return the references of the function, its frames and the line of the guard that did not hold."""
-        return _join([self.line(again.location)], map(self.frame, again.frames), [self.line(again.guard_at)])
+        """Return the references of the function, its frames and the lines of the guards that did not hold."""
+        guards = (self.line(place) for guard in again.guards for place in guard.locations)
+        return _join([self.line(again.location)], map(self.frame, again.frames), guards)
 
     def around_scope(self, scope: Scope) -> str:
         """Return the references of its first line and of the breaks that it governs."""

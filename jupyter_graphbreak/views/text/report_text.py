@@ -17,7 +17,7 @@ from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, listing, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import counted, one_line, plain
-from jupyter_graphbreak.views.words.recompilation import recompilations
+from jupyter_graphbreak.views.words.recompilation import guard_lines, recompilations
 from jupyter_graphbreak.views.words.where import brief_code, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.location import Location, Source
     from jupyter_graphbreak.report.schema import Break, Frame, Report
+    from jupyter_graphbreak.views.words.recompilation import FailedGuard, Recompilation
 
 #: More than so many breaks or eager functions are counted, not listed; so are lines of a source.
 _MOST = 50
@@ -170,17 +171,30 @@ def _alone(report: Report) -> list[str]:
 
 
 def _recompiles(report: Report) -> list[str]:
-    """Say of each function that was compiled again what varied, and what ends it."""
+    """Name for each function that was compiled again everything that varied, its line, and what ends it."""
     lines = []
     for again in recompilations(report)[:_MOST]:
         where = place(report, again.location)
         if is_wrapper_of_torch(report, again.location):
             where = f"torch's wrapper ({where})"
-        times = f"again ({again.frames[0]})" if len(again.frames) == 1 else f"{len(again.frames)} times again"
-        verb = "was to be compiled" if again.limit_hit and len(again.frames) == 1 else "compiled"
-        lines.append(cut(f" -  {where} {verb} {times}: {one_line(again.story)}"))
-        lines += wrapped("do: ", again.advice) if again.advice else []
+        alone = again.guards[0] if len(again.guards) == 1 else None
+        why = ": a guard did not hold" if not again.guards else ", because these varied:"
+        why = f": {_failed_guard(report, again, alone)}" if alone is not None else why
+        lines += wrapped(" -  ", f"{where} {again.times}{why}", "")
+        for guard in again.guards[:_MOST]:
+            if alone is None:
+                lines += wrapped("-  ", _failed_guard(report, again, guard))
+            if guard.advice:
+                lines += wrapped("do: ", guard.advice, INDENT if alone is not None else f"{INDENT}   ")
+        if len(again.guards) > _MOST:
+            lines.append(f"{INDENT}and {len(again.guards) - _MOST} more guards")
     return lines
+
+
+def _failed_guard(report: Report, again: Recompilation, guard: FailedGuard) -> str:
+    """Return what varied, in how many recompiles, and the line: "k: 2 -> 3, 5 of 6 times, line 4"."""
+    known = [guard.story, again.share(guard) if len(again.guards) > 1 else "", guard_lines(report, guard)]
+    return ", ".join(filter(None, known))
 
 
 def _error(report: Report) -> list[str]:

@@ -4,21 +4,55 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
-    from jupyter_graphbreak.report.schema import Recompile, Report
+    from jupyter_graphbreak.report.schema import GuardFailure, Recompile, Report
 
 #: What Dynamo calls a value that a resume function is given and that no variable holds.
 _ON_THE_STACK = "___stack"
-_VALUE = re.compile(r"(?P<name>[\w.\[\]'\"]+) == (?P<value>.+)")
-_SIZE = re.compile(
-    r"tensor '(?P<name>.+)' size mismatch at index (?P<index>\d+)\. expected (?P<old>\S+), actual (?P<new>\S+)"
+_VALUE = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
+#: What Dynamo compares of a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
+_TENSOR = re.compile(
+    r"tensor '(?P<name>.+)' (?P<what>\w+) mismatch(?: at index (?P<index>\d+))?\. "
+    r"expected (?P<old>[^,]+)(?:, actual (?P<new>.+))?"
 )
-_DTYPE = re.compile(r"tensor '(?P<name>.+)' dtype mismatch\. expected (?P<old>\S+), actual (?P<new>\S+)")
+#: The object itself or its type: "___check_obj_id(fn, 140), type=<class 'function'>".
+_IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?")
+_GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
+#: How Dynamo names a local and a global variable.
+_VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
+#: What a reader calls the things that Dynamo compares of a tensor.
+_OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
+_OTHER_FLAG = {"True": "False", "False": "True"}
 #: Values of a series that are written out at its beginning; of more, these and the last.
 _MOST_VALUES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FailedGuard:
+    """One thing that varied between the calls, so that the compiled versions of a function did not fit.
+
+    Parameters
+    ----------
+    story : str
+        What varied and how: "k: 2 -> 3 -> ... -> 9".
+    times : int
+        How many recompiles had a guard on it that failed.
+    locations : list of Location
+        The lines that put these guards there, if PyTorch says so.
+    advice : str
+        What ends it; empty if nothing is known.
+    """
+
+    story: str
+    times: int
+    locations: list[Location]
+    advice: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +62,38 @@ class Recompilation:
     Parameters
     ----------
     frames : list of str
-        Its compilations after the first, one that the limit refused among them.
-    story : str
-        What varied: "k: 2 -> 3 -> ... -> 9, limit reached, runs eagerly".
-    advice : str
-        What ends it; empty where nothing is known.
-    guard_at : Location or None
-        The line that put the guard there, where PyTorch tells.
+        Its compilations after the first, including one that the limit refused.
+    guards : list of FailedGuard
+        Everything that varied, what failed in most recompiles first.
     """
 
     function: str
     location: Location | None
     frames: list[str]
-    story: str
-    advice: str
+    guards: list[FailedGuard]
     limit_hit: bool
-    guard_at: Location | None
+
+    @property
+    def times(self) -> str:
+        """How often it was compiled again, and whether the limit ended that: "compiled 3 times again"."""
+        made = len(self.frames) - self.limit_hit
+        if not made:
+            return "was to be compiled again: limit reached, runs eagerly"
+        again = f"compiled again ({self.frames[0]})" if made == 1 else f"compiled {made} times again"
+        return f"{again}, then limit reached: runs eagerly" if self.limit_hit else again
+
+    def share(self, guard: FailedGuard) -> str:
+        """Return in how many of the recompiles a guard failed; the empty string if there was one recompile only."""
+        total = len(self.frames)
+        if total == 1:
+            return ""
+        return f"{'all' if guard.times == total else f'{guard.times} of'} {total} times"
 
 
 @dataclass(frozen=True, slots=True)
 class _Variation:
+    """What one guard says: the value that a compiled version was made for, and the value that came instead."""
+
     name: str
     old: str
     new: str | None
@@ -68,59 +114,97 @@ def limit_was_spent(report: Report) -> bool:
     return any(recompile.limit_hit for recompile in report.recompiles)
 
 
+def guard_lines(report: Report, guard: FailedGuard) -> str:
+    """Return the lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if they are not known."""
+    return " and ".join(place(report, without_function(location)) for location in guard.locations)
+
+
 def _recompilation(recompiles: list[Recompile]) -> Recompilation:
-    variations = [_variation(recompile.reasons[0].guard) for recompile in recompiles if recompile.reasons]
+    """Sort the guards that failed by what they are about."""
+    failed: dict[str, list[tuple[int, GuardFailure, _Variation | None]]] = {}
+    for index, recompile in enumerate(recompiles):
+        for reason in reversed(recompile.reasons):  # PyTorch begins with the version that was made last
+            variation = _variation(reason.guard)
+            name = variation.name if variation is not None else reason.guard
+            failed.setdefault(name, []).append((index, reason, variation))
+    guards = [_failed_guard(group) for group in failed.values()]
     last = recompiles[-1]
-    known = variations[-1] if variations else None
-    story = _series([variation for variation in variations if variation]) if known is not None else _guard(last)
-    if last.limit_hit:
-        story += ", limit reached, runs eagerly"
-    places = (reason.location for recompile in recompiles for reason in recompile.reasons)
     return Recompilation(
         function=last.function,
         location=last.location,
         frames=[recompile.frame for recompile in recompiles],
-        story=story,
-        advice=known.advice if known is not None else "",
+        guards=sorted(guards, key=lambda guard: -guard.times),
         limit_hit=last.limit_hit,
-        guard_at=next((place for place in places if place is not None), None),
     )
 
 
-def _series(variations: list[_Variation]) -> str:
-    name = variations[-1].name
-    values = [variation.old for variation in variations if variation.name == name]
-    values.append(variations[-1].new or "another value")
-    if variations[-1].new is None and len(values) > _MOST_VALUES:
-        values.pop()  # a series shows by itself that it goes on
-    steps = list(dict.fromkeys(values))
-    if len(steps) > _MOST_VALUES + 1:
-        steps = [*steps[:_MOST_VALUES], "...", steps[-1]]
-    return f"{name}: {' -> '.join(steps)}"
+def _failed_guard(group: list[tuple[int, GuardFailure, _Variation | None]]) -> FailedGuard:
+    variations = [(index, variation) for index, _, variation in group if variation is not None]
+    places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
+    return FailedGuard(
+        story=_story(variations) if variations else f"`{group[0][1].guard}` did not hold",
+        times=len({index for index, _, _ in group}),
+        locations=list(places),
+        advice=variations[-1][1].advice if variations else "",
+    )
 
 
-def _guard(recompile: Recompile) -> str:
-    return f"`{recompile.reasons[0].guard}` did not hold" if recompile.reasons else "a guard did not hold"
+def _story(variations: list[tuple[int, _Variation]]) -> str:
+    """Return the values of one thing, as far as its guards name them, in the order in which they were first met.
+
+    Arrows stand between values that came one after the other; commas if one of them may have come back.
+    """
+    name = variations[-1][1].name
+    if not variations[-1][1].old:
+        return name
+    values: list[str] = []
+    came_back = False
+    for _, group in groupby(variations, key=lambda variation: variation[0]):
+        of_one_call = [variation for _, variation in group]
+        olds = [variation.old for variation in of_one_call]
+        values += [old for old in dict.fromkeys(olds) if old not in values]
+        actual = of_one_call[-1].new
+        if actual is None:
+            came_back |= len(set(olds)) < len(olds)  # there are two versions for one value
+            continue
+        if actual not in values:
+            values.append(actual)
+        came_back |= actual != values[-1]
+    if len(values) == 1:
+        values.append(_OTHER_FLAG.get(values[0], "another value"))
+    if len(values) > _MOST_VALUES + 1:
+        values = [*values[:_MOST_VALUES], "...", values[-1]]
+    return f"{name}: {(', ' if came_back else ' -> ').join(values)}"
 
 
 def _variation(guard: str) -> _Variation | None:
-    if size := _SIZE.fullmatch(guard):
-        name, index = size["name"], size["index"]
-        return _Variation(
-            f"dimension {index} of {name}", size["old"], size["new"],
-            f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`",
-        )  # fmt: skip
-    if dtype := _DTYPE.fullmatch(guard):
-        name = dtype["name"]
-        return _Variation(
-            f"dtype of {name}", dtype["old"], dtype["new"],
-            f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`",
-        )  # fmt: skip
+    guard = _VARIABLE.sub(r"\1", guard)
+    if tensor := _TENSOR.fullmatch(guard):
+        return _of_tensor(tensor)
     if value := _VALUE.fullmatch(guard):
         name = value["name"]
         shown = "the value that the break returned" if name.startswith(_ON_THE_STACK) else name
         return _Variation(shown, value["value"], None, _advice_for(name, value["value"]))
+    if identity := _IDENTITY.fullmatch(guard):
+        what = "object" if identity["what"] == "obj" else "type"
+        return _Variation(f"`{identity['name']}` is another {what}", "", None, "")
+    if state := _GLOBAL_STATE.fullmatch(guard):
+        return _Variation(f"global state changed: {state['what'].strip()}", "", None, "")
     return None
+
+
+def _of_tensor(guard: re.Match[str]) -> _Variation:
+    name, index, what = guard["name"], guard["index"], guard["what"]
+    old, new = guard["old"], guard["new"]
+    advice = ""
+    if what == "size":
+        advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"
+    elif what == "dtype":
+        advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
+    elif what == "requires_grad":
+        old = "True" if old.endswith("1") else "False"
+        new = _OTHER_FLAG[old]
+    return _Variation(f"{_OF_TENSOR.get(what, what).format(index=index)} of {name}", old, new, advice)
 
 
 def _advice_for(name: str, value: str) -> str:

@@ -171,7 +171,7 @@ function recompileParts(context: IPartContext): IPart[] {
   const { report, trans } = context;
   const costs = frameCosts(context);
   return report.recompiles.map((recompile: Recompile, index) => {
-    const guards = recompile.reasons.map(({ guard }) => guard);
+    const guards = [...new Set(recompile.reasons.map(({ guard }) => guard))];
     return makePart(context, 'recompile', String(index), {
       look: recompile.limit_hit ? 'error' : 'recompile',
       isCode: true,
@@ -179,7 +179,10 @@ function recompileParts(context: IPartContext): IPart[] {
       details: [
         placeLabel(context, recompile.location),
         recompile.limit_hit ? trans.__('recompile limit reached') : '',
-        oneLine(guards[0] ?? '')
+        oneLine(guards[0] ?? ''),
+        guards.length > 1
+          ? trans.__('and %1 more', guards.length - 1)
+          : ''
       ],
       more: guards.join('\n'),
       cause: guards[0] ?? '',

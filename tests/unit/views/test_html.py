@@ -182,7 +182,8 @@ def test_a_failed_run_says_what_failed_and_what_was_not_compiled() -> None:
     assert "cuda was asked for; ran on cpu: the variable model lives on the CPU" in text
     assert "Warning: g was compiled by an earlier run" in text
     assert "an error by fullgraph=True, line 2" in text
-    assert "L['n']: 0 → 1, limit reached, runs eagerly (line 4)" in text
+    assert "compiled again (0/1), then limit reached: runs eagerly" in text
+    assert "n: 0 → 1 (line 4)" in text
     assert "Do: torch.compile(..., dynamic=True), or a tensor instead of a number" in text
 
 

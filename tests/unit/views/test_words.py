@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
 from msgspec.structs import replace
@@ -191,7 +192,7 @@ def again(*guards: str, limit: bool = False) -> Report:
     [
         (
             again(*(f"k == {value}" for value in range(2, 10)), limit=True),
-            "k: 2 -> 3 -> ... -> 9, limit reached, runs eagerly",
+            "k: 2 -> 3 -> ... -> 9",
             "`torch.compile(..., dynamic=True)`, or a tensor instead of a number: `k = torch.tensor(9)`",
         ),
         (
@@ -215,12 +216,93 @@ def again(*guards: str, limit: bool = False) -> Report:
             "mode: 'a' -> another value",
             "each value of `mode` has code of its own: decide by it outside of the compiled function",
         ),
+        (
+            again("causal == False"),
+            "causal: False -> True",
+            "each value of `causal` has code of its own: decide by it outside of the compiled function",
+        ),
+        (again("tensor 'x' rank mismatch. expected 1, actual 2"), "number of dimensions of x: 1 -> 2", ""),
+        (
+            again("tensor 'x' requires_grad mismatch. expected requires_grad=0"),
+            "requires_grad of x: False -> True",
+            "",
+        ),
+        (
+            again("___check_obj_id(fn, 140), type=<class 'function'>", "___check_obj_id(fn, 150), type=<class 'x'>"),
+            "`fn` is another object",
+            "",
+        ),
+        (again("GLOBAL_STATE changed: grad_mode "), "global state changed: grad_mode", ""),
         (again("not args"), "`not args` did not hold", ""),
     ],
 )
 def test_recompiles_read_as_a_sentence_with_the_line_that_ends_them(report: Report, story: str, advice: str) -> None:
     (recompilation,) = recompilations(report)
-    assert (recompilation.story, recompilation.advice) == (story, advice)
+    (guard,) = recompilation.guards
+    assert (guard.story, guard.advice) == (story, advice)
+
+
+def several_guards() -> Report:
+    """A function whose flag, name and size vary: a recompile has one failed guard for each earlier version."""
+    f = Location("s1", 2, 4, function="f")
+    causal = Location("s1", 3, 3, function="f", code="if causal:")
+    name = Location("s1", 4, 4, function="f", code="if name == 'a':")
+
+    def size(actual: int) -> GuardFailure:
+        return GuardFailure(f"tensor 'x' size mismatch at index 0. expected 4, actual {actual}")
+
+    def of(*reasons: GuardFailure, number: int) -> Recompile:
+        return Recompile(f"0/{number}", "0/0", "f", f, list(reasons), limit_hit=number == 4)
+
+    a, b = GuardFailure("name == 'a'", name), GuardFailure("name == 'b'", name)
+    flag = GuardFailure("causal == False", causal)
+    recompiles = [
+        of(size(5), number=1),
+        of(a, size(6), number=2),
+        of(b, a, size(7), number=3),
+        of(a, b, flag, a, size(8), number=4),
+    ]
+    return replace(no_breaks(), recompiles=recompiles)
+
+
+def test_every_guard_that_failed_counts_for_the_recompiles_that_have_it_at_its_own_line() -> None:
+    (recompilation,) = recompilations(several_guards())
+    known = [
+        (guard.story, recompilation.share(guard), [place.line for place in guard.locations])
+        for guard in recompilation.guards
+    ]
+    assert known == [
+        ("dimension 0 of x: 4 -> 5 -> ... -> 8", "all 4 times", []),
+        ("name: 'a', 'b'", "3 of 4 times", [4]),  # 'a' came back, so no arrow
+        ("causal: False -> True", "1 of 4 times", [3]),
+    ]
+
+
+def test_views_name_every_guard_that_failed() -> None:
+    report = several_guards()
+    text = render_text(report)
+    assert "f compiled 3 times again, then limit reached: runs eagerly, because these varied:\n" in text
+    assert "    -  name: 'a', 'b', 3 of 4 times, line 4\n" in text
+    assert "    -  causal: False -> True, 1 of 4 times, line 3\n" in text
+    html = unescape(re.sub(r"<[^>]+>", "", render_html(report)))
+    assert "dimension 0 of x: 4 → 5 → ... → 8, all 4 times" in html
+    assert "name: 'a', 'b', 3 of 4 times (line 4)" in html
+    assert "causal: False → True, 1 of 4 times (line 3)" in html
+
+
+@pytest.mark.parametrize(
+    ("guards", "limit", "times"),
+    [
+        (1, False, "compiled again (0/1)"),
+        (3, False, "compiled 3 times again"),
+        (1, True, "was to be compiled again: limit reached, runs eagerly"),
+        (3, True, "compiled 2 times again, then limit reached: runs eagerly"),
+    ],
+)
+def test_a_recompile_that_the_limit_refused_is_not_counted(guards: int, limit: bool, times: str) -> None:
+    report = again(*(f"k == {value}" for value in range(guards)), limit=limit)
+    (recompilation,) = recompilations(report)
+    assert recompilation.times == times
 
 
 def test_a_function_that_spent_its_limit_is_not_praised() -> None:

@@ -1,0 +1,119 @@
+"""A report names everything that made PyTorch compile a function again, each at its own line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak.api.watching import capture
+from jupyter_graphbreak.views.words.recompilation import recompilations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jupyter_graphbreak.results import Report
+
+SCALE = 1
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def attend(x: Any, causal: bool, name: str) -> Any:
+    y = x * 2
+    if causal:
+        y = y.tril()
+    if name == "head1":
+        y = y + 1
+    return y.sum()
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mode = "a"
+
+    def forward(self, x: Any, flag: bool) -> Any:
+        if flag:
+            x = x + SCALE
+        return x * 2 if self.mode == "a" else x
+
+
+def varied(report: Report) -> dict[str, tuple[str, list[str | None]]]:
+    """Return what varied of the one function that was compiled again: how often, and the code of its lines."""
+    (again,) = recompilations(report)
+    return {guard.story: (again.share(guard), [place.code for place in guard.locations]) for guard in again.guards}
+
+
+def test_sizes_flags_and_names_that_vary_together_are_all_named() -> None:
+    compiled = torch.compile(attend, backend="eager")
+    with capture() as run:
+        for index in range(10):
+            compiled(torch.randn(4 + index, 4 + index), index % 2 == 0, f"head{index % 3 + 1}")
+    report = run.report
+    in_json = {reason.guard.split()[0] for recompile in report.recompiles for reason in recompile.reasons}
+    assert in_json == {"name", "causal", "tensor"}
+    stories = varied(report)
+    total = len(report.recompiles)
+    assert stories["dimension 0 of x: 4 -> 5 -> ... -> 10"] == (f"all {total} times", [])
+    assert stories["causal: False -> True"][1] == ["if causal:"]
+    assert stories["name: 'head2', 'head3', 'head1'"][1] == ['if name == "head1":']
+    for guard, name in (("causal", "causal: False -> True"), ("name", "name: 'head2', 'head3', 'head1'")):
+        having = sum(any(r.guard.startswith(guard) for r in recompile.reasons) for recompile in report.recompiles)
+        assert stories[name][0] == f"{having} of {total} times"
+
+
+def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Scaled()
+    compiled = torch.compile(model, backend="eager", dynamic=False)
+    x = torch.ones(3)
+    with capture() as run:
+        compiled(x, True)
+        monkeypatch.setitem(globals(), "SCALE", 2)
+        compiled(x, True)
+        model.mode = "b"
+        compiled(x, True)
+        compiled(x, False)
+    stories = varied(run.report)
+    assert {name.partition(":")[0]: lines for name, (_, lines) in stories.items()} == {
+        "flag": ["if flag:"],
+        "self.mode": ['return x * 2 if self.mode == "a" else x'],
+        "SCALE": ["x = x + SCALE"],
+    }
+
+    torch.compiler.reset()
+    factor, name = 1, "a"
+
+    def scale(x: Any) -> Any:
+        y = x * factor
+        return y + 1 if name == "a" else y
+
+    scaled = torch.compile(scale, backend="eager", dynamic=False)
+    with capture() as run:
+        scaled(x)
+        factor = 2
+        scaled(x)
+        name = "b"
+        scaled(x)
+    stories = varied(run.report)
+    assert {name.partition(":")[0]: lines for name, (_, lines) in stories.items()} == {
+        "factor": ["y = x * factor"],
+        "name": ['return y + 1 if name == "a" else y'],
+    }
+
+
+def test_a_compilation_that_the_limit_refused_is_not_counted_as_one() -> None:
+    with torch._dynamo.config.patch(recompile_limit=2):
+        compiled = torch.compile(attend, backend="eager")
+        with capture() as run:
+            for name in "abcd":
+                compiled(torch.ones(3, 3), True, name)
+    (again,) = recompilations(run.report)
+    assert again.times == "compiled again (0/1), then limit reached: runs eagerly"
+    assert [guard.story for guard in again.guards] == ["name: 'a' -> 'b'"]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.patching import patched_inherited
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import CodeType
+    from weakref import ref
 
 
 def is_torch_compile(value: Any) -> bool:
@@ -101,13 +106,47 @@ def has_cached_code(code: CodeType) -> bool:
 
 def forget(codes: Iterable[CodeType]) -> None:
     """Make Dynamo forget what it compiled or skipped of some code objects, and their resume functions."""
-    reset_code = importlib.import_module("torch._C._dynamo.eval_frame").reset_code
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     for code in codes:
         for known in (code, *resume_codes(code)):
-            reset_code(known)
+            forget_code(known)
             if known in cache:
                 cache[known] = {}  # resume functions made anew owe nothing to an earlier run
+
+
+def forget_code(code: CodeType) -> None:
+    """Make Dynamo forget what it compiled of one code object, or that it skips it, and that it ever began it."""
+    importlib.import_module("torch._C._dynamo.eval_frame").reset_code(code)
+    tracker: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "input_codes", None)
+    if id(code) in getattr(tracker, "seen_ids", ()):
+        index = next((index for index, seen in enumerate(tracker.seen) if seen() is code), None)
+        if index is not None:  # with its reference goes what would take its id out of the set
+            del tracker.seen[index]
+            tracker.seen_ids.discard(id(code))
+
+
+@contextlib.contextmanager
+def codes_held() -> Iterator[list[ref[CodeType]]]:
+    """Yield the code objects that Dynamo holds when the context begins; none once everything was forgotten.
+
+    These are all that it began: of some it holds compiled code, of others that it is to skip them.
+    """
+    tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
+    clear = tracker.clear
+    # Not Dynamo's own references, which call it back when they end.
+    held = [weakref.ref(code) for seen in tracker.seen if (code := seen()) is not None]
+
+    def clear_both() -> None:
+        held.clear()
+        clear()
+
+    with patched_inherited(tracker, "clear", clear_both):
+        yield held
+
+
+def is_held(code: CodeType) -> bool:
+    """Whether Dynamo holds compiled code of a code object, or that it is to skip it."""
+    return code in importlib.import_module("torch._dynamo.convert_frame").input_codes
 
 
 def compilations_begun() -> int | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.compiled import forget_code
 from jupyter_graphbreak._torch_compat.configuration import not_compiled, warns_of_compiling
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak._torch_compat.separate_cache import (
@@ -22,7 +23,6 @@ from jupyter_graphbreak._torch_compat.separate_cache import (
     _fresh_profile,
     _kept_counters,
     _living,
-    _reset,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def compiled_apart() -> Iterator[None]:
             for code in _living(seen):
                 _, managers = held.get(id(code), (code, set()))
                 if not managers:
-                    _reset(code)
+                    forget_code(code)
                 for entry in _entries(code):
                     if id(entry.guard_manager) not in managers:
                         _drop(entry)

@@ -8,7 +8,7 @@ import importlib
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import resume_codes
+from jupyter_graphbreak._torch_compat.compiled import forget_code, resume_codes
 from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
             for code in _living(seen):
                 _, held = before.get(id(code), (code, set()))
                 if not held:
-                    _reset(code)
+                    forget_code(code)
                 for entry in _entries(code):
                     if id(entry.guard_manager) not in held:
                         _drop(entry)
@@ -122,12 +122,8 @@ def _begin_anew(code: CodeType) -> int:
     if count:
         _resume_compiling(code)
     else:
-        _reset(code)
+        forget_code(code)
     return count
-
-
-def _reset(code: CodeType) -> None:
-    importlib.import_module("torch._C._dynamo.eval_frame").reset_code(code)
 
 
 def _resume_compiling(code: CodeType) -> None:

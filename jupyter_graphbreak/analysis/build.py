@@ -26,9 +26,10 @@ from jupyter_graphbreak.analysis.settings import settings_of_run
 from jupyter_graphbreak.analysis.skips import SkipTable
 from jupyter_graphbreak.analysis.source.locations import Sources, SourceText, shown_stack
 from jupyter_graphbreak.analysis.torch_text import messages
+from jupyter_graphbreak.recording.records import compiled_function
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
-from jupyter_graphbreak.report.schema import Device, Diagnostic, Report, RunError, WhatIf
+from jupyter_graphbreak.report.schema import Device, Diagnostic, HeldFunction, Report, RunError, WhatIf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -146,6 +147,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         cudagraph_skips=steps.listed("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
         what_if=steps.take("consequences of other settings", breaks.what_if, WhatIf()),
         diagnostics=[*ledger.notes, *notes, *repeated],
+        held=steps.take("what PyTorch held before the run", lambda: _held(ledger, sources), None),
     )
 
 
@@ -258,6 +260,18 @@ def _source_text(recorded: SourceRecorded, kinds: Sources) -> SourceText:
         line_offset=recorded.line_offset,
         indent=recorded.indent,
     )
+
+
+def _held(ledger: Ledger, sources: Sources) -> list[HeldFunction] | None:
+    """Return what PyTorch held when the run began: nothing for a log, which begins with the process."""
+    if ledger.run.held is None:
+        return None if ledger.run.watched else []
+    held = (
+        HeldFunction(compiled_function(code.name), code.cell or sources.path(code.filename), code.firstlineno)
+        for code in ledger.run.held
+        if sources.kind(code.filename, code.name) != "machinery"
+    )
+    return list(dict.fromkeys(held))
 
 
 def _sum(values: Iterable[float | None]) -> float:

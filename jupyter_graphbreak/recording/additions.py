@@ -373,6 +373,15 @@ class SettingsInForce(Addition, frozen=True, kw_only=True):
     defaults: list[str] = []
 
 
+class HeldCode(CodeObject, frozen=True, kw_only=True):
+    """A code object that Dynamo held when the run began; ``cell`` is the name of its cell, if it is from one.
+
+    In a cell ``firstlineno`` counts as the reader does.
+    """
+
+    cell: str | None = None
+
+
 class RunSummary(Addition, frozen=True, kw_only=True):
     """The run as a whole: versions, settings of Dynamo at its end, where packages are, times in seconds.
 
@@ -382,6 +391,8 @@ class RunSummary(Addition, frozen=True, kw_only=True):
         Whether both the trace and our hooks recorded the run, so that they can be compared.
     begun : int or None
         How many compilations Dynamo itself counted, where it does.
+    held : list of HeldCode or None
+        What Dynamo had begun to compile before the run and not forgotten: it may have run without a trace.
     """
 
     kind: ClassVar[str] = "graphbreak_run"
@@ -396,6 +407,7 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     capture_s: float | None = None
     watched: bool = False
     begun: int | None = None
+    held: list[HeldCode] | None = None
 
 
 _CLASSES: dict[str, type[Addition]] = {

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak._torch_compat.compiled import compilations_begun
+from jupyter_graphbreak._torch_compat.compiled import codes_held, compilations_begun, is_held
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, held_back
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
 from jupyter_graphbreak._torch_compat.version import require_torch
@@ -31,7 +32,9 @@ from jupyter_graphbreak.recording.source_texts import recorded_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import CodeType
     from typing import Literal
+    from weakref import ref
 
     from jupyter_graphbreak.recording.additions import Addition
     from jupyter_graphbreak.recording.source_texts import FindCell
@@ -125,7 +128,7 @@ class Recording:
         """Append a record of our own that belongs to no compilation."""
         self.take(Record({addition.kind: msgspec.to_builtins(addition)}))
 
-    def _finish(self, wall_s: float, begun: int | None) -> None:
+    def _finish(self, wall_s: float, begun: int | None, held: list[ref[CodeType]] | None) -> None:
         start = time.perf_counter()
         for source in recorded_sources(self.records, self._find_cell, self._running):
             self._add_outside(source)
@@ -140,8 +143,33 @@ class Recording:
                 capture_s=self.capture_s + time.perf_counter() - start,
                 watched=True,
                 begun=begun,
+                held=self._read_held(held),
             )
         )
+
+    def _read_held(self, held: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
+        try:
+            return list(self._still_held(held)) if held is not None else None
+        except Exception:  # noqa: BLE001 - another torch: then runs are compared more carefully
+            return None
+
+    def _still_held(self, held: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
+        """Yield what Dynamo held when the run began and still holds, but for functions that were defined anew."""
+        begun: dict[tuple[str, str, int], set[int | None]] = {}
+        for started in additions.additions_of(self.records, additions.FrameStarted):
+            begun.setdefault(started.place, set()).add(started.id)
+        for reference in held:
+            code = reference()
+            if code is None or not is_held(code):
+                continue
+            known = identity(code)
+            now = begun.get((code.co_name, code.co_filename, code.co_firstlineno))
+            if now is not None and known["id"] not in now:
+                continue
+            cell = self._find_cell(code.co_filename)
+            if cell is not None:
+                known["firstlineno"] += cell.line_offset
+            yield additions.HeldCode(**known, cell=cell.name if cell is not None else None)
 
     def _note_what_holds_back(self) -> None:
         try:
@@ -180,8 +208,10 @@ def record(
     handler = _TraceHandler(recording)
     earlier = compilations_begun()
     start = time.perf_counter()
+    held: list[ref[CodeType]] | None = None
     try:
         with (
+            _what_is_held() as held,
             _heard(handler),
             narrowed_trace(handler, KEPT, recording.note_lost),
             watch(recording.add, recording.spent) as missing,
@@ -195,7 +225,7 @@ def record(
         raise
     finally:
         wall_s = time.perf_counter() - start
-        recording._finish(wall_s, _newly_begun(earlier))  # noqa: SLF001 - same module
+        recording._finish(wall_s, _newly_begun(earlier), held)  # noqa: SLF001 - same module
 
 
 def _newly_begun(earlier: int | None) -> int | None:
@@ -204,6 +234,16 @@ def _newly_begun(earlier: int | None) -> int | None:
     if earlier is None or now is None:
         return None
     return now - earlier if now >= earlier else now
+
+
+@contextlib.contextmanager
+def _what_is_held() -> Iterator[list[ref[CodeType]] | None]:
+    """Yield the code objects that Dynamo holds now, ``None`` where it does not tell; see :func:`codes_held`."""
+    with contextlib.ExitStack() as stack:
+        held = None
+        with contextlib.suppress(Exception):  # another torch
+            held = stack.enter_context(codes_held())
+        yield held
 
 
 @contextlib.contextmanager

@@ -17,7 +17,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class RunFigures(msgspec.Struct, frozen=True):
-    """One run of two that are compared; ``name`` is that of its cell, if it was one."""
+    """One run of two that are compared; ``name`` is that of its cell, if it was one.
+
+    The figures leave out what the other run did not compile because PyTorch held its code; see :class:`Reused`.
+    """
 
     name: str | None
     status: Literal["ok", "error", "interrupted"]
@@ -30,13 +33,15 @@ class Change(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
+    change : str
+        ``unknown`` if one of two runs has it, and the other did not compile its function, for PyTorch held its code.
     before, after : Place or None
         Where it is in the earlier run and where it is in the later one.
     break_ : str or None
         Its id in the later run.
     """
 
-    change: Literal["gone", "new", "moved"]
+    change: Literal["gone", "new", "moved", "unknown"]
     gb_id: str | None
     gb_type: str
     function: str | None
@@ -44,6 +49,20 @@ class Change(msgspec.Struct, frozen=True):
     before: Place | None
     after: Place | None
     break_: str | None = msgspec.field(default=None, name="break")
+
+
+class Reused(msgspec.Struct, frozen=True):
+    """A function that one of two runs compiled and the other did not, for PyTorch held its code from earlier.
+
+    Parameters
+    ----------
+    run : {"before", "after"}
+        The run that did not compile it.
+    """
+
+    function: str
+    place: Place | None
+    run: Literal["before", "after"]
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -54,12 +73,15 @@ class Changes(msgspec.Struct, frozen=True):
     before, after : RunFigures
         The figures of the earlier and of the later run.
     breaks : list of Change
-        The breaks that are gone, new or moved.
+        The breaks that are gone, new or moved, and those of which that is unknown.
     same : list of str
         The ids, in the later run, of the breaks that both runs have at the same line.
+    reused : list of Reused
+        Functions that only one of the runs compiled, so that nothing of them is compared.
     """
 
     before: RunFigures
     after: RunFigures
     breaks: list[Change] = []
     same: list[str] = []
+    reused: list[Reused] = []

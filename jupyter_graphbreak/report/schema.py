@@ -408,6 +408,24 @@ class CudagraphSkip(msgspec.Struct, frozen=True):
     location: Location | None = None
 
 
+class HeldFunction(msgspec.Struct, frozen=True):
+    """A function that PyTorch had begun to compile before the run and had not forgotten.
+
+    It may have run from what was compiled then, which leaves no trace.
+
+    Parameters
+    ----------
+    source : str
+        The path of its file, or the name of its cell.
+    line : int
+        Its first line.
+    """
+
+    function: str
+    source: str
+    line: int
+
+
 class Diagnostic(msgspec.Struct, frozen=True):
     """Something about the run or about this report that the reader should know."""
 
@@ -420,7 +438,7 @@ class Report(msgspec.Struct, frozen=True):
 
     ``changes`` compares it with the previous run of the same notebook cell, where this kernel has one.
     ``order`` has the ids of the breaks as a person reads them, what to fix first; their numbers count in it.
-    ``remedies``, ``cost`` and ``check`` are ``None`` where nobody asked.
+    ``remedies``, ``cost`` and ``check`` are ``None`` where nobody asked. ``held`` is ``None`` if it is not known.
     """
 
     status: Literal["ok", "error", "interrupted"]
@@ -448,6 +466,7 @@ class Report(msgspec.Struct, frozen=True):
     remedies: list[Remedy] | None = None
     cost: Cost | None = None
     check: list[Check] | None = None
+    held: list[HeldFunction] | None = None
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -111,6 +112,31 @@ def test_loading_the_extension_leaves_torch_alone(monkeypatch: pytest.MonkeyPatc
         assert fresh.stdout() == "False False\n"
     finally:
         fresh.stop()
+
+
+def test_breaks_in_library_code_that_was_compiled_before_are_not_said_to_be_gone(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    (tmp_path / "hidden_norms.py").write_text(
+        "def scale(x):\n    y = x * 3\n    print('scaled')\n    return y\n\n\n"
+        "def norm(x):\n    y = x + 1\n    print('normed')\n    return scale(y)\n"
+    )
+    kernel.run(f"import sys, torch\nsys.path.insert(0, {str(tmp_path)!r})\ntorch.compiler.reset()")
+    cell = (
+        '%%compile_explain{}\n@torch.compile(backend="eager")\ndef f(x):\n'
+        '    return sys.modules["hidden_norms"].norm(x)\n\n\nimport hidden_norms as _\nf(torch.ones(3))'
+    )
+    for options, count, headline in (
+        ("", 2, ""),
+        ("", 1, "the same break; cannot compare 1 break: this run did not compile norm and scale"),
+        (" --fresh", 2, "the same break; cannot compare 1 break: the run before did not compile norm and scale"),
+    ):
+        kernel.run(cell.format(options), {"cellId": "with a library"})
+        assert kernel.report().summary.breaks == count
+        text = " ".join(kernel.bundles()[-1]["text/plain"].split())
+        assert headline in text
+        assert "gone" not in text
+        assert "1 break new" not in text
 
 
 def test_a_cell_that_runs_again_is_compared_with_its_run_before(kernel: Kernel) -> None:

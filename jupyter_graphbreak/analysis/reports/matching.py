@@ -2,6 +2,9 @@
 
 Edits shift lines, so a break is not known again by its line number alone. The lines of both runs are aligned as a text
 diff aligns them, and two breaks of one kind are the same where their lines correspond or where the expression is.
+
+What PyTorch holds from earlier runs leaves no trace when it runs, so only what both runs compiled is compared
+(:mod:`~jupyter_graphbreak.analysis.reports.reuse`).
 """
 
 from __future__ import annotations
@@ -10,15 +13,14 @@ from collections import defaultdict
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.report.diff import Change, Changes, Place, RunFigures
+from jupyter_graphbreak.analysis.reports.reuse import Line, Reuse
+from jupyter_graphbreak.report.diff import Change, Changes, Place, Reused, RunFigures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jupyter_graphbreak.report.location import Source
-    from jupyter_graphbreak.report.schema import Break, Report
-
-_Line = tuple[str, int]  # the id of a source, and a line of it
+    from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
 
 
 def compare_runs(before: Report, after: Report) -> Changes:
@@ -26,17 +28,28 @@ def compare_runs(before: Report, after: Report) -> Changes:
     moved_to = _corresponding_lines(before, after)
     pairs, gone, new = _matched(before.breaks, after.breaks, moved_to)
     old_names, new_names = _names(before), _names(after)
+    later = Reuse(before, after, gone, moved_to)
+    earlier = Reuse(after, before, new, {now: old for old, now in moved_to.items()})
+    in_part = later.hides_something or earlier.hides_something
+    gone = [old for old in gone if old not in later.hidden]
+    new = [now for now in new if now not in earlier.hidden]
     moved = [(old, now) for old, now in pairs if _where(old, old_names) != _where(now, new_names)]
     shifted = {now.id for _, now in moved}
     return Changes(
-        before=_figures(before),
-        after=_figures(after),
+        before=_figures(before, later if in_part else None),
+        after=_figures(after, earlier if in_part else None),
         breaks=[
             *(_change("gone", old, _where(old, old_names), None) for old in gone),
             *(_change("new", now, None, _where(now, new_names)) for now in new),
             *(_change("moved", now, _where(old, old_names), _where(now, new_names)) for old, now in moved),
+            *(_change("unknown", old, _where(old, old_names), None) for old in later.hidden),
+            *(_change("unknown", now, None, _where(now, new_names)) for now in earlier.hidden),
         ],
         same=[now.id for _, now in pairs if now.id not in shifted],
+        reused=[
+            *(_reused(part, old_names, "after") for part in later.functions),
+            *(_reused(part, new_names, "before") for part in earlier.functions),
+        ],
     )
 
 
@@ -47,11 +60,11 @@ def same_breaks(before: Report, after: Report) -> dict[str, str]:
 
 
 def _matched(
-    before: list[Break], after: list[Break], moved_to: dict[_Line, _Line]
+    before: list[Break], after: list[Break], moved_to: dict[Line, Line]
 ) -> tuple[list[tuple[Break, Break]], list[Break], list[Break]]:
     """Pair the breaks of two runs, surest first; return the pairs and what is left of each run."""
 
-    def line(graph_break: Break) -> _Line | None:
+    def line(graph_break: Break) -> Line | None:
         return (graph_break.location.source, graph_break.location.line) if graph_break.location is not None else None
 
     def function(graph_break: Break) -> str | None:
@@ -91,9 +104,9 @@ def _matched(
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 
 
-def _corresponding_lines(before: Report, after: Report) -> dict[_Line, _Line]:
+def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
     """Return for each line of the earlier run that is still there, or was rewritten in place, the line of the later."""
-    lines: dict[_Line, _Line] = {}
+    lines: dict[Line, Line] = {}
     for old, new in _corresponding_sources(before, after):
         old_lines, new_lines = list(_lines(old)), list(_lines(new))
         matcher = SequenceMatcher(None, [t for _, t in old_lines], [t for _, t in new_lines], autojunk=False)
@@ -135,8 +148,8 @@ def _names(report: Report) -> dict[str, str]:
     return {**names, own: ""} if own is not None else names
 
 
-def _where(graph_break: Break, names: dict[str, str]) -> Place | None:
-    location = graph_break.location
+def _where(found: Break | Frame | Skipped, names: dict[str, str]) -> Place | None:
+    location = found.location
     return Place(names.get(location.source) or None, location.line) if location is not None else None
 
 
@@ -150,10 +163,15 @@ def _change(kind: Any, graph_break: Break, before: Place | None, after: Place | 
         code=location.code if location is not None else None,
         before=before,
         after=after,
-        break_=graph_break.id if kind != "gone" else None,
+        break_=graph_break.id if kind in {"new", "moved"} or (kind == "unknown" and before is None) else None,
     )
 
 
-def _figures(report: Report) -> RunFigures:
+def _reused(part: Frame | Skipped, names: dict[str, str], run: Any) -> Reused:
+    return Reused(part.function, _where(part, names), run)
+
+
+def _figures(report: Report, compared: Reuse | None) -> RunFigures:
     own = next((source.name for source in report.sources if source.kind == "cell"), None)
-    return RunFigures(name=own, status=report.status, summary=report.summary, timing=report.timing)
+    summary, timing = compared.figures() if compared is not None else (report.summary, report.timing)
+    return RunFigures(own, report.status, summary, timing)

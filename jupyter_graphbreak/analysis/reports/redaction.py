@@ -26,6 +26,7 @@ from jupyter_graphbreak.report.schema import (
     Frame,
     Graph,
     GuardFailure,
+    HeldFunction,
     Op,
     Recompile,
     Report,
@@ -115,6 +116,7 @@ class _Redaction:
             remedies=[self._remedy(each) for each in report.remedies] if report.remedies is not None else None,
             cost=self._cost(report.cost),
             check=[self._check(each) for each in report.check] if report.check is not None else None,
+            held=[self._held(each) for each in report.held] if report.held is not None else None,
         )
 
     def job_break(self, listed: JobBreak) -> JobBreak:
@@ -214,6 +216,9 @@ class _Redaction:
 
     def _scope(self, scope: Scope) -> Scope:
         return replace(scope, location=self._at(scope.location), note=None)
+
+    def _held(self, held: HeldFunction) -> HeldFunction:
+        return HeldFunction(self._name(held.function), self._file(held.source, "file"), held.line)
 
     def _recompile(self, recompile: Recompile) -> Recompile:
         return replace(

@@ -162,7 +162,7 @@ class Sources:
             id=self._id(filename),
             name=self.name(filename),
             kind="library" if kind == "machinery" else kind,
-            path=None if kind == "cell" else self._path(filename),
+            path=None if kind == "cell" else self.path(filename),
             segments=list(text.segments) if text is not None else [],
             functions=[FunctionName(*named) for named in sorted(self._functions.get(filename, {}).items())],
         )
@@ -305,7 +305,7 @@ class Sources:
             shown.append(msgspec.structs.replace(source, segments=segments))
         return shown
 
-    def _path(self, filename: str) -> str:
+    def path(self, filename: str) -> str:
         """Return a path without the folders that say whose machine this is: reports are saved and passed on."""
         path = filename.replace("\\", "/")
         root = max((root for root in self._shortened if path.startswith(root)), key=len, default=None)

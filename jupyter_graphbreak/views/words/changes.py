@@ -11,20 +11,38 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.diff import Change, Changes, Place
 
 
+#: So many functions are named; more are counted.
+_MOST_NAMES = 2
+
+
 def headline(changes: Changes) -> str:
-    """Return what became of the breaks: "1 break gone, 2 new"."""
+    """Return what became of the breaks: "1 break gone, 2 new; cannot compare 1 break: ..."."""
     numbers = Counter(change.change for change in changes.breaks)
     parts = [(kind, numbers[kind]) for kind in ("gone", "new", "moved") if numbers[kind]]
-    if not parts:
-        same = len(changes.same)
-        return "no break then or now" if not same else f"the same {counted(same, 'break') if same > 1 else 'break'}"
-    (first, number), *rest = parts
-    return ", ".join([f"{counted(number, 'break')} {first}", *(f"{number} {kind}" for kind, number in rest)])
+    unknown, same = numbers["unknown"], len(changes.same)
+    if parts:
+        (first, number), *rest = parts
+        known = ", ".join([f"{counted(number, 'break')} {first}", *(f"{number} {kind}" for kind, number in rest)])
+    elif same:
+        known = f"the same {counted(same, 'break') if same > 1 else 'break'}"
+    elif unknown or not _compared(changes):
+        known = ""
+    else:
+        known = "no break then or now"
+    what = f"cannot compare {counted(unknown, 'break')}" if unknown else "cannot compare everything"
+    if not known and not unknown:
+        what = "cannot compare"
+    return "; ".join(filter(None, [known, f"{what}: {_reused(changes)}" if changes.reused else ""]))
 
 
 def figures(changes: Changes) -> list[str]:
-    """Return the figures of both runs: "2 -> 1 breaks"; one that stayed as it was stands there once."""
+    """Return the figures of both runs: "2 -> 1 breaks"; one that stayed as it was stands there once.
+
+    What only one of them compiled, because PyTorch held the code, is not counted.
+    """
     before, after = changes.before, changes.after
+    if not _compared(changes):
+        return ["nothing was compiled in both runs"]
     numbers = [
         ("breaks", before.summary.breaks, after.summary.breaks),
         ("graphs", before.summary.graphs, after.summary.graphs),
@@ -36,9 +54,30 @@ def figures(changes: Changes) -> list[str]:
     old_s, new_s = before.timing.compile_s, after.timing.compile_s
     if old_s is not None and new_s is not None:
         lines.append(f"compiling {_step(f'{old_s:.2f} s', f'{new_s:.2f} s')}")
+    hits = before.timing.cache_hits, after.timing.cache_hits
+    if old_s is not None and new_s is not None and hits[0] != hits[1]:
+        lines.append(f"graphs from Inductor's cache {_step(*(str(number or 0) for number in hits))}")
     if before.status != after.status:
         lines.append(_step(before.status, after.status))
+    if changes.reused:
+        lines[0] = f"of what both runs compiled: {lines[0]}"
     return lines
+
+
+def _compared(changes: Changes) -> bool:
+    """Whether there is anything that both runs compiled, as far as something was not compiled in one of them."""
+    return not changes.reused or bool(changes.before.summary.frames and changes.after.summary.frames)
+
+
+def _reused(changes: Changes) -> str:
+    """Say which functions only one run compiled: "PyTorch had the code of norm from earlier, so ..."."""
+    sentences = []
+    for run, which in (("after", "this run"), ("before", "the run before")):
+        names = list(dict.fromkeys(function.function for function in changes.reused if function.run == run))
+        if names:
+            shown = counted(len(names), "function") if len(names) > _MOST_NAMES else " and ".join(names)
+            sentences.append(f"{which} did not compile {shown} (PyTorch still had the code)")
+    return ", ".join(sentences)
 
 
 def described(change: Change) -> tuple[str, str, str]:

@@ -16,12 +16,19 @@ export function comparisonHeadline(
   const count = (kind: Change['change']): number =>
     changes.breaks.filter(({ change }) => change === kind).length;
   const [gone, fresh, moved] = [count('gone'), count('new'), count('moved')];
+  const unknown = count('unknown');
   const counts = [
     gone > 0 ? trans.__('%1 gone', gone) : '',
     fresh > 0 ? trans.__('%1 new', fresh) : '',
-    moved > 0 ? trans.__('%1 moved', moved) : ''
+    moved > 0 ? trans.__('%1 moved', moved) : '',
+    unknown > 0 ? trans.__('cannot compare %1', unknown) : ''
   ].filter(words => words !== '');
-  return counts.length > 0 ? counts.join(', ') : trans.__('the same breaks');
+  if (counts.length > 0) {
+    return counts.join(', ');
+  }
+  return changes.reused.length > 0
+    ? trans.__('the same breaks in what both runs compiled')
+    : trans.__('the same breaks');
 }
 
 /** The figures before and after, and every break that changed. */
@@ -32,7 +39,9 @@ export function comparisonParts(
   const { trans } = context;
   const figures = makePart(context, 'change', FIGURES_ID, {
     look: 'figures',
-    label: figureLabels(changes, trans).join(', ')
+    label: figureLabels(changes, trans).join(', '),
+    details:
+      changes.reused.length > 0 ? [trans.__('of what both runs compiled')] : []
   });
   const breaks = changes.breaks.map((change, index) => {
     const reason = reasonLabel(change.gb_type, change.gb_id);
@@ -67,7 +76,10 @@ function figureLabels(
   return labels;
 }
 
-function changeLabel({ change }: Change, trans: TranslationBundle): string {
+function changeLabel(
+  { change, before }: Change,
+  trans: TranslationBundle
+): string {
   switch (change) {
     case 'gone':
       return trans.__('gone');
@@ -75,6 +87,10 @@ function changeLabel({ change }: Change, trans: TranslationBundle): string {
       return trans.__('new');
     case 'moved':
       return trans.__('moved');
+    case 'unknown':
+      return before === null
+        ? trans.__('not compiled in the run before')
+        : trans.__('not compiled again: PyTorch still had the code');
   }
 }
 

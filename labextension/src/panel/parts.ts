@@ -180,9 +180,7 @@ function recompileParts(context: IPartContext): IPart[] {
         placeLabel(context, recompile.location),
         recompile.limit_hit ? trans.__('recompile limit reached') : '',
         oneLine(guards[0] ?? ''),
-        guards.length > 1
-          ? trans.__('and %1 more', guards.length - 1)
-          : ''
+        guards.length > 1 ? trans.__('and %1 more', guards.length - 1) : ''
       ],
       more: guards.join('\n'),
       cause: guards[0] ?? '',

@@ -31,6 +31,7 @@ export interface Report {
   remedies: Remedy[] | null;
   cost: Cost | null;
   check: Check[] | null;
+  held: HeldFunction[] | null;
 }
 /**
  * Where the code was asked to run and where it ran; ``note`` says why in words when the two differ.
@@ -347,6 +348,7 @@ export interface Changes {
   after: RunFigures;
   breaks: Change[];
   same: string[];
+  reused: Reused[];
 }
 /**
  * One run of two that are compared; ``name`` is that of its cell, if it was one.
@@ -385,7 +387,7 @@ export interface Timing1 {
  * A break that only one of two runs has, or that is at another line now.
  */
 export interface Change {
-  change: 'gone' | 'moved' | 'new';
+  change: 'gone' | 'moved' | 'new' | 'unknown';
   gb_id: string | null;
   gb_type: string;
   function: string | null;
@@ -400,6 +402,14 @@ export interface Change {
 export interface Place {
   name: string | null;
   line: number;
+}
+/**
+ * A function that one of two runs compiled and the other did not, for PyTorch held its code from earlier.
+ */
+export interface Reused {
+  function: string;
+  place: Place | null;
+  run: 'after' | 'before';
 }
 /**
  * A change that may remove breaks, and what came of trying it.
@@ -544,4 +554,12 @@ export interface Divergence {
   graph: string;
   location: Location | null;
   op: string | null;
+}
+/**
+ * A function that PyTorch had begun to compile before the run and had not forgotten.
+ */
+export interface HeldFunction {
+  function: string;
+  source: string;
+  line: number;
 }

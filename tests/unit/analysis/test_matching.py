@@ -10,7 +10,7 @@ import pytest
 from jupyter_graphbreak.report.diff import Changes, Place
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Segment, Source
-from jupyter_graphbreak.report.schema import Break, Device
+from jupyter_graphbreak.report.schema import Break, Device, Frame, Graph, HeldFunction, Occurrence, Skipped
 from jupyter_graphbreak.results import Report
 
 CELL = """%%compile_explain
@@ -45,6 +45,120 @@ def _report(breaks: list[Break], *sources: Source, **fields: Any) -> Report:
     return Report(
         status="ok", device=Device("auto", "cpu"), sources=[*sources], breaks=breaks, summary=summary, **fields
     )
+
+
+LIBRARY = "lib/norms.py"
+LAYERS = (("norm", 3), ("scale", 20))
+
+
+def library_run(
+    *met: str, text: str = CELL, held: tuple[str, ...] = (), call: str = "f(x)", cell_outcome: str | None = None
+) -> Report:
+    """Return a run of a cell that calls a library's functions, of which the named ones were compiled and broke."""
+    lines = dict(LAYERS)
+    cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, text)])
+    library = Source("s2", "norms.py", "library", LIBRARY)
+    frames, graphs, breaks = [], [], []
+    entry = Location("s1", 9, 9, 0, 8, "<module>", call)
+    if cell_outcome is not None:
+        frames.append(Frame("9/0", "f", Location("s1", 2, 2, function="f"), "entry", cell_outcome))  # type: ignore[arg-type]
+    for number, name in enumerate(met):
+        place = Location("s2", lines[name] + 1, lines[name] + 1, function=name, code="print(x)")
+        frame = Frame(f"{number}/0", name, Location("s2", lines[name], lines[name]), "call", "compiled", compile_s=2.0)
+        within = [frame.id] if cell_outcome is None else ["9/0", frame.id]
+        occurrences = [Occurrence(ident, 0, [entry, place], "resumed") for ident in within]
+        frames.append(frame)
+        graphs.append(Graph(f"G{number}", name, frame.id))
+        breaks.append(Break(f"b{number + 1}", None, PRINT, place, "resumed", occurrences=occurrences))
+    return Report(
+        status="ok",
+        device=Device("auto", "cpu"),
+        sources=[cell, library],
+        frames=frames,
+        graphs=graphs,
+        breaks=breaks,
+        summary=Summary(frames=len(frames), graphs=len(graphs), breaks=len(breaks)),
+        timing=Timing(compile_s=2.0 * len(met)),
+        held=[HeldFunction(name, LIBRARY, lines[name]) for name in held],
+    )
+
+
+def test_a_break_in_code_that_pytorch_had_from_earlier_is_neither_gone_nor_new() -> None:
+    both, one = library_run("norm", "scale"), library_run("scale", held=("norm",))
+    changes = both.diff(one)
+    assert [(each.change, each.function, each.break_) for each in changes.breaks] == [("unknown", "norm", None)]
+    assert (changes.same, [(each.function, each.run) for each in changes.reused]) == (["b1"], [("norm", "after")])
+    assert changes.to_text().split("\n") == [
+        "since Cell In[1]: the same break; cannot compare 1 break: this run did not compile norm (PyTorch",
+        "still had the code)",
+        "    of what both runs compiled: breaks 1, graphs 1, compiling 2.00 s",
+        "    unknown norms.py:4 in norm   print(x)   Failed to trace builtin operator",
+    ]
+    back = one.diff(both)
+    assert [(each.change, each.function, each.break_) for each in back.breaks] == [("unknown", "norm", "b1")]
+    assert back.to_text().startswith(
+        "since Cell In[1]: the same break; cannot compare 1 break: the run before did not compile norm"
+    )
+    assert "graphs 1, compiling 2.00 s" in back.to_text()
+    assert "Cannot" not in back.to_html()
+    assert "cannot compare 1 break" in back.to_html()
+
+
+def test_a_break_in_a_function_that_pytorch_did_not_hold_is_gone() -> None:
+    changes = library_run("norm", "scale").diff(library_run("scale"))
+    assert [each.change for each in changes.breaks] == ["gone"]
+    assert changes.to_text().startswith("since Cell In[1]: 1 break gone\n    breaks 2 -> 1, graphs 2 -> 1")
+
+
+def test_a_library_function_that_the_edited_cell_no_longer_calls_has_no_break() -> None:
+    before = library_run("norm", "scale", text=CELL.replace("\nf(x)", "\nmodel(x)"), call="model(x)")
+    changes = before.diff(library_run("scale", text=CELL.replace("\nf(x)", "\ny = x"), held=("norm",)))
+    assert [each.change for each in changes.breaks] == ["gone"]
+    assert changes.reused == []
+    still = library_run("scale", text=CELL.replace("\nf(x)", "\ny = model (x + 1)"), held=("norm",))
+    assert [each.change for each in before.diff(still).breaks] == ["unknown"]
+
+
+@pytest.mark.parametrize(("outcome", "change"), [("compiled", "gone"), ("skipped", "unknown"), ("error", "unknown")])
+def test_a_caller_that_was_traced_to_its_end_would_have_met_the_break(outcome: str, change: str) -> None:
+    before = library_run("norm", cell_outcome="compiled")
+    changes = before.diff(library_run(held=("norm",), cell_outcome=outcome))
+    assert [each.change for each in changes.breaks] == [change]
+
+
+def test_a_further_version_of_a_function_says_nothing_of_its_earlier_ones() -> None:
+    again = library_run("norm", held=("norm",))
+    changes = library_run("norm").diff(msgspec.structs.replace(again, breaks=[]))
+    assert [each.change for each in changes.breaks] == ["unknown"]
+
+
+def test_runs_that_compiled_nothing_in_common_are_not_compared() -> None:
+    changes = library_run("norm").diff(library_run(held=("norm",)))
+    text = changes.to_text()
+    assert text.startswith("since Cell In[1]: cannot compare 1 break: this run did not compile norm")
+    assert "nothing was compiled in both runs" in text
+    quiet = msgspec.structs.replace(library_run("norm"), breaks=[])
+    assert quiet.diff(library_run(held=("norm",))).to_text().startswith("since Cell In[1]: cannot compare: this run")
+
+
+def test_where_a_report_does_not_say_what_was_held_anything_may_have_been() -> None:
+    old = msgspec.structs.replace(library_run("scale"), held=None)
+    assert [each.change for each in library_run("norm", "scale").diff(old).breaks] == ["unknown"]
+
+
+def test_a_function_that_pytorch_refused_once_is_refused_in_silence_later() -> None:
+    place = Location("s2", 3, 5, function="norm")
+    refused = msgspec.structs.replace(
+        library_run(),
+        breaks=[Break("b1", None, "Attempt to trace generator", place, "skipped", occurrences=[
+            Occurrence(None, 0, [place], "skipped")
+        ])],
+        skipped=[Skipped("k1", None, "norm", place, "a generator", "b1")],
+    )  # fmt: skip
+    changes = refused.diff(library_run(held=("norm",)))
+    assert [each.change for each in changes.breaks] == ["unknown"]
+    assert changes.before.summary.skipped == 0
+    assert [each.change for each in refused.diff(library_run()).breaks] == ["gone"]
 
 
 def outline(changes: Changes) -> list[tuple[str, int | None, int | None, str | None]]:

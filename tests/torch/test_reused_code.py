@@ -1,0 +1,141 @@
+"""Code that PyTorch held from an earlier run: what a report says of it, and what a comparison does not claim."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.util
+import io
+import linecache
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak._torch_compat.compiled import codes_held, forget, is_held
+from jupyter_graphbreak.api.watching import capture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.results import Report
+
+LIBRARY = """
+    def scale(x):
+        y = x * 3
+        print("scaled")
+        return y - 1
+
+
+    def norm(x):
+        y = x + 1
+        print("normed")
+        return scale(y) * 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Any:
+    path = tmp_path / "norms.py"
+    path.write_text(textwrap.dedent(LIBRARY))
+    spec = importlib.util.spec_from_file_location("norms", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def watched(fn: Callable[[Any], Any]) -> Report:
+    with capture() as run, contextlib.redirect_stdout(io.StringIO()):
+        torch.compile(fn, backend="eager")(torch.ones(3))
+    return run.report
+
+
+def changed(before: Report, after: Report) -> list[tuple[str, str | None]]:
+    return [(change.change, change.function) for change in before.diff(after).breaks]
+
+
+def entry(library: Any, result: str = "library.norm(x) + 1") -> Callable[[Any], Any]:
+    """Return a new function each time, as a notebook's cell that runs again has one."""
+    path = Path(library.__file__).with_name("program.py")
+    path.write_text(f"def f(x):\n    return {result}\n")
+    linecache.checkcache()
+    scope: dict[str, Any] = {"library": library}
+    exec(compile(path.read_text(), str(path), "exec"), scope)  # noqa: S102
+    made: Callable[[Any], Any] = scope["f"]
+    return made
+
+
+def test_breaks_and_graphs_of_code_that_was_held_are_not_gone(library: Any) -> None:
+    first, again = watched(entry(library)), watched(entry(library))
+    assert (first.summary.breaks, again.summary.breaks) == (2, 1)
+    changes = first.diff(again)
+    assert changed(first, again) == [("unknown", "scale")]
+    assert {(reused.function, reused.run) for reused in changes.reused} >= {("norm", "after"), ("scale", "after")}
+    assert changes.before.summary == changes.after.summary
+    assert "gone" not in changes.to_text()
+    assert "this run did not compile norm and scale (PyTorch" in " ".join(changes.to_text().split())
+
+    torch.compiler.reset()
+    fresh = watched(entry(library))
+    assert fresh.held == []
+    assert changed(again, fresh) == [("unknown", "scale")]
+    assert changed(first, fresh) == []
+    assert first.diff(fresh).reused == []
+
+
+def test_a_call_that_was_taken_out_of_a_function_that_was_traced_anew_is_gone(library: Any) -> None:
+    first = watched(entry(library))
+    gc.collect()
+    after = watched(entry(library, "x + 1"))
+    # What norm called was never traced from f, so nothing tells whether it ran.
+    assert changed(first, after) == [("gone", "norm"), ("unknown", "scale")]
+
+
+def test_what_is_forgotten_is_no_longer_held(library: Any) -> None:
+    watched(entry(library))
+    code = library.norm.__code__
+    with codes_held() as held:
+        assert any(reference() is code for reference in held)
+        assert is_held(code)
+        forget([code])
+        assert not is_held(code)
+        torch.compiler.reset()
+        assert held == []
+    watched(entry(library))
+    assert is_held(code)
+
+
+def test_a_reset_within_a_run_leaves_nothing_that_it_may_have_had_from_earlier(library: Any) -> None:
+    first = watched(entry(library))
+    with capture() as run, contextlib.redirect_stdout(io.StringIO()):
+        torch.compiler.reset()
+        torch.compile(entry(library), backend="eager")(torch.ones(3))
+    assert run.report.held == []
+    assert changed(first, run.report) == []
+
+
+def test_a_function_that_is_skipped_from_an_earlier_run_on_is_not_cured(library: Any) -> None:
+    def loop(x: Any) -> Any:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+            x = x + 1
+        return x
+
+    library.torch = torch
+    library.scale.__code__ = loop.__code__.replace(co_name="scale")
+    first, again = watched(library.scale), watched(library.scale)
+    assert [skipped.function for skipped in first.skipped] == ["scale"]
+    assert (again.frames, again.skipped) == ([], [])
+    assert changed(first, again) == [("unknown", "scale")]
+    assert "eager 1" not in first.diff(again).to_text()

@@ -24,7 +24,12 @@ from jupyter_graphbreak.views.words.extent import extent, without_cudagraph
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission, stricter
-from jupyter_graphbreak.views.words.recompilation import limit_was_spent, recompilations
+from jupyter_graphbreak.views.words.recompilation import (
+    at_limit,
+    limit_was_spent,
+    no_breaks_but,
+    recompilations,
+)
 from jupyter_graphbreak.views.words.stacks import StackNode, stack_tree
 from jupyter_graphbreak.views.words.where import brief_code
 
@@ -134,6 +139,11 @@ class View:
         return "gb-good" if report.graphs and not report.skipped else ""
 
     @property
+    def no_breaks_but(self) -> str:
+        """What to say in place of "no breaks" if that is not the whole truth."""
+        return no_breaks_but(self.report)
+
+    @property
     def extent(self) -> str:
         """How much was compiled, where that is not everything."""
         return extent(self.report)
@@ -154,7 +164,7 @@ class View:
         if not self.report.graphs:
             return "Nothing was captured."
         if limit_was_spent(self.report):
-            return "No graph break, but a function was compiled so often that it runs eagerly now: see Recompiles."
+            return f"No graph break, but {at_limit(self.report)}: see Recompiles."
         graphs = "one graph" if len(self.report.graphs) == 1 else "each function in one graph"
         return f"No graph break: {graphs}."
 

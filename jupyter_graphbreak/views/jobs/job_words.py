@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.recompilation import at_limit
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job, JobBreak, JobPlace, Process
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 def job_headline(job: Job) -> str:
     """Return the one line that says how bad it is: "2 processes, 3 breaks, 1 of them not on every rank"."""
     parts = [counted(len(job.processes), "process").replace("processs", "processes"), counted(len(job.breaks), "break")]
+    limited = [sentence for process in job.processes if (sentence := at_limit(process.report))]
+    if limited and not job.breaks:
+        where = f" in {limited.count(limited[0])} of {len(job.processes)} processes"
+        parts[1] = f"no breaks, but {limited[0]}{where if len(job.processes) > 1 else ''}"
     uneven = sum(bool(listed.missing_in) for listed in job.breaks)
     if uneven:
         parts.append(f"{uneven} of them not on every rank")

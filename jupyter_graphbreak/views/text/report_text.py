@@ -17,7 +17,7 @@ from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, listing, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import counted, one_line, plain
-from jupyter_graphbreak.views.words.recompilation import guard_lines, recompilations
+from jupyter_graphbreak.views.words.recompilation import guard_lines, no_breaks_but, recompilations
 from jupyter_graphbreak.views.words.where import brief_code, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ def summary_line(report: Report) -> str:
     summary = report.summary
     own = next((source.name for source in report.sources if source.kind == "cell"), None)
     head = f"compile_explain  {plain(own)}: " if own else "compile_explain: "
-    counts = [counted(summary.breaks, "break"), f"{counted(summary.graphs, 'graph')} ({counted(summary.ops, 'op')})"]
+    limited = no_breaks_but(report)
+    counts = [f"{limited}; " if limited else f"{counted(summary.breaks, 'break')}, "]
+    counts[0] += f"{counted(summary.graphs, 'graph')} ({counted(summary.ops, 'op')})"
     if summary.skipped:
         counts.append(f"{counted(summary.skipped, 'frame')} eager")
     if summary.recompiles:

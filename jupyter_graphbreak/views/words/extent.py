@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Frame, Report, Skipped
 
+#: The kinds of functions that were compiled until a limit was reached.
+_OF_LIMIT = {"recompile limit", "shared wrapper"}
 #: So many functions are named; more are counted.
 _MOST_NAMES = 2
 
@@ -21,8 +23,10 @@ def extent(report: Report) -> str:
 
     "nothing was compiled: norm ran eagerly", "compiled in part: step; norm and log ran eagerly".
     """
-    eager = _names(_name(report, skipped) for skipped in report.skipped)
+    eager = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind not in _OF_LIMIT)
+    limited = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind in _OF_LIMIT)
     if not report.graphs:
+        eager = " and ".join(filter(None, [eager, limited]))
         if eager:
             return f"nothing was compiled: {eager} ran eagerly"
         empty = _names(_name(report, frame) for frame in report.frames if frame.outcome == "empty")
@@ -30,7 +34,8 @@ def extent(report: Report) -> str:
             return f"nothing was compiled: no tensor operation in {empty}"
         return "" if report.error is not None else "nothing was compiled in this run"
     if not eager:
-        return ""
+        return f"compiled in part: {limited} ran eagerly from the recompile limit on" if limited else ""
+    eager += f", from the recompile limit on {limited}," if limited else ""
     whole = [frame for frame in report.frames if frame.graphs and frame.outcome == "compiled"]
     if not whole:  # graphs were captured, and the backend failed on them
         return f"nothing was compiled: {eager} ran eagerly"

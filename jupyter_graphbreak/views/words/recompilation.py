@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.where import place, without_function
+from jupyter_graphbreak.views.words.where import function_of, place, without_function
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
@@ -29,6 +29,8 @@ _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 #: What a reader calls the things that Dynamo compares of a tensor.
 _OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OTHER_FLAG = {"True": "False", "False": "True"}
+#: So many functions are named; more are counted.
+_MOST_NAMES = 2
 #: Values of a series that are written out at its beginning; of more, these and the last.
 _MOST_VALUES = 2
 
@@ -65,6 +67,8 @@ class Recompilation:
         Its compilations after the first, including one that the limit refused.
     guards : list of FailedGuard
         Everything that varied, what failed in most recompiles first.
+    total : int
+        How often it was compiled in all; 0 if its first compilation was before the run.
     """
 
     function: str
@@ -72,6 +76,7 @@ class Recompilation:
     frames: list[str]
     guards: list[FailedGuard]
     limit_hit: bool
+    total: int
 
     @property
     def times(self) -> str:
@@ -114,9 +119,43 @@ def limit_was_spent(report: Report) -> bool:
     return any(recompile.limit_hit for recompile in report.recompiles)
 
 
+def no_breaks_but(report: Report) -> str:
+    """Return what a headline has to say in place of "no breaks"; the empty string if that is the whole truth.
+
+    "no breaks, but f was compiled 8 times and now runs eagerly (recompile limit)".
+    """
+    limited = at_limit(report)
+    return f"no breaks, but {limited}" if limited and not report.breaks else ""
+
+
+def at_limit(report: Report) -> str:
+    """Return which functions run eagerly because of the recompile limit; the empty string if none does.
+
+    "f was compiled 8 times and now runs eagerly (recompile limit)".
+    """
+    limited = [again for again in recompilations(report) if again.limit_hit]
+    of_wrappers = [skipped.function for skipped in report.skipped if skipped.kind == "shared wrapper"]
+    names = list(dict.fromkeys(of_wrappers or [_name_of(report, again) for again in limited]))
+    if not names:
+        return ""
+    verb = "now runs eagerly (recompile limit)" if len(names) == 1 else "now run eagerly (recompile limit)"
+    if len(names) > _MOST_NAMES:
+        return f"{len(names)} functions {verb}"
+    first = limited[0] if limited else None
+    if of_wrappers or first is None or len(names) > 1 or not first.total:
+        return f"{' and '.join(names)} {verb}"
+    times = "once" if first.total == 1 else f"{first.total} times"
+    return f"{names[0]} was compiled {times} and {verb}"
+
+
 def guard_lines(report: Report, guard: FailedGuard) -> str:
     """Return the lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if they are not known."""
     return " and ".join(place(report, without_function(location)) for location in guard.locations)
+
+
+def _name_of(report: Report, again: Recompilation) -> str:
+    """Return the name of a function that was compiled again, with its class if that is known."""
+    return function_of(report, again.location) if again.location is not None else again.function
 
 
 def _recompilation(recompiles: list[Recompile]) -> Recompilation:
@@ -135,6 +174,7 @@ def _recompilation(recompiles: list[Recompile]) -> Recompilation:
         frames=[recompile.frame for recompile in recompiles],
         guards=sorted(guards, key=lambda guard: -guard.times),
         limit_hit=last.limit_hit,
+        total=len(recompiles) - last.limit_hit + 1 if last.of is not None else 0,
     )
 
 

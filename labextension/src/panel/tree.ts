@@ -285,7 +285,9 @@ function runDetails(
   return [
     statusLabel(report, trans),
     breaks.length === 0
-      ? trans.__('no breaks')
+      ? isLimitSpent(report)
+        ? trans.__('no breaks, but functions that now run eagerly')
+        : trans.__('no breaks')
       : trans._n('%1 break', '%1 breaks', breaks.length),
     trans._n('%1 graph', '%1 graphs', graphs.length),
     isLimitSpent(report) ? trans.__('recompile limit reached') : '',

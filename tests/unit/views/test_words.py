@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.analysis.finished.priority import with_priorities
+from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Source
 from jupyter_graphbreak.report.schema import (
     Break,
@@ -23,7 +24,9 @@ from jupyter_graphbreak.report.schema import (
     Setting,
     Skipped,
 )
+from jupyter_graphbreak.views.exchange.markdown import render_markdown
 from jupyter_graphbreak.views.html.render import render_html
+from jupyter_graphbreak.views.jobs.job_words import job_headline
 from jupyter_graphbreak.views.text.report_text import render_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
 from jupyter_graphbreak.views.words.course import Call, Item, course
@@ -31,7 +34,7 @@ from jupyter_graphbreak.views.words.extent import extent
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
-from jupyter_graphbreak.views.words.recompilation import recompilations
+from jupyter_graphbreak.views.words.recompilation import at_limit, no_breaks_but, recompilations
 from jupyter_graphbreak.views.words.where import brief_code, place
 from tests.sample_reports import no_breaks, two_breaks
 
@@ -242,6 +245,33 @@ def test_recompiles_read_as_a_sentence_with_the_line_that_ends_them(report: Repo
     assert (guard.story, guard.advice) == (story, advice)
 
 
+SPENT = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"
+
+
+def test_a_headline_does_not_praise_a_function_that_reached_the_limit() -> None:
+    report = again("k == 1", "k == 2", "k == 3", limit=True)
+    assert no_breaks_but(report) == SPENT
+    assert render_text(report).startswith(f"compile_explain  Cell In[1]: {SPENT}; 1 graph (2 ops)")
+    assert f'<b class="gb-verdict gb-bad">{SPENT}</b>; <b>1 graph</b>' in render_html(report)
+    assert render_markdown([report]).startswith(
+        "**compile_explain**: Cell In&#91;1&#93;: no breaks, but f was compiled"
+    )
+    job = Job([Process("p1", 0, 1, None, report), Process("p2", 1, 2, None, no_breaks())], [])
+    assert job_headline(job) == f"2 processes, {SPENT} in 1 of 2 processes"
+    assert job_headline(Job(job.processes[1:], [])) == "1 process, 0 breaks"
+
+
+def test_a_headline_names_the_functions_that_reached_the_limit() -> None:
+    report = again("k == 1", limit=True)
+    unknown = [replace(recompile, of=None) for recompile in report.recompiles]
+    assert at_limit(replace(report, recompiles=unknown)) == "f now runs eagerly (recompile limit)"
+    wrapped = [Skipped(f"k{name}", None, name, None, "", kind="shared wrapper") for name in ("g", "h")]
+    assert at_limit(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
+    limited = replace(report, skipped=[Skipped("k1", None, "f", None, "", kind="recompile limit")])
+    assert extent(limited) == "compiled in part: f ran eagerly from the recompile limit on"
+    assert no_breaks_but(no_breaks()) == ""
+
+
 def several_guards() -> Report:
     """A function whose flag, name and size vary: a recompile has one failed guard for each earlier version."""
     f = Location("s1", 2, 4, function="f")
@@ -308,7 +338,7 @@ def test_a_recompile_that_the_limit_refused_is_not_counted(guards: int, limit: b
 def test_a_function_that_spent_its_limit_is_not_praised() -> None:
     html = render_html(again("k == 2", limit=True)).partition("</style>")[2]
     assert "gb-good" not in html
-    assert "compiled so often that it runs eagerly now" in html
+    assert "No graph break, but f was compiled once and now runs eagerly (recompile limit): see Recompiles." in html
     assert 'class="gb-good"' in render_html(no_breaks()).partition("</style>")[2]
 
 

@@ -18,16 +18,24 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 
+_NOTHING = (
+    "nothing was compiled, so 0 graph breaks prove nothing: call a compiled function here, switch compiling on "
+    '(TORCH_COMPILE_DISABLE, torch._dynamo.config.disable and the stance "force_eager" switch it off)'
+)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line(
-        "markers", "max_graph_breaks(number): fail if torch.compile meets more graph breaks than that during the test"
+        "markers",
+        "max_graph_breaks(number): fail if torch.compile meets more graph breaks than that during the test, "
+        "or compiles nothing",
     )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch a marked test, and fail it if there were too many breaks."""
+    """Watch a marked test, and fail it if there were too many breaks, or nothing that could break."""
     marker = item.get_closest_marker("max_graph_breaks")
     if marker is None:
         return (yield)
@@ -39,6 +47,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if len(run.report.breaks) > most:
         allowed = "none is allowed" if most == 0 else f"at most {most} allowed"
         pytest.fail(_failure(run.report, f"{_counted(run.report)}, {allowed}"), pytrace=False)
+    if _compiled_nothing(run.report):
+        pytest.fail(_failure(run.report, f"{_NOTHING}, or take the marker max_graph_breaks off"), pytrace=False)
     return result
 
 
@@ -59,7 +69,8 @@ class GraphBreaks:
     def expect(self, *expected: str | int) -> Iterator[None]:
         """Fail if a ``with`` block does not meet just these graph breaks.
 
-        Functions that were compiled before are compiled afresh, since what is compiled breaks no more.
+        Functions that were compiled before are compiled afresh, since what is compiled breaks no more. If no break is
+        expected, something has to be compiled, since otherwise nothing could break.
 
         Parameters
         ----------
@@ -93,6 +104,8 @@ def _watched() -> Iterator[Run]:
 
 def _unexpected(report: Report, expected: tuple[str | int, ...]) -> str | None:
     """Return what is other than expected, in one line."""
+    if expected in {(), (0,)} and _compiled_nothing(report):
+        return f"{_NOTHING}, or take the block out of graph_breaks.expect()"
     if len(expected) == 1 and isinstance(expected[0], int):
         return None if len(report.breaks) == expected[0] else f"{_counted(report)}, {expected[0]} expected"
     left = list(report.breaks)
@@ -106,6 +119,11 @@ def _unexpected(report: Report, expected: tuple[str | int, ...]) -> str | None:
     problems = [f"{_counted(report, len(left))} not expected"] if left else []
     problems += [f"no break {text!r}" for text in missing]
     return ", ".join(problems) or None
+
+
+def _compiled_nothing(report: Report) -> bool:
+    """Whether the absence of breaks says nothing, for there was no code in which one could be."""
+    return not report.breaks and all(frame.outcome != "compiled" for frame in report.frames)
 
 
 def _is_called(found: Break, text: str) -> bool:

@@ -10,7 +10,8 @@ import click
 
 from jupyter_graphbreak.commands.output_formats import FORMATS, Found, verdict_lines, written
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, read_baseline, write_baseline
-from jupyter_graphbreak.gate.verdict import judge
+from jupyter_graphbreak.gate.gate_words import COMPILE_SOMETHING
+from jupyter_graphbreak.gate.verdict import judge, nothing_compiled
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -30,7 +31,8 @@ def shared_options(command: _F) -> _F:
         (
             format_option(FORMATS),
             click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE",
-                         help="Fail with status 1 on breaks, eager functions and recompiles that FILE does not allow."),
+                         help="Fail with status 1 on breaks, eager functions and recompiles that FILE does not allow, "
+                         "and if nothing was compiled."),
             click.option("--update-baseline", is_flag=True, help="Write the baseline FILE anew."),
             click.option("--redact", is_flag=True,
                          help="Leave out source text, messages, paths and names, to show the report to anybody."),
@@ -93,6 +95,10 @@ class Gate:
         verdict = judge(self._baseline, found.reports) if self._baseline is not None else None
         click.echo(written(found, shared.form, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
         if shared.update_baseline and shared.baseline is not None:
+            if nothing_compiled(found.reports):
+                sentence = f"graphbreak: {shared.baseline} was not written: nothing was compiled; {COMPILE_SOMETHING}"
+                click.echo(sentence, err=True)
+                return 1
             try:
                 shared.baseline.write_text(write_baseline(baseline_of(found.reports)), encoding="utf-8")
             except OSError as error:

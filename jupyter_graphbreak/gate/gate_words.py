@@ -9,8 +9,17 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.gate.verdict import Verdict
 
 
+NOTHING_COMPILED = "nothing was compiled, so the absence of breaks proves nothing"
+COMPILE_SOMETHING = (
+    "call a function that torch.compile made, in this process; TORCH_COMPILE_DISABLE=1, torch._dynamo.config.disable "
+    'and the stance "force_eager" switch compiling off'
+)
+
+
 def headline(verdict: Verdict) -> str:
     """Return the decision in one line: "gate failed: 1 new break, 1 function newly eager"."""
+    if verdict.nothing_compiled:
+        return f"gate failed: {NOTHING_COMPILED}"
     parts = [
         _counted(len(verdict.new), "new break"),
         _counted(len(verdict.eager), "function runs eagerly that did not", "functions run eagerly that did not"),
@@ -26,7 +35,9 @@ def headline(verdict: Verdict) -> str:
 
 
 def details(verdict: Verdict) -> list[str]:
-    """Return one line for each thing that is new, more, or gone."""
+    """Return one line for each thing that is new, more, or gone; what to do if nothing was compiled."""
+    if verdict.nothing_compiled:
+        return [COMPILE_SOMETHING]
     return [
         *(f"new    {_break(found)}" for found in verdict.new),
         *(f"eager  {_where(each.path, each.function)}: {each.reason}" for each in verdict.eager),

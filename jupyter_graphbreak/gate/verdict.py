@@ -45,6 +45,8 @@ class Verdict(msgspec.Struct, frozen=True):
         Breaks that are allowed and were not met any more.
     same : int
         How many allowed breaks were met.
+    nothing_compiled : bool
+        Whether nothing was compiled, so that the absence of breaks proves nothing.
     """
 
     new: list[AllowedBreak]
@@ -52,11 +54,12 @@ class Verdict(msgspec.Struct, frozen=True):
     recompiles: list[MoreRecompiles]
     gone: list[AllowedBreak]
     same: int
+    nothing_compiled: bool = False
 
     @property
     def passed(self) -> bool:
-        """Whether nothing happened that is not allowed."""
-        return not (self.new or self.eager or self.recompiles)
+        """Whether something was compiled, and nothing happened that is not allowed."""
+        return not (self.new or self.eager or self.recompiles or self.nothing_compiled)
 
 
 def judge(baseline: Baseline, reports: Sequence[Report]) -> Verdict:
@@ -88,6 +91,18 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> Verdict:
         recompiles=list(_more_recompiles(baseline.recompiles, now.recompiles, gone)),
         gone=left,
         same=len(now.breaks) - len(new),
+        nothing_compiled=nothing_compiled(reports),
+    )
+
+
+def nothing_compiled(reports: Sequence[Report]) -> bool:
+    """Whether reports show neither compiled code nor anything that PyTorch failed to compile."""
+    return not any(
+        report.breaks
+        or report.skipped
+        or report.recompiles
+        or any(frame.outcome == "compiled" for frame in report.frames)
+        for report in reports
     )
 
 

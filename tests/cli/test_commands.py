@@ -158,6 +158,31 @@ def test_the_gate(cli: Cli, tmp_path: Path) -> None:
     assert "**1 new**" in cli("log", LOG, "--baseline", "none.toml", "--format", "markdown").stdout
 
 
+def test_a_gate_fails_where_nothing_was_compiled(
+    cli: Cli, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    baseline = tmp_path / "allowed.toml"
+    options = ("--baseline", baseline)
+    assert cli("script", *options, "--update-baseline", program).returncode == 0
+    before = baseline.read_text()
+    assert cli("script", *options, program).returncode == 0
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    failed = cli("script", *options, program)
+    assert failed.returncode == 1
+    assert "gate failed: nothing was compiled, so the absence of breaks proves nothing" in failed.stdout
+    assert "  call a function that torch.compile made, in this process; TORCH_COMPILE_DISABLE=1" in failed.stdout
+    assert "gone" not in failed.stdout
+    again = cli("script", *options, "--update-baseline", program)
+    assert again.returncode == 1
+    assert "allowed.toml was not written: nothing was compiled; " in again.stderr
+    assert baseline.read_text() == before
+    assert cli("script", program).returncode == 0
+    monkeypatch.delenv("TORCH_COMPILE_DISABLE")
+    empty = tmp_path / "empty.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(), empty)
+    assert cli("notebook", *options, empty).returncode == 1
+
+
 def test_a_script_runs_as_python_runs_it(cli: Cli, program: Path) -> None:
     done = cli("script", program, "--format", "x")
     assert done.returncode == 0

@@ -53,12 +53,61 @@ def test_others_pass_by(graph_breaks):
     with pytest.raises(ValueError), graph_breaks.expect():
         raise ValueError
 """
+NOTHING = """
+import pytest
+import torch
+
+def eager(x):
+    return x + 1
+
+@torch.compile(backend="eager")
+def double(x):
+    return x * 2
+
+@torch.compile(backend="eager")
+def length(items):
+    return len(items)
+
+@pytest.mark.max_graph_breaks(0)
+def test_compiled():
+    double(torch.ones(3))
+
+@pytest.mark.max_graph_breaks(0)
+def test_not_compiled():
+    eager(torch.ones(3))
+
+@pytest.mark.max_graph_breaks(2)
+def test_no_tensor():
+    length([1])
+
+@pytest.mark.max_graph_breaks(0)
+def test_stance():
+    with torch.compiler.set_stance("force_eager"):
+        double(torch.ones(3))
+
+@pytest.mark.parametrize("expected", [(), (0,)])
+def test_none_expected(graph_breaks, expected):
+    with graph_breaks.expect(*expected):
+        eager(torch.ones(3))
+
+def test_compiled_and_none_expected(graph_breaks):
+    with graph_breaks.expect(0):
+        double(torch.ones(3))
+
+@pytest.mark.max_graph_breaks(0)
+def test_skipped():
+    pytest.skip("not here")
+"""
 
 
 @pytest.fixture
 def outcome(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.RunResult:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.makepyfile(test_model=TESTS)
+    return run(pytester)
+
+
+def run(pytester: pytest.Pytester) -> pytest.RunResult:
     return pytester.runpytest_subprocess(
         "--strict-markers", "-p", "no:graphbreak", "-p", "jupyter_graphbreak.pytest_plugin", "-p", "no:cacheprovider"
     )
@@ -82,4 +131,29 @@ def test_too_many_breaks_fail_with_the_text_of_the_report(outcome: pytest.RunRes
             "*_ test_another_expected _*",
             "1 graph break not expected, no break 'GB0025'",
         ]
+    )
+
+
+def test_a_limit_on_breaks_proves_nothing_where_nothing_is_compiled(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makepyfile(test_model=NOTHING)
+    outcome = run(pytester)
+    outcome.assert_outcomes(passed=2, failed=5, skipped=1)
+    outcome.stdout.fnmatch_lines(
+        [
+            "*_ test_not_compiled _*",
+            "nothing was compiled, so 0 graph breaks prove nothing: call a compiled function here, *"
+            "or take the marker max_graph_breaks off",
+            "compile_explain: 0 breaks, 0 graphs*",
+            "*_ test_none_expected[[]expected0] _*",
+            "*or take the block out of graph_breaks.expect()",
+        ]
+    )
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    outcome = run(pytester)
+    outcome.assert_outcomes(failed=7, skipped=1)
+    outcome.stdout.fnmatch_lines(
+        ["*_ test_compiled _*", "warning: torch.compile is switched off (TORCH_COMPILE_DISABLE=1, or*"]
     )

@@ -86,7 +86,17 @@ def test_the_new_one_of_two_alike_is_the_later_one() -> None:
 
 def test_an_empty_baseline_allows_nothing() -> None:
     assert len(judge(read_baseline(""), [BEFORE]).new) == 2
-    assert judge(read_baseline(""), [report_of()]).passed
+    assert judge(read_baseline(""), [report_of(frames=("f",))]).passed
+
+
+def test_a_run_that_compiled_nothing_proves_nothing() -> None:
+    for verdict in (judge(read_baseline(""), []), verdict_of(report_of())):
+        assert not verdict.passed
+        assert headline(verdict) == "gate failed: nothing was compiled, so the absence of breaks proves nothing"
+        (advice,) = details(verdict)
+        assert advice.startswith("call a function that torch.compile made, in this process; ")
+    launcher, rank = report_of(), report_of(frames=("f",))
+    assert judge(read_baseline(""), [launcher, rank]).passed
 
 
 def test_functions_that_newly_run_eagerly_fail() -> None:

@@ -69,7 +69,7 @@ def _is_named(plain: str, explained: str) -> bool:
 def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
     """Whether a cell fails on its own with an error with which it failed as one function, too."""
     errors = [seen.parts.get("error", []) for seen in (plain, explained)]
-    return explained.plan == "compiled" and errors[0] != ["NoneType None"] and not list(_changed(*errors))
+    return explained.plan == "function" and errors[0] != ["NoneType None"] and not list(_changed(*errors))
 
 
 def _without_lines(parts: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -255,14 +255,10 @@ class Session:
         faults = [message for message in told if "Of compile_explain itself" in message]
         if faults:
             return f"fault: {faults[0]}"
-        for words, plan in (
-            ("compiled as one function", "compiled"),
-            ("was not compiled, because", "not compilable"),
-            ("nothing to compile", "nothing"),
-        ):
+        for words, plan in (("compiled as one function", "function"), ("nothing to compile", "nothing")):
             if any(words in message for message in told):
                 return plan
-        return "as it stands"
+        return "as it stands" if self.reports[-1].get("compiled") is None else "calls"
 
     @contextlib.contextmanager
     def _captured(self) -> Iterator[Any]:

@@ -227,7 +227,9 @@ def no_breaks() -> Report:
                     "def forward(self, L_x_):\n    mul = L_x_ * 2\n    return (mul.relu(),)",
                 )
             ],
-            diagnostics=[Diagnostic("info", "The cell has no torch.compile; it was compiled as one function.")],
+            diagnostics=[
+                Diagnostic("info", "The cell computes with tensors at its top level: it was compiled as one function.")
+            ],
         )
     )
 

@@ -29,12 +29,21 @@ from jupyter_graphbreak.analysis.torch_text import messages
 from jupyter_graphbreak.recording.records import compiled_function
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
-from jupyter_graphbreak.report.schema import Device, Diagnostic, HeldFunction, Report, RunError, WhatIf
+from jupyter_graphbreak.report.remedies import Edit
+from jupyter_graphbreak.report.schema import (
+    CompiledCall,
+    Device,
+    Diagnostic,
+    HeldFunction,
+    Report,
+    RunError,
+    WhatIf,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jupyter_graphbreak.recording.additions import DeviceUsed, SourceRecorded
+    from jupyter_graphbreak.recording.additions import CompiledForReport, DeviceUsed, SourceRecorded
     from jupyter_graphbreak.recording.records import Record
     from jupyter_graphbreak.report.schema import Break, Frame, Resume, Scope, Skipped
 
@@ -146,6 +155,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         recompiles=recompiles,
         cudagraph_skips=steps.listed("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
         what_if=steps.take("consequences of other settings", breaks.what_if, WhatIf()),
+        compiled=steps.take("what was compiled for it", lambda: _compiled(ledger, sources), None),
         diagnostics=[*ledger.notes, *notes, *repeated],
         held=steps.take("what PyTorch held before the run", lambda: _held(ledger, sources), None),
     )
@@ -201,6 +211,24 @@ def _read_refusals(ledger: Ledger, breaks: BreakTable, skips: SkipTable) -> None
             skips.add_limited(frame.refusal, ledger.limited_code(frame))
         elif frame.refusal.code is not None:
             breaks.fold_refusal(frame.refusal, frame.refusal_order)
+
+
+def _compiled(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
+    """Return what was compiled for the report, ``None`` if the program compiles by itself."""
+    if not ledger.run.compiled_calls:
+        return None
+    return [CompiledCall(each.name, each.type, each.code, _insertion(each, sources)) for each in ledger.compiled]
+
+
+def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
+    """Return the edit that inserts the statement by which a cell would compile something."""
+    if compiled.code is None or compiled.filename is None or compiled.line is None:
+        return None
+    source = sources.source(compiled.filename)
+    if source.kind != "cell":
+        return None
+    line = compiled.line + sources.line_offset(compiled.filename)
+    return Edit(source.id, line, line - 1, "", compiled.code)
 
 
 def _device(device: DeviceUsed) -> Device:

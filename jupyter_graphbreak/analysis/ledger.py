@@ -166,6 +166,7 @@ class Ledger:
     device: additions.DeviceUsed = field(default_factory=additions.DeviceUsed)
     texts: list[additions.SourceRecorded] = field(default_factory=list)
     scopes: list[additions.ScopeOpened] = field(default_factory=list)
+    compiled: list[additions.CompiledForReport] = field(default_factory=list)
     settings: list[tuple[str, additions.SettingsInForce]] = field(default_factory=list)
     cudagraph_skips: list[tuple[FrameLedger | None, str]] = field(default_factory=list)
     records: int = 0
@@ -214,6 +215,16 @@ def read_records(records: Iterable[Record]) -> Ledger:
     return reader.ledger
 
 
+#: Entries of ours that the ledger lists, each in the attribute of this name.
+_LISTS: dict[type[additions.Addition], str] = {
+    additions.CompiledAgain: "compiled_again",
+    additions.CompiledForReport: "compiled",
+    additions.FrameSkipped: "skips",
+    additions.ScopeOpened: "scopes",
+    additions.SourceRecorded: "texts",
+}
+
+
 class _Reader:
     """Reads one record after the other; what it holds beside the ledger is where it stands."""
 
@@ -241,6 +252,9 @@ class _Reader:
     def _read_about_run(self, record: Record, addition: additions.Addition) -> bool:
         """Take an entry of ours that is about no single frame; return whether it was one."""
         ledger = self.ledger
+        if (listed := _LISTS.get(type(addition))) is not None:
+            getattr(ledger, listed).append(addition)
+            return True
         match addition:
             case additions.RunSummary():
                 ledger.run = addition
@@ -251,14 +265,6 @@ class _Reader:
             case additions.Note() | additions.WatchFailed() | additions.Blind():
                 ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.Blind)
                 ledger.notes += _diagnostics(addition)
-            case additions.SourceRecorded():
-                ledger.texts.append(addition)
-            case additions.FrameSkipped():
-                ledger.skips.append(addition)
-            case additions.CompiledAgain():
-                ledger.compiled_again.append(addition)
-            case additions.ScopeOpened():
-                ledger.scopes.append(addition)
             case additions.SettingsInForce():
                 ledger.settings.append((str(record.compile_key), addition))
             case additions.CudagraphSkipped(reason=reason):

@@ -10,8 +10,8 @@ import msgspec
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.api.rerun import Rerun, kept_for_questions
 from jupyter_graphbreak.api.run_reports import job_with, report_of
+from jupyter_graphbreak.compiling.compile_options import Options, ensure_compiled
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.compilation import Options, ensure_compiled
 from jupyter_graphbreak.recording.targets import forget
 from jupyter_graphbreak.report.schema import Device, Diagnostic
 
@@ -114,7 +114,13 @@ class Run:
 
 
 @contextlib.contextmanager
-def capture(*, processes: bool = False, entries: bool = False, cost: bool = False) -> Iterator[Run]:
+def capture(
+    *,
+    processes: bool = False,
+    entries: bool = False,
+    cost: bool = False,
+    compile: bool = False,  # noqa: A002 - what it is in torch
+) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.
 
     The block runs as it would without; an exception goes on unchanged, and the report is made all the same.
@@ -129,6 +135,9 @@ def capture(*, processes: bool = False, entries: bool = False, cost: bool = Fals
     cost : bool
         Whether to measure when the block has ended what compiling its entries costs and yields. A block that raises is
         not measured.
+    compile : bool
+        Whether to compile the outermost call of each module in the block, with the backend ``eager``, though the code
+        does not; ``report.compiled`` names them. Functions of the block are not compiled: use :func:`explain` for one.
 
     Yields
     ------
@@ -169,12 +178,52 @@ def capture(*, processes: bool = False, entries: bool = False, cost: bool = Fals
                 recording.describe_device(Device("auto", default_device_name()))
                 for sentence in told:
                     recording.note("warning", sentence)
-                yield run
+                if compile:
+                    with _compiled_modules(recording):
+                        yield run
+                else:
+                    yield run
         finally:
             if recording is not None:
                 run.close(recording, children, kept)
     if cost:
         run.add_cost()
+
+
+@contextlib.contextmanager
+def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
+    """Compile the modules that the code calls while the context is open, and record what they are."""
+    from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
+    from jupyter_graphbreak.compiling.descriptions import described
+
+    def note_fault(what: str, fault: Exception) -> None:
+        recording.note("error", f"Internal error while {what} ({type(fault).__name__}: {fault}); your code still ran.")
+
+    with compiled_calls(Options(), note_fault) as calls:
+        try:
+            yield
+        finally:
+            recording.note_compiled(described(calls.compiled))
+
+
+def run_routed(path: str, module: str | None = None) -> None:
+    """Run a program as ``__main__``, with its own calls routed to what compiles them (see :func:`capture`).
+
+    Parameters
+    ----------
+    path : str
+        The program's file; unused for a module.
+    module : str or None
+        The module to run, as ``python -m`` does.
+
+    Raises
+    ------
+    BaseException
+        Whatever the program raises.
+    """
+    from jupyter_graphbreak.compiling.programs import run_as_main
+
+    run_as_main(path, module)
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

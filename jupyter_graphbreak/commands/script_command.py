@@ -39,10 +39,14 @@ class _ProgramCommand(click.Command):
 
 @click.command("script", cls=_ProgramCommand, short_help="Run a Python program and explain what was compiled.")
 @click.option("--processes", is_flag=True, help="Explain the processes that the program starts, too.")
+@click.option("--compile", "compiles", is_flag=True, help="Compile what the program calls, though it does not itself.")
 @shared_options
 @click.pass_context
-def script_command(context: click.Context, /, *, processes: bool, **shared: Any) -> int:
+def script_command(context: click.Context, /, *, processes: bool, compiles: bool, **shared: Any) -> int:
     """Run the Python program FILE, or MODULE as `python -m` does, and explain what torch.compile did in it.
+
+    With --compile, modules and functions on tensors that the program calls are compiled with the backend eager, as in
+    a notebook's cell without torch.compile.
 
     Options of graphbreak stand before the program, those of the program after it. In other formats than text the
     program prints to stderr, so that stdout holds the report alone. Where the program ends with a status of its own
@@ -63,14 +67,16 @@ def script_command(context: click.Context, /, *, processes: bool, **shared: Any)
     if module is not None and not _is_there(module):
         raise click.UsageError(f"-m {module}: no such module")
 
-    from jupyter_graphbreak.api.watching import capture
+    from jupyter_graphbreak.api.watching import capture, run_routed
 
     status = 0
     run = None
     with _stdout_to_stderr(really=shared["form"] != "text"):
         try:
-            with capture(processes=processes) as run, _as_main(module, program[0], arguments):
-                if module is None:
+            with capture(processes=processes, compile=compiles) as run, _as_main(module, program[0], arguments):
+                if compiles:
+                    run_routed(program[0], module)
+                elif module is None:
                     runpy.run_path(program[0], run_name="__main__")
                 else:
                     runpy.run_module(module, run_name="__main__", alter_sys=True)

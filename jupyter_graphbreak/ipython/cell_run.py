@@ -13,12 +13,13 @@ from jupyter_graphbreak.ipython import calls, relevance
 from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
 from jupyter_graphbreak.ipython.cell.requests import asked_by
-from jupyter_graphbreak.ipython.namespace import named_by, named_in
+from jupyter_graphbreak.ipython.cell.top_level import lines_that_compute
+from jupyter_graphbreak.ipython.namespace import named_in
 from jupyter_graphbreak.ipython.observation import Observation, complain
+from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
     import ast
-    import types
     from collections.abc import Callable, Sequence
 
     from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 #: Cells whose last report is kept to be compared with the next.
 _MOST_REMEMBERED = 100
+_AS_FUNCTION = "The cell computes with tensors at its top level: it was compiled as one function."
+#: How the note begins that says what to move into a function.
+_MOVE = "Nothing was compiled: the cell computes with tensors outside of any function."
 
 
 class CellRuns:
@@ -52,6 +56,7 @@ class CellRuns:
         self._observation: Observation | None = None
         self._value: Any = None
         self._inner_cells = 0
+        self._top_level: ast.Module | None = None  # of a cell whose calls are compiled
         self._asked: Asked | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
@@ -85,7 +90,7 @@ class CellRuns:
         if result is not None:
             error = result.error_in_exec or result.error_before_exec
         try:
-            observation.close(error, lambda report: self._compared(report, observation.cell_id))
+            observation.close(error, lambda report: self._compared(self._advised(report), observation.cell_id))
         except KeyboardInterrupt as interrupt:  # it waited for the report, and still ends the cell and those after it
             self._interrupted(interrupt, result)
         except Exception as fault:  # noqa: BLE001 - as above
@@ -155,65 +160,39 @@ class CellRuns:
         if options.frontends and not calls.last_called(tree, lambda _: True):
             raise UsageError(f"--frontends: the cell calls no function; {calls.HOW_TO_COMPARE}")
         named = named_in(tree, self._shell.user_ns)
-        worth = self._worth_showing(tree, plan) if only_torch else None
+        worth = self._worth_showing(plan) if only_torch else None
         observation = Observation(self._shell, self._cells, options, named, self._live, self._id_of_cell(), worth)
         observation.edited = edited
         if options.frontends:
             comparison = calls.FrontendComparison(self._shell, self._cells, options)
             observation.compare = lambda: comparison.of_cell(tree)
         self._observation = observation
-        if plan != "compiled":  # else it is decided when the names at its top are there
-            _describe(observation, plan, reason)
+        _describe(observation, plan, reason)
+        self._top_level = tree if plan == "calls" else None
+        if plan in {"calls", "function"}:
+            observation.compile_calls()
 
     def run_function(self, name: str) -> None:
         """Compile and run the function that the cell was made into; :meth:`take_value` has its value."""
         function = self._shell.user_ns.pop(name)
-        self._value = self._prepared(function)()
-
-    def _prepared(self, function: types.FunctionType) -> Callable[[], Any]:
-        """Return what runs the cell: compiled, where that makes no difference to it."""
+        function.__code__ = as_module_code(function.__code__)
         observation = self._observation
-        if observation is None:
-            return function
-        try:
-            from jupyter_graphbreak.recording.compilation import run_compiled
-            from jupyter_graphbreak.recording.hazards import hazard
-            from jupyter_graphbreak.recording.targets import leads_to_compiled, leads_to_torch
-
-            code = function.__code__
-            function.__code__ = as_module_code(code)
-            used = named_by(code.co_names, self._shell.user_ns)
-            if leads_to_compiled(used.values()):
-                because = "the cell uses a compiled function that it imports, and runs as it stands"
-                observation.ignore_compile_options(because)
-                return function
-            of_others = observation.worth_showing is not None or observation.options.processes
-            if of_others and not leads_to_torch(used.values()):
-                return function
-            reason = hazard(used)
-            _describe(observation, "not compilable" if reason else "compiled", reason)
-            options = observation.options.for_compile()
-        except Exception as fault:  # noqa: BLE001 - as above
-            observation.note_fault("compiling the cell", fault)
-            return function
-        return function if reason else lambda: run_compiled(function, options, observation.note_fault)
+        self._value = observation.run_compiled(function) if observation is not None else function()
 
     def take_value(self) -> Any:
         """Hand out the value of the cell that ran as a function, once."""
         value, self._value = self._value, None
         return value
 
-    def _worth_showing(self, tree: ast.Module, plan: Plan) -> Callable[[Report], bool]:
+    def _worth_showing(self, plan: Plan) -> Callable[[Report], bool]:
         """Return what tells, when the cell has run, whether it had anything to do with PyTorch."""
 
         def is_about_torch(report: Report) -> bool:
-            from jupyter_graphbreak.recording.targets import leads_to_torch
-
             if plan == "as it stands":
                 return relevance.holds_anything(report)
-            if plan == "not compilable":  # its operations are in no graph, and the report says why
-                return leads_to_torch(named_in(tree, self._shell.user_ns).values())
-            return relevance.tells_of_tensors(report)
+            return relevance.tells_of_tensors(report) or any(
+                note.message.startswith(_MOVE) for note in report.diagnostics
+            )
 
         return is_about_torch
 
@@ -221,6 +200,18 @@ class CellRuns:
         """Return the id of the notebook cell that runs, where the front end sends one (nbclient, say, does not)."""
         cell_id = (self._cells.request() or {}).get("metadata", {}).get("cellId")
         return cell_id if isinstance(cell_id, str) else None
+
+    def _advised(self, report: Report) -> Report:
+        """Say what to move into a function, if nothing was compiled and the cell computes at its top level."""
+        tree, self._top_level = self._top_level, None
+        if tree is None or report.summary.frames or report.skipped or report.error is not None:
+            return report
+        lines = lines_that_compute(tree.body, self._shell.user_ns)
+        if not lines:
+            return report
+        where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
+        note = Diagnostic("info", f"{_MOVE} Put {where} into a function and call it.")
+        return replace(report, diagnostics=[*report.diagnostics, note])
 
     def _compared(self, report: Report, cell_id: str | None) -> Report:
         """Add to a report what changed since the run before of the same cell, and remember it for the next."""
@@ -236,17 +227,15 @@ class CellRuns:
 def _describe(observation: Observation, plan: Plan, reason: str) -> None:
     """Note what is done with the cell, and which options have nothing to apply to."""
     match plan:
-        case "as it stands" if reason:
-            observation.ignore_compile_options(f"{reason} runs the cell's code")
-            note = f"{reason} runs the cell's code: only what it compiles in this process is here."
-            observation.note("info", note)
         case "as it stands":
             observation.ignore_compile_options("the cell's code uses torch.compile and runs as it stands")
-        case "compiled":
-            observation.note("info", "The cell uses no torch.compile: it was compiled as one function.")
+        case "function":
+            observation.note("info", _AS_FUNCTION)
         case "nothing":
             note = "There was nothing to compile: the cell only imports, defines or runs commands."
             observation.note("info", note)
-        case "not compilable":
-            note = f"The cell was not compiled, because {reason}; it ran as it stands."
-            observation.note("warning", note)
+        case "calls" if reason:
+            note = f"{reason} runs the cell's code: only the modules that it calls in this process were compiled."
+            observation.note("info", note)
+        case "calls":
+            pass

@@ -32,7 +32,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     if options.log is not None:
         _explain_log(shell, options, options.log)
         return None
-    from jupyter_graphbreak.recording.compilation import ensure_compiled
+    from jupyter_graphbreak.compiling.compile_options import ensure_compiled
     from jupyter_graphbreak.recording.targets import forget, is_compiled
 
     tree, given = _calls(options)

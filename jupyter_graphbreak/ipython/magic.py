@@ -13,7 +13,6 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from jupyter_graphbreak.ipython.cell.rewriting import MAGIC, BeginObservation, replace_magic_line
 from jupyter_graphbreak.ipython.cell.texts import CellTexts
-from jupyter_graphbreak.ipython.cell.tracebacks import trim
 from jupyter_graphbreak.ipython.cell_run import CellRuns
 from jupyter_graphbreak.ipython.line_run import explain_line
 from jupyter_graphbreak.ipython.observation import complain
@@ -80,6 +79,8 @@ def trim_traceback() -> None:
     """Make the error in flight look like that of an ordinary cell."""
     error = sys.exc_info()[1]
     if error is not None:
+        from jupyter_graphbreak.compiling.tracebacks import trim
+
         with contextlib.suppress(Exception):  # then it keeps some frames more
             trim(error)
 
@@ -119,7 +120,7 @@ class CompileExplain(Magics):
         self.runs = CellRuns(shell, self._cells, self._live)
         self._runs_cell = False
         self._ast_transformer = BeginObservation(
-            self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, complain, self._step_aside
+            self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, shell.user_ns, complain, self._step_aside
         )
 
     @property
@@ -174,14 +175,17 @@ class CompileExplain(Magics):
     @argument(
         "-b", "--backend", default=None, metavar="NAME",
         help="The backend for everything that is compiled while the cell runs, also by its own torch.compile calls. "
-        "Without it these keep theirs, and what the magic compiles uses eager: the same graphs and breaks, no code "
+        "Without it these keep theirs, and the magic compiles with eager: the same graphs and breaks, no code "
         "generation.",
     )  # fmt: skip
-    @argument("--fullgraph", action="store_true", help="Compile the cell with fullgraph=True: a break is an error.")
-    @argument("--mode", default=None, metavar="MODE", help="Compile the cell with this mode of torch.compile.")
+    @argument("--fullgraph", action="store_true", help="Compile with fullgraph=True: a break is an error.")
+    @argument(
+        "--mode", default=None, metavar="MODE",
+        help="Compile with this mode of torch.compile, and without --backend with the backend inductor.",
+    )  # fmt: skip
     @argument(
         "--dynamic", default=None, choices=["true", "false"],
-        help="Compile the cell with dynamic shapes, or without.",
+        help="Compile with dynamic shapes, or without.",
     )  # fmt: skip
     @argument(
         "--frontends", action="store_true",
@@ -239,9 +243,11 @@ class CompileExplain(Magics):
             %compile_explain --frontends f(x), f(-x)   the front ends on f, compared on -x as well
             %compile_explain --log PATH       what the logs say that TORCH_TRACE wrote
 
-        A cell whose code uses torch.compile runs as it stands. Any other is compiled itself, as one function;
-        --fullgraph, --mode and --dynamic apply to what the magic compiles. The report has every graph break once, at
-        its line, with its reason; the graphs and the lines that went into them; and what runs eagerly, and why.
+        A cell whose code uses torch.compile runs unchanged. In any other cell the magic compiles what the cell calls:
+        the outermost call of each module, and your own functions that compute with tensors. A cell that only computes
+        with tensors is compiled as one function. --fullgraph, --mode and --dynamic apply to what the magic compiles.
+        The report shows every graph break once, at its line, with its reason; the graphs and the lines that they
+        capture; and what runs eagerly, and why.
         """
         if cell is None:
             return explain_line(self._ip, self._cells, read_options(self.parser, line), self._live)

@@ -13,17 +13,19 @@ from IPython.display import display
 
 from jupyter_graphbreak.ipython.output import Output
 from jupyter_graphbreak.ipython.progress import Progress, ProgressMeter
-from jupyter_graphbreak.recording.steady import Opened, deferred_interrupts
+from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
 from jupyter_graphbreak.report.schema import Device, Diagnostic
 from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_graphbreak.api.rerun import Kept
+    from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.ipython.output import LiveOutputs
@@ -91,12 +93,13 @@ class Observation:
         #: What of the named objects is compiled; held weakly, as what the code deletes is to go at once.
         self._compiled: dict[str, weakref.ref[Any]] = {}
         self._faults: list[Diagnostic] = []
-        self._opened = Opened(self.note_fault)
+        self._opened = GuardedExitStack(self.note_fault)
         self._output: Output | None = None
         self._folder: Path | None = None
         self._children: list[Process] = []
         self._cells = cells
         self._kept: Kept | None = None
+        self._calls: CompiledCalls | None = None
         self._phase = ""
         self._patches = _patches(options)
         choice = self._checked(named)
@@ -148,6 +151,30 @@ class Observation:
         if stance := opened.enter("the backend", lambda: forced_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')
         opened.enter("the default device", lambda: default_device(self._device), None)
+
+    def compile_calls(self) -> None:
+        """Compile what the code calls from now on, until it ends."""
+        from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
+
+        def make() -> AbstractContextManager[CompiledCalls]:
+            return compiled_calls(self.options.for_compile(), self.note_fault, self._cells.running)
+
+        self._calls = self._opened.enter("compiling what the cell calls", make, None)
+
+    def _note_compiled(self) -> None:
+        """Record what was compiled for the report."""
+        from jupyter_graphbreak.compiling.descriptions import described
+
+        if self._calls is not None and self.recording is not None:
+            calls = self._calls
+            self.recording.note_compiled(described(calls.compiled, self._shell.user_ns, calls.filename))
+            if not calls.compiled:
+                for name, reason in list(calls.left_out.items())[:1]:
+                    self.note("info", f"`{name}` was not compiled: {reason}.")
+
+    def run_compiled(self, function: Callable[[], Any]) -> Any:
+        """Compile the function that a cell was made into, and call it."""
+        return self._calls.run_cell(function) if self._calls is not None else function()
 
     def _checked(self, named: dict[str, Any]) -> Choice | None:
         """Return the choice of the device; every misuse is a :class:`UsageError`."""
@@ -226,6 +253,7 @@ class Observation:
             if error is not None and self.recording is not None:
                 self.recording.fail(error)
             self._note_stale()
+            self._note_compiled()
         except Exception as fault:  # noqa: BLE001 - the run is over all the same
             self.note_fault("noting how the run ended", fault)
         if self._folder is not None:

@@ -314,6 +314,30 @@ class DeviceUsed(Addition, frozen=True, kw_only=True):
     note: str | None = None
 
 
+class CompiledForReport(Addition, frozen=True, kw_only=True):
+    """Something that was compiled for the report although the program does not compile it.
+
+    Parameters
+    ----------
+    name : str
+        What the program calls it: ``model``, ``trainer.net``; the name of its class or function if no name leads to it.
+    type : str or None
+        The class of a module.
+    code : str or None
+        The statement by which the program would compile it; ``None`` if no name leads to it.
+    filename, line : str and int, or None
+        The statement of the program before which that statement belongs.
+    """
+
+    kind: ClassVar[str] = "graphbreak_compiled"
+
+    name: str
+    type: str | None = None
+    code: str | None = None
+    filename: str | None = None
+    line: int | None = None
+
+
 class RunEnded(Addition, frozen=True, kw_only=True):
     """The exception that ended the run."""
 
@@ -389,6 +413,8 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     ----------
     watched : bool
         Whether both the trace and our hooks recorded the run, so that they can be compared.
+    compiled_calls : bool
+        Whether calls were compiled for the report; then a :class:`CompiledForReport` names each.
     begun : int or None
         How many compilations Dynamo itself counted, where it does.
     held : list of HeldCode or None
@@ -406,6 +432,7 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     wall_s: float | None = None
     capture_s: float | None = None
     watched: bool = False
+    compiled_calls: bool = False
     begun: int | None = None
     held: list[HeldCode] | None = None
 
@@ -414,7 +441,8 @@ _CLASSES: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
         ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, CompiledAgain,
-        ResumeMade, ResumedAt, CudagraphSkipped, GraphStacks, Blind, WatchFailed, Note, DeviceUsed, RunEnded,
+        ResumeMade, ResumedAt, CudagraphSkipped, GraphStacks, Blind, WatchFailed, Note, DeviceUsed,
+        CompiledForReport, RunEnded,
         SourceRecorded, SettingsInForce, RunSummary,
     )
 }  # fmt: skip

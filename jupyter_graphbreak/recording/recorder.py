@@ -26,12 +26,12 @@ from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.library import library_roots
+from jupyter_graphbreak.recording.library import is_library, library_roots
 from jupyter_graphbreak.recording.records import KEPT, Record, StackEntry, encodable, without_spare_metrics
 from jupyter_graphbreak.recording.source_texts import recorded_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import CodeType
     from typing import Literal
     from weakref import ref
@@ -67,6 +67,7 @@ class Recording:
         self._running = running
         self._lock = threading.Lock()
         self._lost: set[str] = set()
+        self._compiled_calls = False
 
     def add(self, addition: Addition) -> None:
         """Append a record of our own, in the context of the compilation in progress on this thread."""
@@ -105,6 +106,12 @@ class Recording:
         """Note where the code runs."""
         self._add_outside(additions.DeviceUsed(**msgspec.structs.asdict(device)))
 
+    def note_compiled(self, compiled: Iterable[additions.CompiledForReport]) -> None:
+        """Note what was compiled for the report although the program does not compile it."""
+        self._compiled_calls = True
+        for each in compiled:
+            self._add_outside(each)
+
     def started_codes(self) -> list[tuple[str, str, int]]:
         """Return function, file and first line of each code object whose compilation began so far."""
         return [started.place for started in additions.additions_of(self.records, additions.FrameStarted)]
@@ -142,6 +149,7 @@ class Recording:
                 wall_s=wall_s,
                 capture_s=self.capture_s + time.perf_counter() - start,
                 watched=True,
+                compiled_calls=self._compiled_calls,
                 begun=begun,
                 held=self._read_held(held),
             )
@@ -309,7 +317,7 @@ def _describes_itself(value: object) -> bool:
     """Whether making a text of a value runs code that is no library's."""
     makers = (type(value).__str__, type(value).__repr__)
     files = [maker.__code__.co_filename for maker in makers if isinstance(maker, types.FunctionType)]
-    return not all(file.startswith(tuple(library_roots())) for file in files)
+    return not all(map(is_library, files))
 
 
 def _folders() -> dict[str, str]:

@@ -120,6 +120,8 @@ def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
             yield _Mention(addition.filename, line, addition.name, "passed")
         case additions.BreakSeen() | additions.FrameFailed():
             yield from _event_mentions(addition, given_up=given_up or isinstance(addition, additions.FrameFailed))
+        case additions.CompiledForReport(filename=str(filename), line=int(line)):
+            yield _Mention(filename, line, "<module>", "passed")
         case additions.ScopeOpened():
             yield from _entry_mentions((addition.site, addition.entered), "happened")
             yield from _code_mentions(addition.wrapped)

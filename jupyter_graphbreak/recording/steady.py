@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class Opened:
+class GuardedExitStack:
     """Contexts that are entered one after the other and left together, by closing :attr:`contexts`.
 
     Whatever ends the leaving of one, an interrupt for instance, the others are left.

@@ -10,7 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat import compiled
-from jupyter_graphbreak.recording.library import library_roots
+from jupyter_graphbreak.recording.library import is_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,10 @@ def is_compiled(value: Any) -> bool:
 
 def leads_to_compiled(values: Iterable[Any]) -> bool:
     """Whether one of some objects is compiled, is ``torch.compile`` itself, or uses what is."""
-    return any(is_compiled(value) or compiled.is_torch_compile(value) for value in _reach(values))
+    return any(
+        compiled.is_torch_compile(value) or (is_compiled(value) and not compiled.is_left_alone(value))
+        for value in _reach(values)
+    )
 
 
 def leads_to_torch(values: Iterable[Any]) -> bool:
@@ -235,7 +238,7 @@ def is_written_here(value: Any) -> bool:
     if not isinstance(function, types.FunctionType):
         function = vars(type(value)).get("__call__")
     code = getattr(function, "__code__", None)
-    return code is not None and not code.co_filename.startswith(tuple(library_roots()))
+    return code is not None and not is_library(code.co_filename)
 
 
 def is_own(value: Any) -> bool:

@@ -15,7 +15,7 @@ from jupyter_graphbreak.report.cost import Check, Cost
 from jupyter_graphbreak.report.diff import Changes
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
-from jupyter_graphbreak.report.remedies import Remedy
+from jupyter_graphbreak.report.remedies import Edit, Remedy
 
 SCHEMA_VERSION = "1.1"
 #: The mime type under which a notebook's output carries a report; its number is the schema's major version.
@@ -426,6 +426,27 @@ class HeldFunction(msgspec.Struct, frozen=True):
     line: int
 
 
+class CompiledCall(msgspec.Struct, frozen=True):
+    """A module or a function that was compiled for this report although the code does not compile it.
+
+    Parameters
+    ----------
+    name : str
+        What the code calls it: ``model``, ``trainer.net``; the name of its class or function if no name leads to it.
+    type : str or None
+        The class of a module.
+    code : str or None
+        The statement by which the code would compile it.
+    edit : Edit or None
+        Where that statement belongs in the cell.
+    """
+
+    name: str
+    type: str | None = None
+    code: str | None = None
+    edit: Edit | None = None
+
+
 class Diagnostic(msgspec.Struct, frozen=True):
     """Something about the run or about this report that the reader should know."""
 
@@ -439,6 +460,8 @@ class Report(msgspec.Struct, frozen=True):
     ``changes`` compares it with the previous run of the same notebook cell, where this kernel has one.
     ``order`` has the ids of the breaks as a person reads them, what to fix first; their numbers count in it.
     ``remedies``, ``cost`` and ``check`` are ``None`` where nobody asked. ``held`` is ``None`` if it is not known.
+    ``compiled`` has what was compiled for the report; it is ``None`` if the code compiles by itself.
+    ``remedies``, ``cost`` and ``check`` are ``None`` where nobody asked.
     """
 
     status: Literal["ok", "error", "interrupted"]
@@ -463,6 +486,7 @@ class Report(msgspec.Struct, frozen=True):
     what_if: WhatIf = WhatIf()
     diagnostics: list[Diagnostic] = []
     changes: Changes | None = None
+    compiled: list[CompiledCall] | None = None
     remedies: list[Remedy] | None = None
     cost: Cost | None = None
     check: list[Check] | None = None

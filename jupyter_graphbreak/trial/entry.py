@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled_apart import generators_kept, warnings_kept
-from jupyter_graphbreak._torch_compat.configuration import as_uncompiled
 from jupyter_graphbreak._torch_compat.hooks.entry_hooks import watch_entries
-from jupyter_graphbreak._torch_compat.new_globals import new_globals_readable
+from jupyter_graphbreak._torch_compat.isolation import eager_semantics, new_globals_readable
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.recording.targets import own_codes, reached
 from jupyter_graphbreak.trial.inputs import Arguments
@@ -140,13 +138,13 @@ def compiling_anew(call: Any) -> Iterator[None]:
     Parameters
     ----------
     call : callable
-        A function, a method or a module; or a cell that the magic compiled as one function, for which Dynamo acts as
-        :func:`jupyter_graphbreak.recording.compilation.run_compiled` has it act.
+        A function, a method or a module; or a cell that the magic compiled as one function, for which Dynamo acts as in
+        the cell's own run.
     """
     with contextlib.ExitStack() as opened:
         opened.enter_context(separate_cache(own_codes(call)))
         if is_cell(call):
-            for context in (as_uncompiled, generators_kept, warnings_kept, new_globals_readable):
+            for context in (eager_semantics, new_globals_readable):
                 opened.enter_context(context())
         yield
 

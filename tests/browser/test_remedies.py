@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import expect
 
+from jupyter_graphbreak.report.remedies import Edit
+from jupyter_graphbreak.report.schema import CompiledCall
 from tests.browser.pages import command, opened_in_lab, theme, trust, wait_for_kernel
 from tests.sample_reports import cost, remedies, two_breaks
 
@@ -71,6 +73,28 @@ def test_applied_and_taken_back(open_page: Open, lab: Lab) -> None:
     assert sources(page) == [TEXT]
     page.keyboard.press("Control+Shift+z")
     assert WHERE in sources(page)[0]
+
+
+def test_the_statement_that_compiles_is_inserted_and_taken_back(open_page: Open, lab: Lab) -> None:
+    statement = "step = torch.compile(step)"
+    compiled = [CompiledCall("step", None, statement, Edit("s1", 22, 21, "", statement)), CompiledCall("Net", "Net")]
+    opened, report = opened_report(open_page, lab, "compiles", replace(two_breaks(), compiled=compiled))
+    page = opened.page
+    expect(report).to_contain_text("compiled for this report: step, Net; the cell itself does not compile them")
+    button = report.get_by_role("button", name=f"Apply: {statement}")
+    button.scroll_into_view_if_needed()
+    opened.shoot("compiled-lab-light")
+    assert opened.serious() == []
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(report.get_by_role("status")).to_contain_text("Applied")
+    lines = TEXT.split("\n")
+    assert sources(page) == ["\n".join([*lines[:21], statement, *lines[21:]])]
+    page.keyboard.press("Control+z")
+    assert sources(page) == [TEXT]
+    report.get_by_role("button", name=f"Copy code: {statement}").click()
+    expect(report.get_by_role("status")).to_contain_text("Code copied")
+    assert clipboard(page) == f"{statement}\n"
 
 
 def test_several_edits_are_one_step(open_page: Open, lab: Lab) -> None:

@@ -39,6 +39,43 @@ if "raise" in sys.argv:
 """
 
 
+TRAINING = """\
+import sys
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.linear(x)
+        if y.sum() > 0:
+            y = y * 2
+        return y
+
+def loss_of(model, x):
+    y = model(x)
+    if y.mean() > 0:
+        y = y + 1
+    return y.pow(2).mean()
+
+def main():
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = loss_of(model, torch.ones(2, 4))
+        loss.backward()
+        optimizer.step()
+    print(sys.argv[1:], __name__, f"{loss.item():.6f}")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     path = tmp_path / "training_loop.py"
@@ -53,6 +90,25 @@ def test_help_reads_well(cli: Cli) -> None:
         assert done.stdout.startswith("Usage: graphbreak")
         assert all(len(line) <= 100 for line in done.stdout.split("\n"))
     assert cli("--version").stdout.startswith("graphbreak, version")
+
+
+@pytest.mark.parametrize("as_module", [False, True])
+def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tmp_path: Path, as_module: bool) -> None:
+    (tmp_path / "train_net.py").write_text(TRAINING)
+    named = ["-m", "train_net"] if as_module else ["train_net.py"]
+    done = cli("script", "--compile", "--format", "json", *named, "-x")
+    plain = cli("script", "--format", "json", *named, "-x")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == plain.stderr  # what the program printed
+    report, nothing = Report.from_json(done.stdout), Report.from_json(plain.stdout)
+    assert [(found.location.line, found.gb_id) for found in report.breaks if found.location] == [
+        (11, "GB0170"),
+        (17, "GB0170"),
+    ]
+    assert [each.name for each in report.compiled or []] == ["loss_of"]
+    assert (nothing.breaks, nothing.compiled) == ([], None)
+    stack = report.breaks[0].stack
+    assert [place.function for place in stack] == ["<module>", "main", "loss_of", "forward"]
 
 
 def test_it_completes_in_a_shell(cli: Cli) -> None:

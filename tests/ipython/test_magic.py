@@ -16,7 +16,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 
-from jupyter_graphbreak.recording.steady import Opened
+from jupyter_graphbreak.recording.steady import GuardedExitStack
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 
@@ -276,13 +276,13 @@ def test_a_fault_in_undoing_never_reaches_the_user(shell: Shell, monkeypatch: py
             super().close()
             raise RuntimeError("stuck")
 
-    made = Opened.__init__
+    made = GuardedExitStack.__init__
 
-    def make(opened: Opened, on_fault: Callable[[str, Exception], None]) -> None:
+    def make(opened: GuardedExitStack, on_fault: Callable[[str, Exception], None]) -> None:
         made(opened, on_fault)
         opened.contexts = Failing()
 
-    monkeypatch.setattr(Opened, "__init__", make)
+    monkeypatch.setattr(GuardedExitStack, "__init__", make)
     result = shell.run("%%compile_explain -b eager\nimport torch\nx = torch.ones(2)\nx.sum().item()")
     assert result.result == 2
     told = [noted.message for noted in shell.report.diagnostics if noted.level == "error"]
@@ -491,7 +491,7 @@ def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
         ("frontends.comparison", "as_it_is", "--frontends"),
         ("recording.targets", "forget", ""),
         ("recording.targets", "is_compiled", ""),
-        ("recording.compilation", "ensure_compiled", ""),
+        ("compiling.compile_options", "ensure_compiled", ""),
     ],
 )
 def test_a_fault_of_ours_leaves_the_call_of_a_line(
@@ -513,7 +513,9 @@ def test_a_fault_of_ours_leaves_the_call_of_a_line(
 
 def test_a_cell_that_nobody_asked_to_compile_keeps_its_generators(shell: Shell) -> None:
     shell.run("import torch\ndef echo():\n    got = yield 0\n    while True:\n        got = yield got * 2")
-    shell.run("%%compile_explain\nt = torch.ones(2) + 1\ng = echo(); next(g)\nprint(g.send(2))\nt.sum()")
+    shell.run("def started(x):\n    y = x + 1\n    g = echo(); next(g)\n    print(g.send(2))\n    return g, y * 2")
+    shell.run("%%compile_explain\ng, y = started(torch.ones(2))")
+    assert shell.io.stdout == "4\n"
     assert type(shell.ip.user_ns["g"]).__name__ == "generator"
     assert shell.ip.user_ns["g"].send(3) == 6
     assert any("a generator is in use" in skipped.reason for skipped in shell.report.skipped)
@@ -523,7 +525,7 @@ def test_a_cell_that_nobody_asked_to_compile_keeps_its_generators(shell: Shell) 
     "code",
     [
         "y = t + 1\nprint(y)",
-        "match t:\n    case torch.Tensor(shape=size): print(size)\n    case {'k': 1}: pass\nprint(1)",
+        "def f(t):\n    match t:\n        case torch.Tensor(shape=s): print(s)\n        case {'k': 1}: pass\ny = f(t)",
         "print(type(t))\nf = torch.nn.Linear(2, 2)\nf(t)\nprint(2)\n1 / 0",
     ],
 )

@@ -116,6 +116,7 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
         ([], 0, 1, 0, 0),
     ],
     "training": [
+        (["10 loss.isnan()"], 1, 2, 0, 0),
         (["distributed.py self.logger.set_runtime_stats_and_log()", "contextlib.py func(*args, **kwds)"], 3, 1, 1, 0),
         ([], 0, 1, 0, 0),
     ],
@@ -142,7 +143,7 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
         ([], 0, 1, 0, 0),
     ],
     "gpu": [([], 0, 1, 0, 0), ([], 0, 1, 0, 0), ([], 0, 1, 0, 0)],
-    "options": [([], 0, 1, 0, 0), (["2 x.min() > 0"], 1, 1, 0, 0)],
+    "options": [([], 0, 2, 0, 0), ([], 0, 1, 0, 0), (["2 x.min() > 0"], 1, 1, 0, 0)],
     "schema": [],
     "models": [],
 }

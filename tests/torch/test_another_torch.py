@@ -14,12 +14,14 @@ import msgspec
 import pytest
 import torch
 
+from jupyter_graphbreak._torch_compat import module_calls
 from jupyter_graphbreak._torch_compat.configuration import backends, forced_backend, modes
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
 from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.compiling.compile_options import Options
+from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.compilation import Options, run_compiled
 from jupyter_graphbreak.recording.records import Record
 from jupyter_graphbreak.report.schema import Report
 
@@ -199,12 +201,45 @@ def test_there_is_no_compile_context(monkeypatch: pytest.MonkeyPatch) -> None:
         ("torch._C._dynamo.eval_frame", "reset_code"),
     ],
 )
-def test_what_compiling_apart_needs_is_gone(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_isolating_a_compilation_needs_is_gone(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     without_module(monkeypatch, module) if name == "" else rename(monkeypatch, module, name)
-    faults: list[str] = []
-    result = run_compiled(lambda: breaks(ONES), Options(), lambda what, fault: faults.append(f"{what}: {fault}"))
+    result, faults = call_compiled()
     check_result(result)
     assert len(faults) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("torch._dynamo.convert_frame", "ConvertFrame"),
+        ("torch._dynamo.eval_frame", "skip_code"),
+        ("torch._dynamo.eval_frame", "always_optimize_code_objects"),
+        ("torch._dynamo.trace_rules", "check"),
+        ("torch._dynamo.external_utils", "wrap_inline"),
+    ],
+)
+def test_what_compiling_the_calls_of_a_program_needs_is_gone(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module_calls._frame_code.cache_clear()
+    hide(monkeypatch, module, name)
+    faults: list[str] = []
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    expected = model(ONES)
+    with compiled_calls(Options(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+        check_result(calls.route(breaks)(ONES))
+        assert torch.equal(model(ONES), expected)
+    assert faults
+    monkeypatch.undo()
+    module_calls._frame_code.cache_clear()
+    assert torch.nn.Module.__call__.__module__ == "torch.nn.modules.module"
+
+
+def call_compiled(*, as_cell: bool = False) -> tuple[Any, list[str]]:
+    """Return what a call gives that is compiled although nobody asked, and what failed on our side."""
+    faults: list[str] = []
+    with compiled_calls(Options(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+        return calls.run_cell(lambda: breaks(ONES)) if as_cell else calls.run(breaks, breaks, (ONES,), {}), faults
 
 
 def without_module(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -224,12 +259,9 @@ def test_a_new_global_cannot_be_read_back(monkeypatch: pytest.MonkeyPatch) -> No
     for tracer in (tracers.InstructionTranslatorBase, tracers.InliningInstructionTranslator):
         if "_load_global" in vars(tracer):
             monkeypatch.delattr(tracer, "_load_global")
-    faults: list[str] = []
-    result = run_compiled(lambda: breaks(ONES), Options(), lambda what, fault: faults.append(f"{what}: {fault}"))
+    result, faults = call_compiled(as_cell=True)
     check_result(result)
-    assert faults == [
-        "compiling the cell: this torch does not let Dynamo read back a new global; the code ran uncompiled"
-    ]
+    assert faults == ["compiling the cell: this PyTorch cannot read back a new global"]
 
 
 @pytest.mark.parametrize("name", ["get_config_copy", "_config"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.configuration import as_uncompiled, dynamo_settings, errors_suppressed
+from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, errors_suppressed, uncompiled_output
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.schema import Report
@@ -88,7 +88,7 @@ def test_what_was_set_and_set_back_is_no_change() -> None:
 
 
 def test_what_we_set_ourselves_is_not_the_users() -> None:
-    with errors_suppressed(), as_uncompiled():
+    with errors_suppressed(), uncompiled_output():
         assert config.suppress_errors
         assert dynamo_settings()[0] == USUAL
         with config.patch(capture_scalar_outputs=True):

@@ -59,6 +59,13 @@ LAYERS = {
             "analysis.reasons", "analysis.finished",
         }
     ),
+    "compiling": Layer(
+        {
+            "recording", "recording.records", "recording.additions", "recording.library",
+            "_torch_compat", "analysis.source", "report",
+        },
+        TORCH,
+    ),
     "trial": Layer({"report", "_torch_compat", "recording", "recording.library"}, TORCH),
     "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "remedies.proposal": Layer({"report"}),
@@ -92,7 +99,7 @@ LAYERS = {
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.finished",
             "analysis.reports", "trace", "trial", "frontends", "remedies", "cost", "remedies.program", "notebookfiles",
-            "results",
+            "results", "compiling",
         },
         TORCH,
     ),
@@ -105,12 +112,20 @@ LAYERS = {
     "cli": Layer({"commands", ""}),
     "pytest_plugin": Layer({"report", "results", "api"}, frozenset({"pytest", "torch"})),
     "mystnb": Layer({"report", "views.html", "views.jobs"}, frozenset({"docutils", "myst_nb"})),
-    "ipython.cell": Layer({"recording.records", "recording", "recording.source_texts", "analysis.source"}, IPYTHON),
+    "ipython.cell.bindings": Layer(set()),
+    "ipython.cell.top_level": Layer({"ipython.cell.bindings"}, TORCH),
+    "ipython.cell": Layer(
+        {
+            "recording.records", "recording", "recording.source_texts", "analysis.source",
+            "compiling", "ipython.cell.bindings", "ipython.cell.top_level",
+        },
+        IPYTHON,
+    ),
     "ipython": Layer(
         {
             "report", "_torch_compat", "recording", "recording.records", "analysis.source", "trial", "frontends",
             "views.text", "views.html", "views.html.widget", "results", "api", "ipython.cell", "trace",
-            "remedies.program",
+            "remedies.program", "compiling", "ipython.cell.top_level",
         },
         IPYTHON,
     ),

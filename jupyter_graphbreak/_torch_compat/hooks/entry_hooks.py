@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import outward
+from jupyter_graphbreak._torch_compat.module_calls import call_compiled, callable_of
 from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def watch_calls(
 
     def look(call: Call) -> None:
         if call.caller.f_code.co_name == _WRAPPER:
-            on_edge(call.caller, id(observer.local(call.caller, "fn")))
+            on_edge(call.caller, id(callable_of(call.caller)))
 
     # Called in it when Dynamo is to begin to look at frames, and when it is to end. Both times it does not look yet.
     hook = watched(module._maybe_set_eval_frame, observer, before=look)
@@ -107,7 +108,7 @@ def _wrapper(frame: FrameType) -> FrameType | None:
         filename = outer.f_code.co_filename
         if inside:
             inside = outer.f_code.co_qualname != "CatchErrorsWrapper.__call__"
-        elif not filename.endswith("torch/nn/modules/module.py"):
+        elif outer.f_code is not call_compiled.__code__ and not filename.endswith("torch/nn/modules/module.py"):
             return outer if filename.endswith("torch/_dynamo/eval_frame.py") else None
     return None
 
@@ -130,7 +131,7 @@ def _entered(code: CodeType, compiling: Call, wrapper: FrameType) -> EnteredCall
         str(compiling.argument("compile_id")),
         _innermost(compiling.argument("compiler_fn")),
         _dynamic(),
-        id(wrapper.f_locals["fn"]) if "fn" in wrapper.f_locals else None,
+        id(callable_of(wrapper)) if "fn" in wrapper.f_locals else None,
     )
 
 

@@ -21,6 +21,7 @@ from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import (
     Advice,
     Break,
+    CompiledCall,
     CudagraphSkip,
     Device,
     Frame,
@@ -112,6 +113,9 @@ class _Redaction:
             recompiles=[self._recompile(recompile) for recompile in report.recompiles],
             cudagraph_skips=[self._cudagraph_skip(skip) for skip in report.cudagraph_skips],
             what_if=report.what_if,
+            compiled=[CompiledCall(self._function(each.name) or "") for each in report.compiled]
+            if report.compiled is not None
+            else None,
             diagnostics=self.notes(report.diagnostics),
             remedies=[self._remedy(each) for each in report.remedies] if report.remedies is not None else None,
             cost=self._cost(report.cost),

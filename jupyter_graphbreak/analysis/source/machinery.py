@@ -31,4 +31,4 @@ def is_machinery(path: str, function: str) -> bool:
 
 def is_runpy(path: str) -> bool:
     """Return whether a file is what runs a program: what is outside it belongs to another one."""
-    return path.endswith(("runpy.py", "<frozen runpy>"))
+    return path.endswith(("runpy.py", "<frozen runpy>", "/jupyter_graphbreak/compiling/programs.py"))

@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.source.python_text import without_warnings
-from jupyter_graphbreak.ipython.cell.function import FUNCTION, as_function, as_module_code, split, why_not_valid
+from jupyter_graphbreak.ipython.cell.function import FUNCTION, as_function, as_module_code, is_valid, split
 from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, call_of_ours, marked
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     _, rest = split(body, lambda _: False)
     if rest:
         made = as_function(rest, tree.body[0], call_of_ours)
-        if not why_not_valid([made[0]]):
+        if is_valid([made[0]]):
             codes += _functions(_compiled(ast.Module(made[:1], []), filename))
     return codes
 

@@ -92,11 +92,11 @@ def as_function(
     return [ast.copy_location(made, at) for made in (function, attempt, call("value", [], at))]
 
 
-def why_not_valid(statements: list[ast.stmt]) -> str:
-    """Return why some statements cannot be compiled, each by itself; empty where they can.
+def is_valid(statements: list[ast.stmt]) -> bool:
+    """Whether statements can be compiled, each by itself, without a warning.
 
-    That the compiler warns is a reason, too: IPython compiles statement by statement, so that it warns of one only when
-    those above have run. What it warns of is not shown: it will warn again when the statements are compiled to run.
+    IPython compiles statement by statement: it refuses one, or warns of it, only when those above it have run. What is
+    warned of here is not shown: Python will warn again when the statements are compiled to run.
     """
     warned: list[object] = []
     shown = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - what the compiler calls
@@ -104,13 +104,11 @@ def why_not_valid(statements: list[ast.stmt]) -> str:
     try:
         for statement in statements:
             compile(ast.Module([statement], []), "<statement>", "exec", dont_inherit=True)
-        if warned:
-            return "it has a statement that Python warns of (SyntaxWarning)"
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return f"it has a statement that Python refuses ({type(error).__name__})"
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
     finally:
         warnings._showwarnmsg = shown  # type: ignore[attr-defined]  # noqa: SLF001
-    return ""
+    return not warned
 
 
 def as_module_code(code: types.CodeType) -> types.CodeType:

@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.inputtransformer2 import cell_magic
 
+from jupyter_graphbreak.compiling.routes import route_calls
 from jupyter_graphbreak.ipython.cell.bindings import own_nodes
-from jupyter_graphbreak.ipython.cell.function import as_function, leading_statements, split, why_not_valid
-from jupyter_graphbreak.ipython.cell.obstacles import obstacle_to_compiling
+from jupyter_graphbreak.ipython.cell.function import as_function, is_valid, leading_statements, split
 from jupyter_graphbreak.ipython.cell.requests import Asked
+from jupyter_graphbreak.ipython.cell.top_level import computes_alone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 MAGIC = "%%compile_explain"
 _MAGIC_LINE = re.compile(rf"{MAGIC}(?![\w?])(?P<options>.*)$")
@@ -35,9 +37,9 @@ _HOME = "jupyter_graphbreak.ipython.magic"
 #: The nodes that have a place in the source.
 _PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
 
-#: What is done with the cell: it compiles something itself; it is compiled as one function; it has nothing to
-#: compile; it cannot be one function.
-Plan = Literal["as it stands", "compiled", "nothing", "not compilable"]
+#: What is done with the cell: it compiles something itself; what it calls is compiled; it only computes with tensors
+#: and is compiled as one function; it has nothing to compile.
+Plan = Literal["as it stands", "calls", "function", "nothing"]
 
 
 def replace_magic_line(lines: list[str]) -> list[str]:
@@ -69,8 +71,9 @@ def is_magic_line(line: str) -> bool:
 class BeginObservation(ast.NodeTransformer):
     """Turn the string that stands for the magic into the call that begins it; an AST transformer of IPython.
 
-    A cell that compiles nothing itself becomes the body of one function, which that call's partner compiles. Nothing
-    is raised here: IPython would take the transformer away for the rest of the session.
+    In a cell that compiles nothing itself, calls are routed so that what it calls is compiled; a cell that only
+    computes with tensors becomes the body of one function. Nothing is raised here: IPython would take the transformer
+    away for the rest of the session.
 
     Parameters
     ----------
@@ -80,8 +83,10 @@ class BeginObservation(ast.NodeTransformer):
         Whether a line magic runs code of its own.
     take_asked : callable
         What the front end asks for of the cell that is about to run, once.
+    namespace : mapping
+        The notebook's names.
     on_fault : callable
-        Told what of ours failed, and how.
+        Given what failed on our side, and the error.
     on_visit : callable
         Called before a cell is read.
     """
@@ -91,6 +96,7 @@ class BeginObservation(ast.NodeTransformer):
         uses_compile: Callable[[ast.Module], bool],
         code_magic: Callable[[str], bool] = lambda _: False,
         take_asked: Callable[[], Asked | None] = lambda: None,
+        namespace: Mapping[str, Any] = MappingProxyType({}),
         on_fault: Callable[[str, Exception], None] = lambda _, __: None,
         on_visit: Callable[[], None] = lambda: None,
     ) -> None:
@@ -99,6 +105,7 @@ class BeginObservation(ast.NodeTransformer):
         self._uses_compile = uses_compile
         self._code_magic = code_magic
         self._take_asked = take_asked
+        self._namespace = namespace
 
     def visit(self, node: ast.AST) -> ast.AST:
         """Rewrite a cell that starts with the string or that is asked for; leave any other alone."""
@@ -129,8 +136,9 @@ class BeginObservation(ast.NodeTransformer):
         lead: list[ast.stmt]
         try:
             plan, reason, lead, rest = self._planned(body, at)
-        except Exception as error:  # noqa: BLE001 - whatever a cell can hold, it runs
-            plan, reason, lead, rest = "not compilable", f"it could not be read ({type(error).__name__})", [], body
+        except Exception as fault:  # noqa: BLE001 - whatever a cell can hold, it runs
+            self._on_fault("reading the cell", fault)
+            plan, reason, lead, rest = "calls", "", [], body
         if plan == "nothing" and asked.only_torch:
             return node
         told = (asked.explain, plan, reason, asked.only_torch)
@@ -146,20 +154,20 @@ class BeginObservation(ast.NodeTransformer):
     def _planned(self, body: list[ast.stmt], at: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
         """Return what is done with a cell and why, what comes before the observation, and what is observed."""
         first = leading_statements(body)
-        magic = _cell_magic(body)
-        if magic or self._uses_compile(ast.Module(body, [])):
+        magic, text = _cell_magic(body)
+        if self._uses_compile(ast.Module(body, [])) or ".compile(" in text:
             return "as it stands", magic, body[:first], body[first:]
+        if magic:
+            return "calls", magic, body[:first], body[first:]
         lead, rest = split(body, self._code_magic)
         if not rest:
             return "nothing", "", body[:first], body[first:]
-        reason = obstacle_to_compiling(rest, self._code_magic)
-        if reason:
-            return "not compilable", reason, body[:first], body[first:]
-        made = as_function(rest, at, call_of_ours)
-        reason = why_not_valid([*rest, made[0]])
-        if reason:  # IPython compiles statement by statement, so that those above the wrong one still run
-            return "not compilable", reason, body[:first], body[first:]
-        return "compiled", "", body[:first], [*lead[first:], *made]
+        if computes_alone(lead, rest, self._namespace):
+            made = as_function(rest, at, call_of_ours)
+            if is_valid([*rest, made[0]]):
+                return "function", "", body[:first], [*lead[first:], *made]
+        route_calls(body[first:])
+        return "calls", "", body[:first], body[first:]
 
 
 def located(node: ast.Module) -> ast.Module:
@@ -182,13 +190,13 @@ def marked(node: ast.Module) -> str | None:
     return None
 
 
-def _cell_magic(body: list[ast.stmt]) -> str:
-    """Return the further cell magic that has the rest of the cell, as text: there is nothing to make a function of."""
+def _cell_magic(body: list[ast.stmt]) -> tuple[str, str]:
+    """Return the further cell magic that runs the rest of the cell, and that rest; empty where there is none."""
     for node in own_nodes(body):
         match node:
-            case ast.Call(ast.Attribute(_, "run_cell_magic"), [ast.Constant(str(name)), *_]):
-                return f"%%{name}"
-    return ""
+            case ast.Call(ast.Attribute(_, "run_cell_magic"), [ast.Constant(str(name)), *_, ast.Constant(str(text))]):
+                return f"%%{name}", text
+    return "", ""
 
 
 def call_of_ours(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:

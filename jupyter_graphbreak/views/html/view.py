@@ -20,7 +20,7 @@ from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, 
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
 from jupyter_graphbreak.views.words.experiments import remedy_words
 from jupyter_graphbreak.views.words.experiments.startup import startup
-from jupyter_graphbreak.views.words.extent import extent, without_cudagraph
+from jupyter_graphbreak.views.words.extent import compiled_for_report, extent, without_cudagraph
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission, stricter
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import (
         Advice,
         Break,
+        CompiledCall,
         Diagnostic,
         Frame,
         Graph,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 #: Names of functions or of resumed places that one break lists.
 _MOST_NAMES = 6
+#: Of what was compiled for a report so many have the statement that compiles them.
+_MOST_COMPILABLE = 4
 #: Lines of source that one item of what is left out holds.
 LINES_AT_ONCE = 100
 #: Fewer minor breaks are not worth folding.
@@ -147,6 +150,17 @@ class View:
     def extent(self) -> str:
         """How much was compiled, where that is not everything."""
         return extent(self.report)
+
+    @property
+    def compiled(self) -> str:
+        """What was compiled although the code does not compile it."""
+        return compiled_for_report(self.report)
+
+    @property
+    def compilable(self) -> list[tuple[int, CompiledCall]]:
+        """The first of these that the code could compile itself, each with its place in the report's list."""
+        listed = list(enumerate(self.report.compiled or []))
+        return [(place, call) for place, call in listed if call.code is not None][:_MOST_COMPILABLE]
 
     @property
     def without_cudagraph(self) -> list[str]:

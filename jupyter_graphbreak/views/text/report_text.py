@@ -12,7 +12,7 @@ from jupyter_graphbreak.views.text.terminal import INDENT, WIDTH, cut, wrapped
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.experiments.cost_words import checked, coverage_of, time_of, verdicts_of_cost
 from jupyter_graphbreak.views.words.experiments.startup import startup
-from jupyter_graphbreak.views.words.extent import extent, without_cudagraph
+from jupyter_graphbreak.views.words.extent import compiled_for_report, extent, without_cudagraph
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, listing, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission
@@ -82,7 +82,7 @@ def summary_line(report: Report) -> str:
 
 def _measured(report: Report) -> list[str]:
     """Return how much of the run was compiled, whether that pays, and whether its result is right."""
-    said = [*filter(None, [extent(report)]), *without_cudagraph(report)]
+    said = [*filter(None, [compiled_for_report(report), extent(report)]), *without_cudagraph(report)]
     said += [*verdicts_of_cost(report), *coverage_of(report)]
     said += [sentence] if report.cost is not None and (sentence := startup(report)) else []
     said += [checked(report, check) for check in report.check or []]

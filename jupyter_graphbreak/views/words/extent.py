@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _OF_LIMIT = {"recompile limit", "shared wrapper"}
 #: So many functions are named; more are counted.
 _MOST_NAMES = 2
+_MOST_COMPILED = 4
 
 
 def extent(report: Report) -> str:
@@ -41,6 +42,25 @@ def extent(report: Report) -> str:
         return f"nothing was compiled: {eager} ran eagerly"
     compiled = _names(_name(report, frame) for frame in whole if frame.role != "resume")
     return f"compiled in part: {compiled or 'what follows breaks'}; {eager} ran eagerly"
+
+
+def compiled_for_report(report: Report) -> str:
+    """Return what was compiled although the code does not compile it; the empty string if there is no such thing.
+
+    "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
+    """
+    if not report.compiled:
+        return ""
+    names = [
+        f"`{one_line(call.name)}`" + (f" ({one_line(call.type)})" if call.type not in {None, call.name} else "")
+        for call in report.compiled
+    ]
+    names = list(dict.fromkeys(names))
+    if len(names) > _MOST_COMPILED:
+        names = [*names[:_MOST_COMPILED], f"and {len(names) - _MOST_COMPILED} more"]
+    program = "cell" if any(source.kind == "cell" for source in report.sources) else "program"
+    them = "it" if len(names) == 1 else "them"
+    return f"compiled for this report: {', '.join(names)}; the {program} itself does not compile {them}"
 
 
 def without_cudagraph(report: Report) -> list[str]:

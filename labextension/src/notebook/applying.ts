@@ -4,6 +4,8 @@ import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import {
+  type Applicable,
+  applicableAt,
   changesFor,
   codeOutside,
   edited,
@@ -11,8 +13,8 @@ import {
   type IChange,
   LineMismatch
 } from '../report/edits';
-import type { Remedy, Report } from '../report/types';
-import { hear, type IRemedyActions } from '../view/link';
+import type { Report } from '../report/types';
+import { hear, type IPlace, type IRemedyActions } from '../view/link';
 import { findCell } from './cells';
 import type { NotebookReports } from './notebookreports';
 import type { IRun } from './runs';
@@ -63,12 +65,12 @@ export class Applying {
 
   private async _apply(
     root: HTMLElement,
-    places: readonly number[]
+    places: readonly IPlace[]
   ): Promise<string> {
     const { panel, run, report } = this._find(root);
     const remedies = places
-      .map(place => report.remedies?.[place])
-      .filter((remedy): remedy is Remedy => remedy !== undefined);
+      .map(({ list, at }) => applicableAt(report, list, at))
+      .filter((it): it is Applicable => it !== undefined);
     // All of it is worked out before anything is changed.
     const edits = this._editsOf(report, run, remedies);
     const code = remedies
@@ -123,7 +125,7 @@ export class Applying {
   private _editsOf(
     report: Report,
     run: IRun,
-    remedies: readonly Remedy[]
+    remedies: readonly Applicable[]
   ): ICellChanges[] {
     const { reports, trans } = this._options;
     const made: ICellChanges[] = [];

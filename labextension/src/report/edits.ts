@@ -1,6 +1,22 @@
 /** What applying the edits of remedies makes of a text. */
 import type { Edit, Remedy, Report } from './types';
 
+/** What can be applied: a remedy, or the statement that compiles something. */
+export type Applicable = Pick<Remedy, 'edits' | 'code' | 'patch'>;
+
+/** What is at a place of a report's list, if anything is. */
+export function applicableAt(
+  report: Report,
+  list: 'remedies' | 'compiled',
+  at: number
+): Applicable | undefined {
+  if (list === 'remedies') {
+    return report.remedies?.[at];
+  }
+  const edit = report.compiled?.[at]?.edit ?? null;
+  return edit === null ? undefined : { edits: [edit], code: null, patch: null };
+}
+
 /** The part of a text that another takes the place of; positions count characters. */
 export interface IChange {
   readonly start: number;
@@ -84,7 +100,7 @@ export function edited(original: string, edits: readonly Edit[]): string {
 
 /** The edits of some remedies, by the id of their source. */
 export function editsBySource(
-  remedies: readonly Remedy[]
+  remedies: readonly Applicable[]
 ): Map<string, Edit[]> {
   const bySource = new Map<string, Edit[]>();
   for (const edit of remedies.flatMap(({ edits }) => edits)) {
@@ -100,7 +116,7 @@ export function editsBySource(
  */
 export function codeOutside(
   report: Report,
-  { edits, code, patch }: Remedy
+  { edits, code, patch }: Applicable
 ): string | null {
   const cells = report.sources.filter(({ kind }) => kind === 'cell');
   const inFiles = edits.some(({ source }) => cells.every(c => c.id !== source));

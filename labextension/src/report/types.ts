@@ -28,6 +28,7 @@ export interface Report {
   what_if: WhatIf;
   diagnostics: Diagnostic[];
   changes: Changes | null;
+  compiled: CompiledCall[] | null;
   remedies: Remedy[] | null;
   cost: Cost | null;
   check: Check[] | null;
@@ -412,6 +413,25 @@ export interface Reused {
   run: 'after' | 'before';
 }
 /**
+ * A module or a function that was compiled for this report although the code does not compile it.
+ */
+export interface CompiledCall {
+  name: string;
+  type: string | null;
+  code: string | null;
+  edit: Edit | null;
+}
+/**
+ * Whole lines of a source that other lines take the place of.
+ */
+export interface Edit {
+  source: string;
+  first_line: number;
+  last_line: number;
+  old: string;
+  new: string;
+}
+/**
  * A change that may remove breaks, and what came of trying it.
  */
 export interface Remedy {
@@ -442,16 +462,6 @@ export interface Remedy {
   evidence: Evidence | null;
   person: string | null;
   seconds: number;
-}
-/**
- * Whole lines of a source that other lines take the place of.
- */
-export interface Edit {
-  source: string;
-  first_line: number;
-  last_line: number;
-  old: string;
-  new: string;
 }
 /**
  * What a verdict rests on.

@@ -36,13 +36,19 @@ export interface IReportData {
 /** What the application does about remedies where the reader asks for it. */
 export interface IRemedyActions {
   /**
-   * Apply remedies, by their places in the report.
+   * Apply remedies, or statements that compile what was compiled for the report, by their places in it.
    *
    * @returns What was done, in words; it is rejected with the reason where nothing was.
    */
-  apply(remedies: readonly number[]): Promise<string>;
+  apply(places: readonly IPlace[]): Promise<string>;
   /** Run the cell again and try remedies. */
   tryRemedies(): Promise<void>;
+}
+
+/** Where something that can be applied is in a report. */
+export interface IPlace {
+  readonly list: 'remedies' | 'compiled';
+  readonly at: number;
 }
 
 /** A report is there. */

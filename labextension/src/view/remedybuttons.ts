@@ -1,12 +1,13 @@
 /** Buttons in the cards of a report: to apply a remedy, to copy it, to copy the whole card. */
 import { makeElement, reasonOf } from './elements';
-import type { IRemedyActions } from './link';
+import type { IPlace, IRemedyActions } from './link';
 import { cardAsMarkdown } from './markdown';
 import { makeButton, type Toolbar, writeClipboard } from './toolbar';
 
 /** The part of a report in JSON that the buttons need. */
 interface IRemedies {
   remedies: { patch: string | null; code: string | null }[] | null;
+  compiled: { code: string | null }[] | null;
 }
 
 export interface IRemedyButtonOptions {
@@ -42,7 +43,7 @@ export class RemedyButtons {
     const chosen = (together?.dataset.remedies ?? '').match(/\d+/g) ?? [];
     if (chosen.length > 0) {
       toolbar.offer('Apply all that work', () =>
-        this._apply(chosen.map(Number))
+        this._apply(chosen.map(at => ({ list: 'remedies', at: Number(at) })))
       );
     }
     if (this._root.dataset.untried !== undefined) {
@@ -58,7 +59,7 @@ export class RemedyButtons {
   /** Give buttons to the remedies and the cards that have none yet. */
   refresh(): void {
     for (const remedy of this._root.querySelectorAll<HTMLElement>(
-      '.gb-remedy[data-remedy]:not(:has(> .gb-actions))'
+      '.gb-remedy:is([data-remedy], [data-compiled]):not(:has(> .gb-actions))'
     )) {
       this._addTo(remedy);
     }
@@ -78,9 +79,12 @@ export class RemedyButtons {
   }
 
   private _addTo(remedy: HTMLElement): void {
-    const { apply, copy } = remedy.dataset;
-    const place = Number(remedy.dataset.remedy);
-    const title = remedy.querySelector('strong')?.textContent ?? '';
+    const { apply, copy, compiled } = remedy.dataset;
+    const place: IPlace =
+      compiled === undefined
+        ? { list: 'remedies', at: Number(remedy.dataset.remedy) }
+        : { list: 'compiled', at: Number(compiled) };
+    const title = remedy.querySelector('strong, code')?.textContent ?? '';
     const buttons: HTMLButtonElement[] = [];
     if (this._actions !== null && (apply === 'edit' || apply === 'cell')) {
       const label = apply === 'edit' ? 'Apply' : 'Insert as cell';
@@ -99,20 +103,23 @@ export class RemedyButtons {
   }
 
   private _apply(
-    remedies: readonly number[],
+    places: readonly IPlace[],
     button?: HTMLElement
   ): Promise<void> {
-    return this._do(() => this._actions!.apply(remedies), button);
+    return this._do(() => this._actions!.apply(places), button);
   }
 
   private _copy(
-    place: number,
+    { list, at }: IPlace,
     what: 'patch' | 'code',
     button: HTMLElement
   ): Promise<void> {
     return this._do(async () => {
-      const { remedies } = JSON.parse(await this._options.json()) as IRemedies;
-      const text = remedies?.[place]?.[what] ?? '';
+      const report = JSON.parse(await this._options.json()) as IRemedies;
+      const text =
+        (list === 'compiled'
+          ? report.compiled?.[at]?.code
+          : report.remedies?.[at]?.[what]) ?? '';
       await writeClipboard(text.endsWith('\n') ? text : `${text}\n`);
       return what === 'patch' ? 'Patch copied' : 'Code copied';
     }, button);

@@ -53,7 +53,8 @@ test('whoever can change the notebook is told which remedies', async () => {
   const applied: (readonly number[])[] = [];
   let tried = 0;
   buttons.actions = {
-    apply: remedies => {
+    apply: places => {
+      const remedies = places.map(({ at }) => at);
       applied.push(remedies);
       return remedies[0] === 0
         ? Promise.resolve('Applied')

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
 from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, replace_magic_line
+from jupyter_graphbreak.ipython.cell.top_level import computes_alone
 
 
 def lines(text: str) -> list[str]:
@@ -48,11 +52,23 @@ def test_cell_that_compiles_runs_as_it_stands() -> None:
     assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('-q', 'as it stands', '', False\)\nx = 1\nx", text)
 
 
-def test_cell_that_compiles_nothing_becomes_one_function() -> None:
-    text = rewritten("import a\ndef g(): pass\nx = g()\nfor i in x:\n    y = [k := j for j in i]\ny\n")
-    assert "def _graphbreak_cell():\n    global i, k, x, y\n    x = g()\n" in text
+ROUTE = "__import__('jupyter_graphbreak.compiling.compiled_calls').compiling.compiled_calls.route"
+
+
+def test_the_calls_of_a_cell_that_compiles_nothing_are_routed() -> None:
+    text = rewritten("import a\ndef g():\n    h()\nx = g(1, k=m.f(2))\nfor i in x[0]():\n    y = 'a'.upper()\ny\n")
+    body = text.replace(ROUTE, "route")
+    assert body.endswith(
+        "import a\n\ndef g():\n    h()\nx = route(g)(1, k=route(m.f)(2))\n"
+        "for i in route(x[0])():\n    y = route('a'.upper)()\ny"
+    )
+
+
+def test_a_cell_that_only_computes_becomes_one_function() -> None:
+    text = rewritten("import torch\ndef g(): pass\nx = torch.ones(2)\nfor i in range(3):\n    y = x * i\ny\n")
+    assert "def _graphbreak_cell():\n    global i, x, y\n    x = torch.ones(2)\n" in text
     assert "    return y\n" in text
-    assert text.index("import a") < text.index("def g") < text.index("def _graphbreak_cell")
+    assert text.index("import torch") < text.index("def g") < text.index("def _graphbreak_cell")
     assert ".run_function('_graphbreak_cell')" in text
     assert text.endswith(".magic.value()")
 
@@ -62,14 +78,89 @@ def test_cell_that_compiles_nothing_becomes_one_function() -> None:
     [
         ("import torch\ndef f(): pass\n", "'nothing', ''"),
         ("", "'nothing', ''"),
-        ("await f()\n", "'not compilable', 'it awaits at its top level'"),
-        ("x = 1\nfrom os import *\n", "'not compilable', 'it imports *'"),
-        ("x = 1\nyield x\n", "'not compilable', 'it returns or yields outside a function'"),
-        ("async def f():\n    await g()\nx = f\n", "'compiled', ''"),
+        ("await f()\n", "'calls', ''"),
+        ("x = 1\nfrom os import *\n", "'calls', ''"),
+        ("x = 1\nyield x\n", "'calls', ''"),
+        ("async def f():\n    await g()\nx = f\n", "'calls', ''"),
+        ("x = 1\nx\n", "'calls', ''"),
+        ("get_ipython().run_cell_magic('time', '', 'f(x)')\n", "'calls', '%%time'"),
+        ("get_ipython().run_cell_magic('time', '', 'torch.compile(f)(x)')\n", "'as it stands', '%%time'"),
+        ("import torch\nx = torch.ones(2) + 1\n", "'function', ''"),
     ],
 )
 def test_plans(body: str, plan: str) -> None:
     assert f"begin('-q', {plan}, False)" in rewritten(body)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "y = torch.ones(2)\nif y.sum() > 0:\n    y = y + 1\nprint(y)",
+        "with torch.no_grad():\n    y = x @ x.T",
+        "y = x.relu()\nwhile y.sum() > 3:\n    y = y / 2",
+        "x[0] = math.sqrt(2) * x[1]",
+        "y = F.relu(x)",
+        "y = torch.fft.fft(x).abs().to(torch.float32)",
+        "with torch.autocast('cpu'):\n    y = x @ x",
+        "y = x + len(numbers) + numbers[0]",
+    ],
+)
+def test_cells_that_compute_alone(cell: str) -> None:
+    assert _computes_alone(cell)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "y = net(x)",
+        "y = helper(x)",
+        "net = torch.nn.Linear(2, 2)\ny = net(x)",
+        "y = torch.nn.Linear(2, 2)(x)",
+        "y = x + 1\ntry:\n    y.nope\nexcept AttributeError:\n    pass",
+        "y = x + 1\nimport os",
+        "torch.manual_seed(0)\ny = torch.rand(2)",
+        "torch.set_grad_enabled(False)\ny = x + 1",
+        "(x * 2).sum().backward()",
+        "y = x + np.ones(2)",
+        "y = [v * 2 for v in x]",
+        "y = lambda: x + 1",
+        "data.value = x + 1",
+        "y = x + 1\nassert y.sum() > 0",
+        "y = x.numpy() + 1",
+        "a = 1 + 2",
+        "'text'\ny = x + 1",
+        "a = math.sqrt(4)",
+        "y = x + by_name['a']",
+        "seed(0)\ny = x + 1",
+        "for batch in Loader(data):\n    print(batch)",
+        "for batch in Loader(dataset):\n    print(batch)",
+        "with Flops():\n    y = x @ x",
+        "y, = torch.autograd.grad(x.sum(), x)",
+    ],
+)
+def test_cells_that_do_more_than_compute(cell: str) -> None:
+    assert not _computes_alone(cell)
+
+
+def _computes_alone(cell: str) -> bool:
+    namespace = {"x": torch.ones(2, 2), "torch": torch, "math": math, "F": torch.nn.functional, "np": Unknown()}
+    known = {
+        **namespace,
+        "net": torch.nn.Linear(2, 2),
+        "helper": lambda x: x,
+        "data": Unknown(),
+        "dataset": torch.utils.data.TensorDataset(torch.ones(2)),
+        "Loader": torch.utils.data.DataLoader,
+        "Flops": FlopCounterMode,
+        "seed": torch.manual_seed,
+        "by_name": {"a": 1},
+        "numbers": [1, 2.0],
+    }
+    return computes_alone([], ast.parse(cell).body, known)
+
+
+class Unknown:
+    """Something that is neither PyTorch's nor a tensor."""
 
 
 class _Module:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jupyter_graphbreak.recording.steady import Opened
+from jupyter_graphbreak.recording.steady import GuardedExitStack
 
 
 @contextlib.contextmanager
@@ -21,7 +21,7 @@ def noted(closed: list[str], name: str, error: type[BaseException] | None = None
 def test_a_fault_in_leaving_one_context_is_told_and_the_others_are_left() -> None:
     faults: list[tuple[str, str]] = []
     closed: list[str] = []
-    opened = Opened(lambda what, fault: faults.append((what, str(fault))))
+    opened = GuardedExitStack(lambda what, fault: faults.append((what, str(fault))))
     assert opened.enter("one", lambda: noted(closed, "first"), None) == "first"
     opened.enter("two", lambda: noted(closed, "second", RuntimeError), None)
     opened.enter("three", lambda: noted(closed, "third"), None)
@@ -33,7 +33,7 @@ def test_a_fault_in_leaving_one_context_is_told_and_the_others_are_left() -> Non
 
 def test_an_interrupt_in_leaving_one_context_goes_on_when_the_others_are_left() -> None:
     closed: list[str] = []
-    opened = Opened(lambda *_: None)
+    opened = GuardedExitStack(lambda *_: None)
     opened.enter("one", lambda: noted(closed, "first"), None)
     opened.enter("two", lambda: noted(closed, "second", KeyboardInterrupt), None)
     with pytest.raises(KeyboardInterrupt):
@@ -43,7 +43,7 @@ def test_an_interrupt_in_leaving_one_context_goes_on_when_the_others_are_left() 
 
 def test_what_cannot_be_entered_is_told_and_the_default_given() -> None:
     faults: list[str] = []
-    opened = Opened(lambda what, _: faults.append(what))
+    opened = GuardedExitStack(lambda what, _: faults.append(what))
 
     def fail() -> contextlib.AbstractContextManager[str]:
         raise RuntimeError

@@ -1,4 +1,4 @@
-"""Compile code that nobody asked to compile, and leave nothing of that behind in Dynamo."""
+"""Compile code that nobody asked to compile: it acts as it does eagerly, and nothing of it stays in Dynamo."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import contextlib
 import functools
 import importlib
 import inspect
-import linecache
-import sys
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import forget_code
-from jupyter_graphbreak._torch_compat.configuration import not_compiled, warns_of_compiling
+from jupyter_graphbreak._torch_compat.configuration import errors_suppressed, uncompiled_output
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak._torch_compat.separate_cache import (
     _drop,
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def compiled_apart() -> Iterator[None]:
+def isolated_compilation() -> Iterator[None]:
     """Have Dynamo forget, when the context ends, what it compiled in it; what it held before stays.
 
     What it counts, and the sizes that it has seen vary, are what they were, too. The globals that compiled code needs
@@ -39,7 +36,7 @@ def compiled_apart() -> Iterator[None]:
     seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
     importlib.import_module("torch._C._dynamo.eval_frame").reset_code  # noqa: B018 - what is missing fails here
     held = {id(code): (code, {id(entry.guard_manager) for entry in _entries(code)}) for code in _living(seen)}
-    with _kept_counters(), _fresh_profile(), _no_globals(), _no_marks():
+    with _kept_counters(), _fresh_profile(), _no_globals():
         try:
             yield
         finally:
@@ -93,7 +90,10 @@ def _no_globals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_marks() -> Iterator[None]:
-    """Take back, when the context ends, the marks of tensors whose address Dynamo takes for constant."""
+    """Remove, when the context ends, the marks of tensors whose address Dynamo takes for constant.
+
+    Dynamo reads them while it compiles; later, copies and pickles of the tensor would have them.
+    """
     decorators = importlib.import_module("torch._dynamo.decorators")
     mark = decorators.mark_static_address
     marked: list[tuple[weakref.ref[Any], str]] = []
@@ -145,56 +145,81 @@ def generators_kept() -> Iterator[None]:
         yield
 
 
-#: What :func:`warnings_kept` calls its reason.
-WARNS = "Operation that warns"
+@contextlib.contextmanager
+def _warnings_not_spent() -> Iterator[None]:
+    """Leave to be warned of, when the operations run, what PyTorch warns of once in a process."""
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        yield
+    finally:
+        torch.set_warn_always(always)
 
 
 @contextlib.contextmanager
-def warnings_kept() -> Iterator[None]:
-    """Have Dynamo break at an operation that warns while it is traced, so that it warns when it runs, at its own line.
+def eager_semantics(*, fullgraph: bool = False) -> Iterator[None]:
+    """Make code that nobody asked to compile do and print what it does eagerly, as far as PyTorch has settings for it.
 
-    In a graph it would warn at a line of the graph's code, and what PyTorch warns of once it would not warn of again.
+    Parameters
+    ----------
+    fullgraph : bool
+        Whether an error of Dynamo's is what the reader asked for; else the code runs eagerly instead.
     """
-    convert = importlib.import_module("torch._dynamo.convert_frame")
-    compile_frame = getattr(convert, "_compile", None)
-    refuse = _refuse()
-    if compile_frame is None or refuse is None:
-        yield
-        return
-    show = warnings._showwarnmsg  # type: ignore[attr-defined]
-    tracing = 0
-
-    @functools.wraps(compile_frame)
-    def traced(*args: Any, **kwargs: Any) -> Any:
-        nonlocal tracing
-        always = torch.is_warn_always_enabled()
-        tracing += 1
-        torch.set_warn_always(True)
-        try:
-            return compile_frame(*args, **kwargs)
-        finally:
-            torch.set_warn_always(always)
-            tracing -= 1
-
-    @not_compiled
-    def show_or_refuse(message: Any) -> None:
-        says_so = "warn" in linecache.getline(message.filename, message.lineno)
-        # Under anomaly detection autograd warns of an error that it is about to raise.
-        if not tracing or torch.is_anomaly_enabled() or (says_so and warns_of_compiling(message.filename)):
-            show(message)
+    with uncompiled_output(), _warnings_not_spent(), _no_marks():
+        if fullgraph:
+            yield
             return
-        for module in list(sys.modules.values()):  # it is to warn here again
-            if getattr(module, "__file__", None) == message.filename:
-                vars(module).pop("__warningregistry__", None)
-        refuse(
-            gb_type=WARNS,
-            context=str(message.message),
-            explanation="This operation warns. In a graph its warning would name a line of the graph's code.",
-            hints=["Change what it warns of."],
-        )
+        with errors_suppressed(), generators_kept():
+            yield
 
-    with patched(warnings, "_showwarnmsg", show_or_refuse), patched(convert, "_compile", traced):
-        yield
+
+@contextlib.contextmanager
+def new_globals_readable() -> Iterator[bool]:
+    """Have Dynamo look among the globals that it has stored so far before it takes an unknown name for a builtin.
+
+    ``InstructionTranslatorBase._load_global`` asks the real globals first, in which a name that the traced code stores
+    appears only when that code runs.
+
+    Yields
+    ------
+    bool
+        Whether this torch lets us do so.
+    """
+    module = importlib.import_module("torch._dynamo.symbolic_convert")
+    tracers = [getattr(module, name, None) for name in ("InstructionTranslatorBase", "InliningInstructionTranslator")]
+    with contextlib.ExitStack() as stack:
+        possible = False
+        for tracer in tracers:
+            original = vars(tracer).get("_load_global") if tracer is not None else None
+            if original is not None:
+                stack.enter_context(patched(tracer, "_load_global", _reading_back(original)))
+                possible = True
+        yield possible
+
+
+def _reading_back(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _load_global(self: Any, inst: Any, *args: Any, **kwargs: Any) -> Any:
+        stored = None
+        with contextlib.suppress(AttributeError, KeyError, TypeError):  # another torch: then it is as torch does it
+            stored = _stored_value(self, inst)
+        if stored is None:
+            return original(self, inst, *args, **kwargs)
+        self.push(stored)
+        return None
+
+    return _load_global
+
+
+def _stored_value(tracer: Any, inst: Any) -> Any:
+    """Return the variable that a new global stands for, ``None`` for any other name."""
+    name = getattr(inst, "argval", None)
+    if name in tracer.f_globals or name not in getattr(tracer, "symbolic_globals", ()):
+        return None
+    if tracer.output.global_scope is not tracer.f_globals:
+        return None
+    effects = tracer.output.side_effects
+    return effects.load_global(effects[tracer.symbolic_globals[name]], name)
 
 
 def _refuse() -> Callable[..., Any] | None:

@@ -1,13 +1,19 @@
-"""Make the error of a cell that ran as a function look like that of any cell."""
+"""Make the error of a program that was compiled for a report look like that of the program itself."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import itertools
 import linecache
+import os
+import re
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from jupyter_graphbreak.analysis.source.python_text import parse_python, without_warnings
 from jupyter_graphbreak.recording.records import is_resume, plain_function
@@ -16,10 +22,91 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 #: Where the frames lie that carry compiled code, and the code of a graph itself.
-_CARRIERS = ("/torch/_dynamo/", "/jupyter_graphbreak/")
+_CARRIERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, str(Path(__file__).parents[1]) + os.sep)
 _GRAPH = "<eval_with_key>"
 #: What calls a function that is not to be compiled, whether the code that calls it is compiled or not.
 _DISABLING = "DisableContext.__call__.<locals>._fn"
+
+
+def hide_compiler(error: BaseException) -> None:
+    """Remove the frames of compiling from an error's traceback, and from those of the errors that it is chained to.
+
+    Parameters
+    ----------
+    error : BaseException
+        While it is handled in the frame of ours that called the program's code, compiled.
+    """
+    for chained in _chain(error):
+        entries = list(_entries(chained.__traceback__))
+        if any(_carries(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
+            with contextlib.suppress(Exception):  # then it keeps some frames more
+                chained.__traceback__ = _relinked([*_without_carriers(_with_lines_of_graphs(entries))])
+
+
+def failed_assertion(error: BaseException) -> AssertionError | None:
+    """Return the error of an ``assert`` that failed in a graph, where PyTorch raises a RuntimeError instead of it."""
+    if type(error) is not RuntimeError:
+        return None
+    last = list(_entries(error.__traceback__))[-1]
+    if not last.tb_frame.f_code.co_filename.startswith(_GRAPH):
+        return None
+    line = linecache.getline(last.tb_frame.f_code.co_filename, last.tb_lineno)
+    if "_assert_async" not in line and "_assert_scalar" not in line:
+        return None
+    message = str(error)
+    assertion = AssertionError() if message == _NO_MESSAGE else AssertionError(message)
+    return assertion.with_traceback(error.__traceback__)
+
+
+#: The instruction of a traceback's entry whose place is its line alone.
+_NO_INSTRUCTION = -1
+#: What an ``assert`` without a message says in a graph.
+_NO_MESSAGE = "assertion error"
+_ASSIGNED = re.compile(r"\s*(\w+)\s*(?::[^=]*)?=")
+_USER_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)')
+
+
+def _with_lines_of_graphs(entries: list[types.TracebackType]) -> list[types.TracebackType]:
+    """Return entries with the program's own lines in place of a graph's: the graph is called from one line of many."""
+    found: list[types.TracebackType] = []
+    for entry in entries:
+        places = places_in_graph(entry.tb_frame, entry.tb_lineno)
+        caller = next((at for at in range(len(found) - 1, -1, -1) if not _carries(found[at])), None)
+        if places and caller is not None:
+            calling = found[caller]
+            (_, line, _), *inlined = places
+            stand_ins = [_at_line(calling, name, filename, line) for filename, line, name in inlined]
+            found[caller:] = [
+                types.TracebackType(None, calling.tb_frame, _NO_INSTRUCTION, line),
+                *(stand_in for stand_in in stand_ins if stand_in is not None),
+            ]
+        found.append(entry)
+    return found
+
+
+def places_in_graph(frame: types.FrameType, line: int) -> list[tuple[str, int, str]]:
+    """Return file, line and function of the operation on a line of a graph's code, outermost first; else nothing."""
+    if not frame.f_code.co_filename.startswith(_GRAPH):
+        return []
+    assigned = _ASSIGNED.match(linecache.getline(frame.f_code.co_filename, line))
+    graph = getattr(frame.f_locals.get("self"), "graph", None)
+    if assigned is None or graph is None:
+        return []
+    stack = next((node.stack_trace for node in graph.nodes if node.name == assigned[1]), None) or ""
+    return [(place["file"], int(place["line"]), place["name"]) for place in _USER_LINE.finditer(stack)]
+
+
+def _at_line(entry: types.TracebackType, name: str, filename: str, line: int) -> types.TracebackType | None:
+    """Return the entry of a traceback for a line of a function that has no frame of its own."""
+    at = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
+    raising = ast.copy_location(ast.Raise(ast.copy_location(ast.Name("StopIteration", ast.Load()), at), None), at)
+    code = compile(ast.Module([raising], []), filename, "exec").replace(co_name=name, co_qualname=name)
+    try:
+        exec(code, entry.tb_frame.f_globals, {})  # noqa: S102 - the statement above
+    except StopIteration as raised:
+        own = raised.__traceback__
+        return own.tb_next if own is not None else None
+    return None
 
 
 def trim(error: BaseException) -> None:
@@ -52,12 +139,17 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.TracebackType | None:
-    entries = list(_without_carriers(list(_entries(traceback))))
+    entries = list(_without_carriers(_with_lines_of_graphs(list(_entries(traceback)))))
     first = next((i for i, entry in enumerate(entries) if _is_cell(entry, filename)), None)
     if first is None:
         return traceback  # it was raised elsewhere, and chained to an error of the cell
+    return _relinked(entries[first:])
+
+
+def _relinked(entries: list[types.TracebackType]) -> types.TracebackType | None:
+    """Return a traceback of some entries, with each resume function as part of the function that it resumes."""
     kept: list[tuple[types.TracebackType, types.CodeType]] = []  # each with the code of the function itself
-    for entry in entries[first:]:
+    for entry in entries:
         if kept and _resumes(entry, kept[-1][0]):
             kept[-1] = (entry, kept[-1][1])
         else:
@@ -83,8 +175,7 @@ def _without_carriers(entries: list[types.TracebackType]) -> Iterator[types.Trac
 
 
 def _carries(entry: types.TracebackType) -> bool:
-    path = entry.tb_frame.f_code.co_filename.replace("\\", "/")
-    return path.startswith(_GRAPH) or any(part in path for part in _CARRIERS)
+    return entry.tb_frame.f_code.co_filename.startswith((_GRAPH, *_CARRIERS))
 
 
 def _is_cell(entry: types.TracebackType, filename: str) -> bool:
@@ -112,11 +203,12 @@ def _linked(
     Not only for its looks: IPython hashes the code of each frame, and Dynamo's has constants that have no hash.
     """
     code = entry.tb_frame.f_code
-    if plain_function(code.co_name) == "<module>" or is_resume(code.co_name) or not _is_hashable(code):
+    is_made = entry.tb_lasti == _NO_INSTRUCTION or not _is_hashable(code)
+    if is_made or plain_function(code.co_name) == "<module>" or is_resume(code.co_name):
         stand_in = _stand_in(entry, function)
         if stand_in is not None:
             return types.TracebackType(following, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
-    return types.TracebackType(following, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return types.TracebackType(following, entry.tb_frame, max(entry.tb_lasti, 0), entry.tb_lineno)
 
 
 def _is_hashable(code: types.CodeType) -> bool:
@@ -174,7 +266,7 @@ def _raising(entry: types.TracebackType) -> ast.stmt:
     It is the same kind of expression as in the source, so that tools that mark the failing part of a line know it.
     """
     positions = entry.tb_frame.f_code.co_positions()
-    position = next(itertools.islice(positions, entry.tb_lasti // 2, None), (None, None, None, None))
+    position = next(itertools.islice(positions, max(entry.tb_lasti, 0) // 2, None), (None, None, None, None))
     line, end_line, column, end_column = (number if number is not None else -1 for number in position)
     raising: ast.stmt = ast.Raise(ast.Name("StopIteration", ast.Load()), None)
     if line != entry.tb_lineno or min(end_line, column, end_column) < 0:

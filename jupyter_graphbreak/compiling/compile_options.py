@@ -1,0 +1,45 @@
+"""How to compile what the reader did not compile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jupyter_graphbreak.recording.targets import is_compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Arguments for ``torch.compile``, as far as the reader gave them.
+
+    Without a backend and a mode the backend is ``eager``: it captures the same graphs and breaks at the same places
+    as any other, gives the same numbers as uncompiled code, and generates no code, so that a second look is quick.
+    """
+
+    backend: str | None = None
+    mode: str | None = None
+    fullgraph: bool = False
+    dynamic: bool | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments for ``torch.compile``."""
+        given: dict[str, Any] = {"fullgraph": self.fullgraph, "dynamic": self.dynamic}
+        if self.mode is not None:
+            given["mode"] = self.mode
+        backend = self.backend or (None if self.mode else "eager")
+        if backend is not None:
+            given["backend"] = backend
+        return given
+
+
+def ensure_compiled(fn: Callable[..., Any], options: Options) -> Callable[..., Any]:
+    """Return the function compiled, or the function itself if it is compiled already."""
+    import torch
+
+    if is_compiled(fn):
+        return fn
+    compiled: Callable[..., Any] = torch.compile(fn, **options.arguments())
+    return compiled

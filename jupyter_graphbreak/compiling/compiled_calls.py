@@ -1,0 +1,355 @@
+"""Compile the outermost calls of modules, and the calls of the reader's tensor functions, while a program runs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import types
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.isolation import eager_semantics, isolated_compilation, new_globals_readable
+from jupyter_graphbreak._torch_compat.module_calls import (
+    Interception,
+    TraceableCallables,
+    awaits_shapes,
+    compile_caller,
+    intercepted_module_calls,
+    is_traced,
+    while_converting,
+)
+from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
+from jupyter_graphbreak.compiling.graph_warnings import warnings_at_own_lines
+from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
+from jupyter_graphbreak.compiling.routes import RoutedFunctions
+from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler
+from jupyter_graphbreak.recording.library import is_library
+from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
+from jupyter_graphbreak.recording.targets import is_compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.compiling.compile_options import Options
+    from jupyter_graphbreak.compiling.roles import Role
+
+
+#: So many routed calls may be within each other: recursion of the program needs its frames itself.
+_DEEPEST = 25
+
+
+class CompiledCalls:
+    """Compiles what a program calls; :attr:`compiled` has what that was.
+
+    Parameters
+    ----------
+    options : Options
+        How to compile.
+    on_fault : callable
+        Given what failed on our side, and the error; the program then runs uncompiled.
+    filename : str or None
+        The file name of the program's code, where it is known.
+    """
+
+    def __init__(
+        self, options: Options, on_fault: Callable[[str, Exception], None], filename: str | None = None
+    ) -> None:
+        self.filename = filename
+        self.compiled: list[CompiledCallable] = []
+        self._known: dict[tuple[int, ...], CompiledCallable] = {}
+        self._options = options
+        self._on_fault = on_fault
+        self._opened = GuardedExitStack(on_fault)
+        self._thread = threading.get_ident()
+        self._state = Interception()
+        self._depth = 0
+        self._roles: dict[types.CodeType, Role | None] = {}
+        self._roles_with: dict[Any, Role] = {}
+        self._cell: Callable[[], Any] | None = None
+        self._caller: Callable[..., Any] | None = None
+        self._traceable = TraceableCallables()
+        self._routed = RoutedFunctions()
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why modules that were called were not compiled, by the name of their class, in the order of their calls."""
+        return self._state.left_out
+
+    def open(self) -> None:
+        """Begin to compile calls."""
+        intercept = functools.partial(intercepted_module_calls, self._state, self._call_module, hide_compiler)
+        self._opened.enter("compiling modules", intercept, None)
+        _active.append(self)
+
+    def close(self) -> None:
+        """Compile no further calls, and make Dynamo forget what was compiled."""
+        if self in _active:
+            _active.remove(self)
+        with deferred_interrupts():
+            for undo in (self._opened.contexts.close, self._traceable.close):
+                try:
+                    undo()
+                except Exception as fault:  # noqa: BLE001 - the program has run, and its results stand
+                    self._on_fault("undoing what compiling needed", fault)
+
+    def route(self, call: Any) -> Any:
+        """Return what to call in place of a callable: itself, itself with routed calls, or what decides when called."""
+        if (
+            self._depth > _DEEPEST
+            or self._state.inside
+            or self._thread != threading.get_ident()
+            or not may_be_compiled(call)
+        ):
+            return call
+        try:
+            if _is_compiled(call) or is_traced():
+                return call
+            role = self._role_of(call)
+            if role == "look inside":
+                return self._looked_into(call)
+        except RecursionError:  # the program's own recursion is near its end
+            return call
+        except Exception as fault:  # noqa: BLE001 - the program runs all the same
+            self._on_fault("deciding what to compile", fault)
+            return call
+        return call if role == "leave" else self._routing(call)
+
+    def _role_of(self, call: Any) -> Role | None:
+        """Return what is done with calls of a callable, worked out once for its code."""
+        function = plain_function(call)
+        if function is None or isinstance(call, functools.partial):
+            return role_of(call)
+        if function.__code__ not in self._roles:
+            self._roles[function.__code__] = role_of(call)
+        return self._roles[function.__code__]
+
+    def _role_with(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Role:
+        """Return what is done with a call, worked out once for its code and the types of the arguments."""
+        function = plain_function(call)
+        if function is None:
+            return role_with(call, args, kwargs)
+        key = (function.__code__, tuple(map(type, args)), tuple((name, type(kwargs[name])) for name in sorted(kwargs)))
+        if key not in self._roles_with:
+            self._roles_with[key] = role_with(call, args, kwargs)
+        return self._roles_with[key]
+
+    def _routing(self, call: Any) -> Callable[..., Any]:
+        def routed(*args: Any, **kwargs: Any) -> Any:
+            self._depth += 1
+            try:
+                return self._call(call, args, kwargs)
+            except BaseException as error:
+                hide_compiler(error)
+                raise  # a bare raise adds no entry for this function to the traceback
+            finally:
+                self._depth -= 1
+
+        return routed
+
+    def _call(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        while isinstance(call, functools.partial):
+            call, args, kwargs = call.func, (*call.args, *args), {**call.keywords, **kwargs}
+        role: Role = "leave"
+        try:
+            role = self._role_with(call, args, kwargs)
+            if role == "look inside":
+                call = self._looked_into(call)
+        except Exception as fault:  # noqa: BLE001 - the program runs all the same
+            self._on_fault("deciding what to compile", fault)
+            role = "leave"
+        return self.run(call, call, args, kwargs) if role == "compile" else call(*args, **kwargs)
+
+    def _looked_into(self, call: Any) -> Any:
+        """Return a function or method whose own calls are routed, where its source is known."""
+        bound = call if isinstance(call, types.MethodType) else None
+        if bound is None and not isinstance(call, types.FunctionType):
+            bound = getattr(call, "__call__", None)  # noqa: B004 - the method of an instance
+        function = bound.__func__ if isinstance(bound, types.MethodType) else call
+        if not isinstance(function, types.FunctionType):
+            return call
+        twin = self._routed.routed(function)
+        if twin is None:
+            return call
+        return types.MethodType(twin, bound.__self__) if isinstance(bound, types.MethodType) else twin
+
+    def _call_module(
+        self, module: torch.nn.Module, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        is_known = self._find(module) is not None
+        reason = None if is_known else _why_run_eagerly(module)
+        if reason is not None:
+            self._state.left_out.setdefault(type(module).__name__, reason)
+            return original(*args, **kwargs)
+        return self.run(original, module, args, kwargs)
+
+    def run(self, call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call something compiled.
+
+        Parameters
+        ----------
+        call : callable
+        target : object
+            What a person would compile: the module that ``call`` is bound to, or ``call`` itself.
+        args, kwargs
+            What to call it with.
+        """
+        caller = self._prepared()
+        traceable = None
+        try:
+            if caller is not None:
+                traceable = self._traceable.traceable(call, target)
+                self._note(target)
+        except Exception as fault:  # noqa: BLE001 - the program runs all the same
+            self._on_fault("compiling a call", fault)
+        if caller is None or traceable is None:
+            return call(*args, **kwargs)
+        grad_mode = torch.is_grad_enabled()
+        self._state.inside = True
+        try:
+            return caller(traceable, args, kwargs)
+        except BaseException as error:
+            torch.set_grad_enabled(grad_mode)  # a graph that fails within no_grad leaves it off
+            assertion = failed_assertion(error)
+            if assertion is None:
+                raise
+        finally:
+            self._state.inside = False
+        raise assertion  # not while the other is handled, which it would be chained to
+
+    def run_cell(self, function: Callable[[], Any]) -> Any:
+        """Call the function that a cell was made into, compiled."""
+        readable = self._opened.enter("reading new globals", new_globals_readable, default=False)
+        if not readable:
+            self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
+            return function()
+        self._cell = function
+        return self.run(function, function, (), {})
+
+    def _prepared(self) -> Callable[..., Any] | None:
+        """Return what calls things compiled; the first time, prepare PyTorch. ``None`` if that fails."""
+        if self._caller is None and self._opened.complete:
+            with deferred_interrupts():
+                semantics = functools.partial(eager_semantics, fullgraph=self._options.fullgraph)
+                self._opened.enter("keeping what compiling changes", lambda: while_converting(semantics), None)
+                self._opened.enter("placing warnings", warnings_at_own_lines, None)
+                self._opened.enter("isolating the compilation", isolated_compilation, None)
+                try:
+                    if self._opened.complete:
+                        self._caller = compile_caller(self._options.arguments())
+                except Exception as fault:  # noqa: BLE001 - the program runs uncompiled
+                    self._opened.complete = False
+                    self._on_fault("compiling", fault)
+        return self._caller
+
+    def _note(self, target: Any) -> None:
+        """Remember what is compiled, once."""
+        if target is self._cell or self._find(target) is not None:
+            return
+        reference: Callable[[], Any]
+        try:
+            make = weakref.WeakMethod if isinstance(target, types.MethodType) else weakref.ref
+            reference = make(target)
+        except TypeError:  # what cannot be referred to weakly is not held
+            reference = _nothing
+        module_type = type(target).__name__ if isinstance(target, torch.nn.Module) else None
+        name = module_type or _name_of(target)
+        line = _line_of(self.filename) if self.filename is not None else None
+        path = path_to(target, _outermost_names()) if self.filename is None else None
+        made = CompiledCallable(reference, name, module_type, line, path)
+        self.compiled.append(made)
+        self._known[_key(target)] = made
+
+    def _find(self, target: Any) -> CompiledCallable | None:
+        """Return what is known of a callable that was compiled before."""
+        known = self._known.get(_key(target))
+        return known if known is not None and _is_same(known.target(), target) else None
+
+
+def _why_run_eagerly(module: torch.nn.Module) -> str | None:
+    """Return why a module's call is not compiled, as the end of a sentence; ``None`` if it is."""
+    if is_metric(module):
+        return "it is a metric, which keeps lists and counts"
+    if is_driver(module):
+        return "it trains; what it calls is compiled instead"
+    return "its first call makes its parameters" if awaits_shapes(module) else None
+
+
+def _name_of(function: Any) -> str:
+    """Return the name that a function has where it is defined; that of a module in ``vmap(module)`` is its class."""
+    name = str(getattr(function, "__qualname__", type(function).__name__))
+    wrapped = getattr(function, "__wrapped__", None)
+    if isinstance(wrapped, torch.nn.Module):
+        return f"{name.partition('.')[0]}({type(wrapped).__name__})"
+    return name.rpartition("<locals>.")[2]
+
+
+def _key(target: Any) -> tuple[int, ...]:
+    if isinstance(target, types.MethodType):
+        return id(target.__self__), id(target.__func__)
+    return (id(target),)
+
+
+def _is_compiled(call: Any) -> bool:
+    """Whether a callable is compiled; quick for a function, which is asked of every call."""
+    if type(call) is types.FunctionType:
+        return "_torchdynamo_orig_callable" in vars(call)
+    return is_compiled(call)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, types.MethodType) and isinstance(other, types.MethodType):
+        return one.__self__ is other.__self__ and one.__func__ is other.__func__
+    return one is other
+
+
+def _nothing() -> None:
+    return None
+
+
+def _outermost_names() -> dict[str, Any]:
+    """Return the names of the outermost code that is no library's: a program's, or a test's."""
+    ours = (str(Path(__file__).parents[1]), "<frozen")
+    names: dict[str, Any] = {}
+    frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask who calls
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if not filename.startswith(ours) and not is_library(filename):
+            names = {**frame.f_globals, **frame.f_locals}
+        frame = frame.f_back
+    return names
+
+
+def _line_of(filename: str) -> int | None:
+    """Return the line that runs at the top level of a program."""
+    frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask who calls
+    while frame is not None:
+        if frame.f_code.co_filename == filename and frame.f_code.co_name == "<module>":
+            return frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+_active: list[CompiledCalls] = []
+
+
+def route(call: Any) -> Any:
+    """Return what routed code calls in place of a callable."""
+    return _active[-1].route(call) if _active else call
+
+
+@contextlib.contextmanager
+def compiled_calls(
+    options: Options, on_fault: Callable[[str, Exception], None], filename: str | None = None
+) -> Iterator[CompiledCalls]:
+    """Compile calls while the context is open; see :class:`CompiledCalls`."""
+    calls = CompiledCalls(options, on_fault, filename)
+    calls.open()
+    try:
+        yield calls
+    finally:
+        calls.close()

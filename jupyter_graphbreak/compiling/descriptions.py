@@ -1,0 +1,149 @@
+"""Describe what was compiled for a report in the program's own words: its names, and the statement that compiles it."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import types
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from jupyter_graphbreak.analysis.source.python_text import without_warnings
+from jupyter_graphbreak.recording.additions import CompiledForReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+
+#: How many attributes of an object are looked at for a name.
+_MOST_ATTRIBUTES = 200
+
+
+class CompiledCallable(NamedTuple):
+    """Something that was compiled although its caller does not compile it.
+
+    Parameters
+    ----------
+    target : callable
+        A weak reference to the module or the function; returns ``None`` when that is gone.
+    name : str
+        The class of the module, or the qualified name of the function.
+    module_type : str or None
+        The class of the module.
+    line : int or None
+        The line of the program's top level that was running when it was first called.
+    path : str or None
+        The expression by which the outermost code that is no library's named it then; only if the program's file is
+        not known.
+    """
+
+    target: Callable[[], Any]
+    name: str
+    module_type: str | None = None
+    line: int | None = None
+    path: str | None = None
+
+
+def described(
+    compiled: Iterable[CompiledCallable], namespace: Mapping[str, Any] | None = None, filename: str | None = None
+) -> list[CompiledForReport]:
+    """Describe what was compiled.
+
+    Parameters
+    ----------
+    compiled : iterable of CompiledCallable
+    namespace : mapping or None
+        The program's global names, when it has run; without them each is called as when it was first called.
+    filename : str or None
+        The file name of the program's code.
+    """
+    statements = _statements(filename) if filename is not None else []
+    found: list[CompiledForReport] = []
+    for each in compiled:
+        target = each.target()
+        name = each.path if target is None or namespace is None else path_to(target, namespace)
+        kind = type(target).__name__ if isinstance(target, torch.nn.Module) else each.module_type
+        code = _compiling_code(name, target, namespace) if name is not None else None
+        line = _line_before(statements, each.line, name or "") if code is not None and each.line is not None else None
+        found.append(
+            CompiledForReport(
+                name=name or each.name, type=kind, code=code, filename=filename if line else None, line=line
+            )
+        )
+    return found
+
+
+def path_to(target: Any, namespace: Mapping[str, Any]) -> str | None:
+    """Return the expression by which a program names an object: ``model``, ``trainer.net``, ``trainer.loss``."""
+    owner = getattr(target, "__self__", None) if isinstance(target, types.MethodType) else None
+    if owner is not None:
+        name = path_to(owner, namespace)
+        return f"{name}.{target.__name__}" if name is not None else None
+    for name, value in namespace.items():
+        if value is target and not name.startswith("_"):
+            return name
+    for name, value in namespace.items():
+        if not name.startswith("_"):
+            for attribute, part in _attributes(value):
+                if part is target:
+                    return f"{name}.{attribute}"
+    return None
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, types.ModuleType | type | types.FunctionType):
+        return
+    held = getattr(value, "__dict__", None)
+    if isinstance(held, dict):
+        parts = [held, held["_modules"]] if isinstance(held.get("_modules"), dict) else [held]
+        for part in parts:
+            yield from list(part.items())[:_MOST_ATTRIBUTES]
+
+
+def _compiling_code(name: str, target: Any, namespace: Mapping[str, Any] | None) -> str | None:
+    if isinstance(target, torch.nn.Module):
+        return f"{name}.compile()"
+    if not isinstance(target, types.FunctionType | types.MethodType):
+        return None  # compiled, an instance would be a function without its attributes
+    names = {"torch": torch} if namespace is None else namespace
+    imported = next((known for known, value in names.items() if value is torch), None)
+    code = f"{name} = {imported or 'torch'}.compile({name})"
+    return code if imported is not None else f"import torch\n{code}"
+
+
+@without_warnings()
+def _statements(filename: str) -> list[ast.stmt]:
+    try:
+        return ast.parse("".join(linecache.getlines(filename))).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def _line_before(statements: list[ast.stmt], line: int, name: str) -> int | None:
+    """Return the line of the statement that is at a line, if a name is bound before it; else ``None``."""
+    root = name.partition(".")[0]
+    for index, statement in enumerate(statements):
+        if statement.lineno <= line <= (statement.end_lineno or statement.lineno):
+            first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))])
+            on_line = [each for each in statements if each.lineno <= line and (each.end_lineno or 0) >= first]
+            later = [each for each in statements[index + 1 :] if _binds(each, root)]
+            earlier = [each for each in statements[:index] if _binds(each, root)]
+            is_bound_here = any(_binds(each, root) for each in on_line)
+            return None if is_bound_here or (later and not earlier) else first
+    return None
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    for node in ast.walk(statement):
+        match node:
+            case ast.Name(id=found, ctx=ast.Store()) if found == name:
+                return True
+            case ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found) | ast.ClassDef(name=found):
+                if found == name:
+                    return True
+            case ast.alias(name=found, asname=asname) if (asname or found.partition(".")[0]) == name:
+                return True
+            case _:
+                pass
+    return False

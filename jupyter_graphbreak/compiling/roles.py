@@ -1,0 +1,283 @@
+"""Decide which of the reader's functions are compiled for a report: those that a person would put torch.compile on."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import inspect
+import itertools
+import logging
+import types
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from jupyter_graphbreak.recording.targets import is_own, is_written_here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: What is done with a call: the function is compiled; it runs as Python runs it and what it calls is looked at; it is
+#: none of the reader's tensor code and is called as it is.
+Role = Literal["compile", "look inside", "leave"]
+
+#: Names by which code trains, drives a library, sets what holds for the whole process, or inspects the interpreter. A
+#: function that uses one is not compiled; what it calls is.
+_DRIVES = frozenset(
+    {
+        # training, and libraries' own loops
+        "backward", "zero_grad", "fit", "generate",
+        # settings of the process
+        "set_grad_enabled", "use_deterministic_algorithms", "set_deterministic_debug_mode", "set_default_device",
+        "set_default_dtype", "set_stance", "set_logs", "settrace", "setprofile", "detect_anomaly",
+        "set_detect_anomaly", "Thread", "ThreadPoolExecutor",
+        # the interpreter
+        "_getframe", "currentframe", "format_exc", "print_exc", "print_stack", "format_stack", "extract_stack",
+        "exc_info", "getrefcount", "get_referrers", "get_objects", "get_ipython", "globals", "locals", "exec",
+        "weakref",
+    }
+)  # fmt: skip
+#: Names of what surrounds computation: clocks, files, logs, progress bars, seeds, modes of modules. A function that
+#: uses one is not compiled if it only calls a module or another of the reader's functions.
+_SURROUNDS = frozenset(
+    {
+        "time", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "sleep", "open", "tqdm", "trange",
+        "getLogger", "basicConfig", "simplefilter", "filterwarnings", "catch_warnings", "manual_seed", "save", "load",
+        "train", "eval", "synchronize", "Event",
+    }
+)  # fmt: skip
+#: Packages for plots, tables, files and logs. A function that uses one is not compiled either.
+_SURROUNDING_PACKAGES = frozenset(
+    {
+        "IPython", "PIL", "csv", "json", "logging", "matplotlib", "mlflow", "os", "pandas", "pathlib", "pickle",
+        "plotly", "requests", "seaborn", "shutil", "subprocess", "sys", "tensorboard", "threading", "tqdm", "wandb",
+    }
+)  # fmt: skip
+#: Names by which code only shows or stores what a tensor holds.
+_READING = frozenset(
+    {"item", "tolist", "numpy", "detach", "cpu", "shape", "size", "dim", "ndim", "numel", "dtype", "device", "append",
+     "extend", "add_scalar", "format", "join", "info", "debug", "warning", "write"}
+)  # fmt: skip
+#: In a graph ``torch.full`` makes floats of a random integer of Python's.
+_DRIVING_PAIRS = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
+_BUILTINS = frozenset(vars(builtins))
+_DATA = (bool, int, float, str, list, tuple, dict, set, logging.Logger)
+_OPERATORS = frozenset({"BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE", "BINARY_SUBSCR", "BINARY_SLICE"})
+_UNCOMPILABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+#: How many functions deep, and how many in all, a function's helpers are read.
+_DEEPEST, _MOST = 4, 200
+#: How many items of a container are looked at.
+_MOST_ITEMS = 50
+
+
+def may_be_compiled(call: Any) -> bool:
+    """Whether a callable is a function, a method, a partial or an instance with a ``__call__`` written in Python."""
+    if isinstance(call, types.FunctionType | types.MethodType | functools.partial):
+        return True
+    if isinstance(call, type | types.BuiltinFunctionType | torch.nn.Module):
+        return False
+    return isinstance(getattr(type(call), "__call__", None), types.FunctionType)  # noqa: B004 - the class's own
+
+
+def role_of(call: Any) -> Role | None:
+    """Return what is done with calls of a callable, ``None`` if that depends on what it is called with.
+
+    Parameters
+    ----------
+    call : callable
+        As :func:`may_be_compiled` lets it pass.
+    """
+    while isinstance(call, functools.partial):
+        call = call.func
+    if not may_be_compiled(call) or not is_readers(call):
+        return "leave"
+    function = plain_function(call)
+    if function is None:
+        return None  # a torch.func transform of a module
+    if function.__code__.co_flags & _UNCOMPILABLE:
+        return "look inside"
+    names = _Uses(function, _owner(call)).names
+    is_driver = names & _DRIVES or any(pair <= names for pair in _DRIVING_PAIRS)
+    return "look inside" if is_driver else None
+
+
+def role_with(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
+    """Return what is done with a call of a callable for which :func:`role_of` gives ``None``.
+
+    Parameters
+    ----------
+    call : callable
+        No partial.
+    args, kwargs
+        What it is called with.
+    """
+    if isinstance(call, torch.nn.Module):
+        return "leave"  # its call is compiled by itself
+    function = plain_function(call)
+    if function is None:
+        return "compile"
+    uses = _Uses(function, _owner(call))
+    handled = [*args, *kwargs.values(), *uses.values]
+    if any(map(_drives, handled)) or not any(map(_holds_tensor, handled)) or _computes_in_numpy(uses):
+        return "look inside"
+    if any(map(_is_surrounding, uses.values)) or not uses.computes:
+        return "look inside"
+    has_module = any(isinstance(value, torch.nn.Module) for value in handled)
+    return "look inside" if uses.names & _SURROUNDS and (uses.calls_own or has_module) else "compile"
+
+
+def _owner(call: Any) -> Any:
+    """Return the instance whose method, or whose ``__call__``, is called; ``None`` for a function."""
+    if isinstance(call, types.FunctionType):
+        return None
+    return getattr(call, "__self__", call)
+
+
+def is_driver(module: torch.nn.Module) -> bool:
+    """Whether the ``forward`` of one of the reader's modules trains: it runs a backward pass or uses an optimizer."""
+    forward = getattr(type(module), "forward", None)
+    if not isinstance(forward, types.FunctionType) or not is_written_here(forward):
+        return False
+    names = set(_names(forward.__code__))
+    return "backward" in names or "set_stance" in names or any(map(_drives, vars(module).values()))
+
+
+def is_metric(module: torch.nn.Module) -> bool:
+    """Whether a module is a metric of torchmetrics, which nobody compiles: it keeps lists and counts."""
+    return any(kind.__module__.startswith("torchmetrics.") for kind in type(module).__mro__)
+
+
+def is_readers(call: Any) -> bool:
+    """Whether a callable is code of the reader's, perhaps in a wrapper of PyTorch's (``torch.no_grad()``, ``vmap``)."""
+    if isinstance(call, types.FunctionType) and isinstance(inspect.unwrap(call), torch.nn.Module):
+        return True
+    return is_written_here(call)
+
+
+def plain_function(call: Any) -> types.FunctionType | None:
+    """Return the function that a call runs: the one inside a method, an instance or wrappers."""
+    if isinstance(call, functools.partial):
+        return plain_function(call.func)
+    function = inspect.unwrap(getattr(call, "__func__", call))
+    if not isinstance(function, types.FunctionType):
+        function = inspect.unwrap(getattr(type(function), "__call__", function))  # noqa: B004 - the class's own
+    return function if isinstance(function, types.FunctionType) else None
+
+
+class _Uses:
+    """What a function uses, directly or in the reader's helpers that it calls.
+
+    Attributes
+    ----------
+    names : set of str
+        Global names and attributes.
+    values : list
+        The objects that its global and closure names stand for, and the attributes that it may use of its instance.
+    calls_own : bool
+        Whether it calls another of the reader's functions.
+    computes : bool
+        Whether it may do more with a tensor than show or store what it holds.
+    """
+
+    def __init__(self, function: types.FunctionType, owner: Any) -> None:
+        self.names: set[str] = set()
+        self.values: list[Any] = []
+        self.calls_own = False
+        self.computes = _calculates(function)
+        seen: set[types.CodeType] = set()
+        pending: list[tuple[types.FunctionType, Any, int]] = [(function, owner, 0)]
+        while pending and len(seen) < _MOST:
+            current, holder, depth = pending.pop()
+            if current.__code__ in seen:
+                continue
+            seen.add(current.__code__)
+            names = set(_names(current.__code__))
+            self.names |= names
+            held = getattr(holder, "__dict__", {})
+            values = [*_named_values(current, names), *(held[name] for name in sorted(names) if name in held)]
+            self.values += values
+            methods = [] if holder is None else [(getattr(type(holder), name, None), holder) for name in sorted(names)]
+            for value, receiver in [*((value, None) for value in values), *methods]:
+                helper = inspect.unwrap(value) if isinstance(value, types.FunctionType) else None
+                if isinstance(helper, types.FunctionType) and is_own(helper) and is_written_here(helper):
+                    self.calls_own = True
+                    self.computes = self.computes or _calculates(helper)
+                    if depth < _DEEPEST:
+                        pending.append((helper, receiver, depth + 1))
+
+
+def _computes_in_numpy(uses: _Uses) -> bool:
+    """Whether a function goes on in NumPy with what it takes out of tensors: compiled, it has arrays for numbers."""
+    modules = {value.__name__ for value in uses.values if isinstance(value, types.ModuleType)}
+    return "numpy" in modules and "numpy" in uses.names
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+def _calculates(function: types.FunctionType) -> bool:
+    """Whether code names anything but builtins, data and what reads a tensor, or has operators and no such reading."""
+    names = set(_names(function.__code__))
+    data = {name for name in names if isinstance(function.__globals__.get(name), _DATA)}
+    if names - data - _READING - _BUILTINS:
+        return True
+    operators = any(instruction.opname in _OPERATORS for instruction in dis.get_instructions(function.__code__))
+    return operators and not names & _READING
+
+
+def _is_surrounding(value: Any) -> bool:
+    return isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] in _SURROUNDING_PACKAGES
+
+
+def _named_values(function: types.FunctionType, names: set[str]) -> Iterator[Any]:
+    for name in names:
+        if name in function.__globals__:
+            yield function.__globals__[name]
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # an empty cell
+            continue
+
+
+def _holds_tensor(value: Any, depth: int = 0) -> bool:
+    if isinstance(value, torch.Tensor):
+        return True
+    if depth > 2:  # noqa: PLR2004 - deep enough for a batch
+        return False
+    items: Iterable[Any] = ()
+    if isinstance(value, list | tuple | set):
+        items = value
+    elif isinstance(value, dict) or type(value).__name__ == "BatchEncoding":
+        items = dict(value).values()
+    elif is_own(type(value)) and not isinstance(value, type | torch.nn.Module | types.ModuleType):
+        items = list(getattr(value, "__dict__", {}).values())
+    return any(_holds_tensor(item, depth + 1) for item in itertools.islice(items, _MOST_ITEMS))
+
+
+def _drives(value: Any) -> bool:
+    """Whether code that uses an object drives computation: an optimizer, a scaler, a loader, a library's trainer.
+
+    A class with a finalizer counts as well.
+    """
+    kind = type(value)
+    if isinstance(value, type):  # Dynamo makes an instance of its own while it traces, and drops it
+        return hasattr(value, "__del__")
+    if isinstance(value, torch.optim.Optimizer | torch.utils.data.DataLoader | torch.utils.data.Dataset):
+        return True
+    if isinstance(value, torch.amp.GradScaler | torch.optim.lr_scheduler.LRScheduler | types.GeneratorType):
+        return True
+    package = kind.__module__.partition(".")[0]
+    if isinstance(value, torch.nn.Module | torch.Tensor | types.ModuleType | types.FunctionType):
+        return False
+    if package in {"builtins", "torch", "numpy", "functools", "collections"} or is_written_here(kind.__init__):
+        return False
+    held = getattr(value, "__dict__", None)
+    return isinstance(held, dict) and any(
+        isinstance(part, torch.nn.Module | torch.optim.Optimizer) for part in list(held.values())[:_MOST_ITEMS]
+    )

@@ -1,0 +1,153 @@
+"""Route the calls of some code through a function of ours, which may compile what is called.
+
+``f(x)`` becomes ``route(f)(x)``: the call itself stays in the code, at its place, so that what it calls, its errors and
+their tracebacks are the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+import types
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.analysis.source.python_text import without_warnings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: Where the function is that routed code calls.
+_ROUTE = ("jupyter_graphbreak.compiling.compiled_calls", "route")
+#: What may stand for something to compile. Python warns of a call of a literal, and goes on to do so.
+_CALLABLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+#: Flags of the compiler that a code object remembers: what its file imports from ``__future__``.
+_FUTURE = 0x1FF0000
+
+
+def route_calls(statements: Iterable[ast.stmt]) -> None:
+    """Route the calls of some statements, in place; those in functions and classes that they define stay as they are.
+
+    The trees are walked without recursion, since a cell may nest deeper than Python's stack.
+    """
+    pending: list[ast.AST] = list(statements)
+    while pending:
+        current = pending.pop()
+        if isinstance(current, ast.Call) and isinstance(current.func, _CALLABLE):
+            current.func = _routed(current.func)
+            pending += [current.func.args[0], *current.args, *current.keywords]
+        elif isinstance(current, _SCOPES):
+            pending += _evaluated_outside(current)
+        else:
+            pending += ast.iter_child_nodes(current)
+
+
+def _evaluated_outside(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield what a definition evaluates where it stands: decorators, defaults, base classes."""
+    yield from getattr(scope, "decorator_list", ())
+    yield from getattr(scope, "bases", ())
+    yield from getattr(scope, "keywords", ())
+    arguments = getattr(scope, "args", None)
+    if isinstance(arguments, ast.arguments):
+        yield from arguments.defaults
+        yield from (default for default in arguments.kw_defaults if default is not None)
+
+
+def _routed(function: ast.expr) -> ast.Call:
+    module, name = _ROUTE
+    home: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(module)], [])
+    for part in [*module.split(".")[1:], name]:
+        home = ast.Attribute(home, part, ast.Load())
+    call = ast.Call(home, [function], [])
+    for node in itertools.chain([call], ast.walk(home)):
+        ast.copy_location(node, function)
+    return call
+
+
+class RoutedFunctions:
+    """Makes functions of the reader's into functions that do the same and route their calls."""
+
+    def __init__(self) -> None:
+        self._codes: dict[types.CodeType, types.CodeType | None] = {}
+
+    def routed(self, function: types.FunctionType) -> types.FunctionType | None:
+        """Return a function that routes its calls; ``None`` if its source cannot be read or is no longer the same.
+
+        It shares the globals, the closure, the defaults and the attributes of the function.
+        """
+        code = function.__code__
+        if code not in self._codes:
+            self._codes[code] = routed_code(code)
+        made = self._codes[code]
+        if made is None:
+            return None
+        twin = types.FunctionType(
+            made, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        )
+        twin.__kwdefaults__ = function.__kwdefaults__
+        twin.__qualname__ = function.__qualname__
+        twin.__dict__.update(function.__dict__)
+        return twin
+
+
+@without_warnings()
+def routed_code(code: types.CodeType) -> types.CodeType | None:
+    """Return code that does what a function's code does and routes its calls; ``None`` if its source is not known."""
+    text = "".join(linecache.getlines(code.co_filename))
+    if not text:
+        return None
+    flags = code.co_flags & _FUTURE | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as cells may
+    try:
+        tree = ast.parse(text)
+        plain = _find(compile(text, code.co_filename, "exec", flags, dont_inherit=True), code)
+        definition = _definition(tree, code)
+        if plain is None or definition is None or not _is_same(plain, code):
+            return None
+        route_calls(definition.body)
+        made = _find(compile(tree, code.co_filename, "exec", flags, dont_inherit=True), code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if made is None or made.co_freevars != code.co_freevars:
+        return None
+    return made.replace(co_qualname=code.co_qualname)
+
+
+def _find(module: types.CodeType, wanted: types.CodeType) -> types.CodeType | None:
+    """Return the code of a function out of that of its file."""
+    pending = [module]
+    while pending:
+        code = pending.pop()
+        if code.co_name == wanted.co_name and code.co_firstlineno == wanted.co_firstlineno:
+            return code
+        pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return None
+
+
+def _definition(tree: ast.AST, code: types.CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return node
+    return None
+
+
+def _is_same(one: types.CodeType, other: types.CodeType) -> bool:
+    """Whether two code objects do the same."""
+    return (
+        one.co_code == other.co_code
+        and one.co_names == other.co_names
+        and one.co_varnames == other.co_varnames
+        and one.co_freevars == other.co_freevars
+        and len(one.co_consts) == len(other.co_consts)
+        and all(itertools.starmap(_is_same_constant, zip(one.co_consts, other.co_consts, strict=True)))
+    )
+
+
+def _is_same_constant(one: object, other: object) -> bool:
+    if isinstance(one, types.CodeType) and isinstance(other, types.CodeType):
+        return _is_same(one, other)
+    if isinstance(one, frozenset):  # the order of its items is not that of another one
+        return one == other
+    return repr(one) == repr(other)  # 1, 1.0 and True are equal

@@ -1,0 +1,220 @@
+"""Tell whether a cell only computes with tensors at its top level, so that it can be compiled as one function.
+
+What is allowed is listed, not what is forbidden: assignments, conditions, loops, and calls of PyTorch's own functions,
+of tensors' methods and of a few builtins. Any other cell runs as Python runs it, and what it calls is compiled.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.ipython.cell.bindings import bound_names, own_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_STATEMENTS = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.While, ast.With, ast.Pass, ast.Break,
+               ast.Continue)  # fmt: skip
+_EXPRESSIONS = (
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.Attribute, ast.Subscript, ast.Slice,
+    ast.Name, ast.Constant, ast.Tuple, ast.List, ast.JoinedStr, ast.FormattedValue,
+)  # fmt: skip
+_PARTS = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context, ast.keyword, ast.withitem)
+_BUILTINS = frozenset(
+    {"print", "len", "range", "float", "int", "bool", "abs", "min", "max", "sum", "zip", "enumerate", "round"}
+)
+#: Of PyTorch's names, and of tensors' methods: what trains, sets what holds for the process, writes files, or gives
+#: something that is no tensor.
+_NOT_COMPUTING = frozenset(
+    {"autograd", "backward", "backends", "compile", "compiler", "cuda", "export", "func", "jit", "load", "manual_seed",
+     "mps", "multiprocessing", "numpy", "optim", "profiler", "random", "register_hook", "save", "seed", "serialization",
+     "share_memory_", "utils", "vmap"}
+)  # fmt: skip
+#: Methods of tensors that compute nothing.
+_READING = frozenset(
+    {"backward", "clone", "cpu", "cuda", "detach", "dim", "item", "numel", "numpy", "size", "to", "tolist"}
+)
+
+
+def computes_alone(lead: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> bool:
+    """Whether statements compute with tensors and call nothing that could be compiled instead of them.
+
+    Parameters
+    ----------
+    lead : list of ast.stmt
+        The imports and definitions above them.
+    body : list of ast.stmt
+    namespace : mapping
+        The notebook's names, before the cell runs.
+    """
+    imports_torch = any("torch" in ast.unparse(node) for node in lead if isinstance(node, ast.Import | ast.ImportFrom))
+    if "torch" not in sys.modules and not imports_torch:
+        return False
+    names = _Names(lead, body, namespace)
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    return all(names.allows(node) for node in nodes) and any(names.is_of_torch(node) for node in nodes)
+
+
+def lines_that_compute(body: list[ast.stmt], namespace: Mapping[str, Any]) -> list[int]:
+    """Return the lines of a cell's own level on which operations have a tensor as an operand, when the cell has run."""
+    import torch
+
+    lines = set()
+    for node in own_nodes(body):
+        match node:
+            case ast.BinOp(left, _, right):
+                operands = [left, right]
+            case ast.Call(ast.Attribute(operand, attr=name), arguments) if name not in _READING:
+                operands = [operand, *arguments]
+            case _:
+                continue
+        names = [operand.id for operand in operands if isinstance(operand, ast.Name)]
+        if any(isinstance(namespace.get(name), torch.Tensor) for name in names):
+            lines.add(node.lineno)
+    return sorted(lines)
+
+
+class _Names:
+    """What the names of a cell stand for, as far as it can be told before the cell runs."""
+
+    def __init__(self, lead: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> None:
+        imported = _imported(lead)
+        self._known = {**{name: namespace[name] for name in namespace if name not in bound_names(lead)}, **imported}
+        self._bound = bound_names(body)
+        self._callees: set[int] = set()
+
+    def allows(self, node: ast.AST) -> bool:
+        """Whether a node may be part of a cell that only computes."""
+        match node:
+            case ast.Call(function):
+                return self._allows_call(function)
+            case ast.Attribute(attr=name):
+                return name not in _NOT_COMPUTING and not name.startswith(("set_", "_"))
+            case ast.Name(name, ast.Load()):
+                return name in self._bound or _is_plain(self._value(name))
+            case ast.Assign() | ast.AugAssign() | ast.For():
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                return all(isinstance(target, ast.Name | ast.Tuple | ast.Subscript) for target in targets)
+            case ast.With(items):
+                return all(isinstance(item.context_expr, ast.Call) and item.optional_vars is None for item in items)
+            case ast.Expr(ast.Constant(str())):
+                return False  # a module takes the first for its documentation
+        return isinstance(node, (*_STATEMENTS, *_EXPRESSIONS, *_PARTS))
+
+    def is_of_torch(self, node: ast.AST) -> bool:
+        """Whether a node is a name that stands for a tensor, or a call of PyTorch's."""
+        import torch
+
+        match node:
+            case ast.Name(name, ast.Load()):
+                return isinstance(self._known.get(name), torch.Tensor)
+            case ast.Call(function):
+                return _is_of(_home(self._resolved(function)), "torch")
+        return False
+
+    def _allows_call(self, function: ast.expr) -> bool:
+        import torch
+
+        match function:
+            case ast.Name(name) if name not in self._known and name not in self._bound:
+                return name in _BUILTINS
+            case ast.Name() | ast.Attribute():
+                called = self._resolved(function)
+                if called is None:  # a method of something that the cell computes
+                    return isinstance(function, ast.Attribute) and self._is_computed(function.value)
+                if isinstance(called, types.MethodType | types.BuiltinMethodType) and isinstance(
+                    called.__self__, torch.Tensor
+                ):
+                    return True
+                return _computes(called)
+        return False
+
+    def _is_computed(self, value: ast.expr) -> bool:
+        """Whether an expression is made of what the cell computes, not of an object that it was given."""
+        names = [node.id for node in ast.walk(value) if isinstance(node, ast.Name)]
+        values = [self._value(name) for name in names if name not in self._bound]
+        return all(_is_tensor(value) or isinstance(value, types.ModuleType) for value in values)
+
+    def _value(self, name: str) -> Any:
+        return self._known[name] if name in self._known else getattr(builtins, name, _UNKNOWN)
+
+    def _resolved(self, expression: ast.expr) -> Any:
+        """Return what a dotted name stands for, ``None`` if that is not known yet."""
+        match expression:
+            case ast.Name(name) if name not in self._bound:
+                return self._known.get(name)
+            case ast.Attribute(value, name):
+                owner = self._resolved(value)
+                is_readable = isinstance(owner, types.ModuleType) or _is_tensor(owner)
+                return getattr(owner, name, None) if is_readable else None
+        return None
+
+
+_UNKNOWN = object()
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a tensor, a number, a text, a container of them, PyTorch's own, or a builtin."""
+    import torch
+
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, torch.Tensor | bool | int | float | complex | str | None | torch.dtype | torch.device):
+        return True
+    if isinstance(value, types.ModuleType):
+        return _is_of(value.__name__, "torch", "math")
+    return _computes(value) or any(value is getattr(builtins, name) for name in _BUILTINS)
+
+
+def _computes(called: Any) -> bool:
+    """Whether a callable is a function of PyTorch's or of ``math`` that computes, or a mode such as ``no_grad``."""
+    import torch
+
+    if isinstance(called, type):
+        return called in {torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast, torch.Size}
+    if not isinstance(called, types.FunctionType | types.BuiltinFunctionType):
+        return False
+    home = _home(called)
+    names = {*home.split("."), called.__name__}
+    return _is_of(home, "torch", "math") and not names & _NOT_COMPUTING and not called.__name__.startswith("set_")
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def _is_of(home: str, *packages: str) -> bool:
+    return home.partition(".")[0] in packages
+
+
+def _home(value: Any) -> str:
+    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    if home is None and isinstance(value, types.BuiltinFunctionType):
+        home = type(value.__self__).__module__ if value.__self__ is not None else None
+    return home if isinstance(home, str) else ""
+
+
+def _imported(lead: list[ast.stmt]) -> dict[str, Any]:
+    """Return what a cell imports of PyTorch and of ``math`` at its top; other imports are left out."""
+    found: dict[str, Any] = {}
+    for node in lead:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] in {"torch", "math"}:
+                    module = importlib.import_module(alias.name)
+                    root = importlib.import_module(alias.name.partition(".")[0])
+                    found[alias.asname or alias.name.partition(".")[0]] = module if alias.asname else root
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in {"torch", "math"}:
+            module = importlib.import_module(node.module or "")
+            for alias in node.names:
+                value = getattr(module, alias.name, None)
+                if value is not None:
+                    found[alias.asname or alias.name] = value
+    return found

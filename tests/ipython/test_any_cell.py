@@ -1,0 +1,179 @@
+"""Whatever a cell does around its modules: they are compiled, and the cell is to its user what it is without."""
+
+from __future__ import annotations
+
+import random
+import re
+import traceback
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.described_values import Describer
+from jupyter_graphbreak.results import Report
+from tests.ipython.test_magic import Shell
+
+CELLS = Path(__file__).parent / "cells" / "any.txt"
+MARK = "# BREAK"
+#: What is compiled of each cell, if that is not the prepared module alone.
+COMPILED = {
+    "loss_fn_called": ["loss_fn"],
+    "gan": ["G", "D"],
+    "transformed_module": ["vmap(Linear)", "<lambda>"],
+    "callable_class": ["sc"],
+    "partial": ["scaled"],
+    "methods_with_an_optimizer": ["t.loss"],
+    "async_functions": ["compute"],
+    "error_in_a_function": ["outer"],
+    "raise_in_forward": ["R"],
+    "plain_tensors": [],
+    "decorated": ["g2"],
+    "main": ["Net", "evaluate2"],
+    "keyword_arguments": ["TO"],
+    "without_gradients": ["predict"],
+    "pickling": ["model", "again"],
+    "exported": ["GraphModule", "Linear", "Sequential", "model"],
+    "functional": ["model", "squares", "<lambda>"],
+    "lazy": ["lazy"],
+    "data_parallel": ["parallel"],
+    "lambdas": ["f", "model"],
+    "in_place": ["ip"],
+    "compute_in_with": [],
+    "failed_assertion": ["A"],
+    "assertion_in_a_function": ["checked"],
+    "state_of_a_function": ["counted"],
+    "module_warns": ["W"],
+    "clean": ["net", "criterion"],
+    "interrupted": ["stop"],
+    "nested_error": ["I"],
+    "helper_on_three_levels": ["first"],
+}
+#: Cells that do not come to the break of the prepared module.
+WITHOUT_BREAK_OF_MODEL = {
+    "transformed_module", "error_in_a_function", "raise_in_forward", "plain_tensors", "error_in_a_library",
+    "decorated", "keyword_arguments", "lazy", "shape_error", "in_place", "compute_in_with",
+    "assertion_in_a_function", "state_of_a_function", "module_warns", "clean", "interrupted", "nested_error",
+}  # fmt: skip
+#: Cells that end in an error.
+FAILING = {
+    "error_in_a_function", "raise_in_forward", "error_in_a_library", "shape_error", "failed_assertion",
+    "assertion_in_a_function", "interrupted", "nested_error",
+}  # fmt: skip
+#: Cells that break in the code of a library.
+IN_A_LIBRARY = {"error_in_a_library": ["linear.py"], "shape_error": ["linear.py"]}
+
+
+def read_cells() -> dict[str, str]:
+    parts = re.split(r"^# %% (\w+)\n", CELLS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {title: code.rstrip("\n") for title, code in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+ALL = read_cells()
+PREPARE = ALL.pop("prep")
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[Shell]:
+    made = Shell()
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    yield made
+    torch.set_warn_always(always)
+    made.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+
+
+class Seen:
+    """All that a cell leaves for its user to see."""
+
+    def __init__(self, shell: Shell, cell: str) -> None:
+        for name in [name for name in shell.ip.user_ns if name not in shell.ip.user_ns_hidden and name[:2] != "__"]:
+            del shell.ip.user_ns[name]
+        torch._dynamo.reset()
+        known = {*shell.ip.user_ns}
+        torch.manual_seed(0)
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002 - the state that cells use
+        assert shell.run(PREPARE).success
+        self.parts: dict[str, Any] = {}
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("always")
+            result = shell.run(cell)
+            self.parts["filters"] = str(warnings.filters)
+        self.parts["warnings"] = [normal(f"{one.category} {one.message} {one.filename} {one.lineno}") for one in shown]
+        error = result.error_in_exec or result.error_before_exec
+        describer = Describer()
+        self.parts |= {
+            "result": describer.describe(result.result),
+            "error": [type(error).__name__, *frames(error)],
+            "names": [
+                f"{name} = {describer.describe(value)}"
+                for name, value in sorted(shell.ip.user_ns.items())
+                if name not in known and not re.fullmatch(r"_+\w*", name)
+            ],
+            "output": normal(shell.io.stdout + shell.io.stderr),
+            "random": (
+                torch.random.get_rng_state().sum().item(),
+                hash(random.getstate()),
+                np.random.get_state(legacy=False)["state"]["key"].sum(),  # noqa: NPY002 - as above
+            ),
+            "settings": (
+                torch.is_grad_enabled(),
+                torch.are_deterministic_algorithms_enabled(),
+                torch.is_autocast_enabled("cpu"),
+                torch._C._len_torch_dispatch_stack(),
+                torch.nn.Module.__call__.__qualname__,
+                torch._dynamo.config.suppress_errors,
+            ),
+        }
+
+
+def frames(error: BaseException | None) -> list[str]:
+    entries = traceback.extract_tb(error.__traceback__) if error is not None else []
+    return [str(error), *(f"{each.name} {each.lineno}" for each in entries if "IPython" not in each.filename)]
+
+
+def normal(text: str) -> str:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    text = re.sub(r"0x[0-9a-f]+|[\d.]+ [nuµm]?s\b|In ?\[\d+\]|Out\[\d+\]|ipython-input-\S+", "*", text)
+    return re.sub(r"(# no magic|'?%%compile_explain *'?)\n", "\n", text)
+
+
+def places(shell: Shell, report: Report) -> list[str]:
+    """Return the lines of the cell's breaks, ``model`` for that of the prepared module, and files of libraries."""
+    names = {source.id: source.name for source in report.sources}
+    prepared, cell = (f"Cell In[{shell.ip.execution_count - before}]" for before in (2, 1))
+    found = []
+    for break_ in report.breaks:
+        assert break_.location is not None
+        name = names[break_.location.source]
+        line = str(break_.location.line) if name == cell else name
+        found.append("model" if name == prepared else line)
+    assert len(found) == len(set(found))
+    return sorted(found)
+
+
+def expected_places(name: str) -> list[str]:
+    lines = [str(number) for number, line in enumerate(ALL[name].splitlines(), start=2) if MARK in line]
+    return sorted([*lines, *IN_A_LIBRARY.get(name, []), *["model"] * (name not in WITHOUT_BREAK_OF_MODEL)])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_any_cell_is_to_its_user_what_it_is_without(shell: Shell, name: str) -> None:
+    cell = ALL[name]
+    plain = Seen(shell, cell if cell.startswith("%%") else f"# no magic\n{cell}")
+    explained = Seen(shell, f"%%compile_explain\n{cell}")
+    assert (plain.parts["error"][0] != "NoneType") is (name in FAILING)
+    assert explained.parts == plain.parts
+    report = shell.report
+    assert [note.message for note in report.diagnostics if note.level != "info"] == []
+    assert places(shell, report) == expected_places(name)
+    assert [compiled.name for compiled in report.compiled or ()] == COMPILED.get(name, ["model"])
+
+
+def test_expectations_and_cells_match() -> None:
+    assert {*COMPILED, *WITHOUT_BREAK_OF_MODEL, *IN_A_LIBRARY, *FAILING} <= set(ALL)

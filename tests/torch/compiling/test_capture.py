@@ -1,0 +1,99 @@
+"""``capture(compile=True)``: the modules that a block calls are compiled for its report."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from jupyter_graphbreak import capture
+from jupyter_graphbreak.recording.library import is_library
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.linear(x)
+        if y.sum() > 0:
+            y = y * 2
+        return y
+
+
+def train(model: torch.nn.Module, steps: int) -> list[float]:
+    optimizer = torch.optim.AdamW(model.parameters())
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 3)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def trained(*, compiled: bool) -> tuple[list[float], list[str]]:
+    torch.manual_seed(0)
+    model = Net()
+    with capture(compile=True) if compiled else contextlib.nullcontext() as run:
+        losses = train(model, 3)
+    if run is None:
+        return losses, []
+    report = run.report
+    assert [(call.name, call.type, call.code) for call in report.compiled or []] == [
+        ("model", "Net", "model.compile()")
+    ]
+    return losses, [str(found.gb_id) for found in report.breaks]
+
+
+def test_a_training_loop_is_the_same_and_its_break_is_found() -> None:
+    called = torch.nn.Module.__call__
+    plain, _ = trained(compiled=False)
+    assert trained(compiled=True) == (plain, ["GB0170"])
+    assert torch.nn.Module.__call__ is called
+
+
+def test_an_error_goes_on_with_the_traceback_of_the_program_alone() -> None:
+    model = Net()
+    with pytest.raises(RuntimeError, match="cannot be multiplied") as caught, capture(compile=True) as run:
+        model(torch.ones(2, 5))
+    own = Path(__file__).name
+    frames = [entry.path for entry in caught.traceback]
+    assert [Path(path).name for path in frames] == [
+        own,
+        "module.py",
+        "module.py",
+        own,
+        "module.py",
+        "module.py",
+        "linear.py",
+    ]
+    assert run.report.status == "error"
+
+
+def test_what_another_thread_calls_is_left_alone() -> None:
+    model, shapes = Net(), []
+    with capture(compile=True) as run:
+        thread = threading.Thread(target=lambda: shapes.append(model(torch.ones(1, 3)).shape))
+        thread.start()
+        thread.join()
+    assert shapes == [(1, 3)]
+    assert (run.report.compiled, run.report.frames) == ([], [])
+
+
+def test_packages_installed_beside_python_are_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "target" / "lib-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "own").mkdir()
+    for folder in ("target", "own"):
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
+    assert is_library(str(tmp_path / "target" / "lib" / "a.py"))
+    assert is_library(torch.__file__)
+    assert is_library(sys.modules["threading"].__file__ or "")
+    assert not is_library(str(tmp_path / "own" / "a.py"))
+    assert not is_library(str(tmp_path / "target_notes.py"))

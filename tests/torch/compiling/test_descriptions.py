@@ -1,0 +1,101 @@
+"""What was compiled is named as the program names it, with the statement that compiles it and its place."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak.compiling.descriptions import CompiledCallable, described
+from jupyter_graphbreak.recording.additions import CompiledForReport
+
+FILE = "<described>"
+TEXT = """import torch
+model = Net()
+for batch in batches:
+    y = model(batch)
+    z = loss(y)
+@decorated
+def loss(y): return y
+loss(y); other = 1
+last = other(y)
+"""
+
+
+def loss(y: Any) -> Any:
+    return y
+
+
+class Trainer:
+    """Has parts."""
+
+    def __init__(self) -> None:
+        self.net = torch.nn.Linear(2, 2)
+
+    def step(self, x: Any) -> Any:
+        return self.net(x)
+
+
+@pytest.fixture(autouse=True)
+def _text() -> Iterator[None]:
+    linecache.cache[FILE] = (len(TEXT), None, TEXT.splitlines(keepends=True), FILE)
+    yield
+    del linecache.cache[FILE]
+
+
+def description(target: Any, namespace: dict[str, Any], line: int | None = None, name: str = "f") -> CompiledForReport:
+    (made,) = described([CompiledCallable(lambda: target, name, None, line)], namespace, FILE)
+    return made
+
+
+def test_a_module_is_compiled_in_place() -> None:
+    model = torch.nn.Linear(2, 2)
+    made = description(model, {"_hidden": model, "model": model, "torch": torch}, line=4)
+    assert (made.name, made.type, made.code) == ("model", "Linear", "model.compile()")
+    assert (made.filename, made.line) == (FILE, 3)
+
+
+def test_a_function_is_bound_anew() -> None:
+    made = description(loss, {"loss": loss, "t": torch})
+    assert (made.name, made.type, made.code) == ("loss", None, "loss = t.compile(loss)")
+    assert description(loss, {"loss": loss}).code == "import torch\nloss = torch.compile(loss)"
+    assert (made.filename, made.line) == (None, None)
+
+
+def test_parts_of_objects_have_names() -> None:
+    trainer = Trainer()
+    names = {"trainer": trainer, "torch": torch}
+    assert description(trainer.net, names).code == "trainer.net.compile()"
+    assert description(trainer.step, names).code == "trainer.step = torch.compile(trainer.step)"
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    model.head = torch.nn.ReLU()
+    assert description(model.head, {"model": model}).name == "model.head"
+
+
+def test_what_has_no_name_has_no_code() -> None:
+    made = description(torch.nn.ReLU(), {}, line=4, name="ReLU")
+    assert (made.name, made.code, made.line) == ("ReLU", None, None)
+    gone = description(None, {"model": None}, line=4, name="Net")
+    assert (gone.name, gone.code, gone.line) == ("Net", None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "place"),
+    [
+        ("model", 3, 3),
+        ("model", 2, None),  # it is bound there
+        ("loss", 5, None),  # it is bound below
+        ("loss", 8, 8),
+        ("other", 8, None),  # it is bound on the same line
+        ("other", 9, 9),
+        ("elsewhere", 9, 9),
+        ("model", 20, None),
+        ("model", None, None),
+    ],
+)
+def test_the_statement_goes_before_the_first_use(name: str, line: int | None, place: int | None) -> None:
+    target = torch.nn.ReLU()
+    assert description(target, {name: target}, line).line == place

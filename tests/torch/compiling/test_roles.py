@@ -1,0 +1,187 @@
+"""Which of the reader's functions are compiled, and which are only looked into."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, role_of, role_with
+
+X = torch.ones(2)
+MODEL = torch.nn.Linear(2, 2)
+OPTIMIZER = torch.optim.SGD(MODEL.parameters(), lr=0.1)
+COUNT = 3
+
+
+def loss(x: Any) -> Any:
+    return MODEL(x).pow(2).mean()
+
+
+def two_losses(x: Any) -> Any:
+    return loss(x) + loss(x * 2)
+
+
+def train(x: Any) -> None:
+    loss(x).backward()
+
+
+def trains_in_a_helper(x: Any) -> None:
+    train(x)
+
+
+def steps(x: Any) -> Any:
+    return x + OPTIMIZER.param_groups[0]["lr"]
+
+
+def timed(x: Any) -> Any:
+    time.perf_counter()
+    return MODEL(x)
+
+
+def timed_computation(x: Any) -> Any:
+    time.perf_counter()
+    return x * 2
+
+
+def inspects(x: Any) -> Any:
+    return x, inspect.stack()
+
+
+def refers_weakly(x: Any) -> Any:
+    return weakref.ref(x)
+
+
+def random_integers(x: Any) -> Any:
+    return x + torch.full((2,), random.randrange(9))  # noqa: S311
+
+
+def goes_on_in_numpy(x: Any) -> Any:
+    return np.mean(x.numpy())
+
+
+def has_a_constant_of_numpy(x: Any) -> Any:
+    return x * np.pi
+
+
+def generates(x: Any) -> Any:
+    yield x
+
+
+async def awaits(x: Any) -> Any:
+    return x
+
+
+class Trainer:
+    """Holds an optimizer."""
+
+    def __init__(self) -> None:
+        self.net = MODEL
+        self.optimizer = OPTIMIZER
+
+    def loss(self, x: Any) -> Any:
+        return self.net(x).mean()
+
+    def rate(self, x: Any) -> Any:
+        return x * self.optimizer.param_groups[0]["lr"]
+
+    def __call__(self, x: Any) -> Any:
+        return self.loss(x)
+
+
+TRAINER = Trainer()
+
+
+def role(call: Any, *args: Any, **kwargs: Any) -> str:
+    return role_of(call) or role_with(call, args, kwargs)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (loss, "compile"),
+        (two_losses, "compile"),
+        (timed_computation, "compile"),
+        (TRAINER.loss, "compile"),
+        (TRAINER, "compile"),
+        (lambda x: x + 1, "compile"),
+        (torch.no_grad()(loss), "compile"),
+        (torch.func.vmap(loss), "compile"),
+        (torch.func.vmap(MODEL), "compile"),
+        (functools.lru_cache(loss), "leave"),
+        (train, "look inside"),
+        (trains_in_a_helper, "look inside"),
+        (steps, "look inside"),
+        (TRAINER.rate, "look inside"),
+        (timed, "look inside"),
+        (inspects, "look inside"),
+        (refers_weakly, "look inside"),
+        (random_integers, "look inside"),
+        (goes_on_in_numpy, "look inside"),
+        (has_a_constant_of_numpy, "compile"),
+        (generates, "look inside"),
+        (awaits, "look inside"),
+        (torch.relu, "leave"),
+        (torch.nn.functional.relu, "leave"),
+        (MODEL, "leave"),
+        (torch.nn.Linear, "leave"),
+        (inspect.unwrap, "leave"),
+        (X.sum, "leave"),
+    ],
+)
+def test_what_is_done_with_a_call(call: Any, expected: str) -> None:
+    assert role(call, X) == expected
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ((X,), "compile"),
+        (([X],), "compile"),
+        (({"x": (X,)},), "compile"),
+        ((3,), "look inside"),
+        ((X, OPTIMIZER), "look inside"),
+        ((torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X)), X), "look inside"),
+        ((X, torch.amp.GradScaler("cpu")), "look inside"),
+    ],
+)
+def test_what_a_function_is_called_with_decides(args: Any, expected: str) -> None:
+    assert role(lambda *given: given, *args) == expected
+
+
+def test_what_may_be_compiled() -> None:
+    assert all(map(may_be_compiled, [loss, TRAINER.loss, TRAINER, functools.partial(loss, X)]))
+    assert not any(map(may_be_compiled, [MODEL, torch.relu, Trainer, len, X, 3]))
+
+
+class Driving(torch.nn.Module):
+    """Trains in its forward."""
+
+    def forward(self, x: Any) -> Any:
+        x.sum().backward()
+        return x
+
+
+class Holding(torch.nn.Module):
+    """Has an optimizer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.optimizer = OPTIMIZER
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
+def test_modules_that_train_are_not_compiled() -> None:
+    assert is_driver(Driving())
+    assert is_driver(Holding())
+    assert not is_driver(MODEL)
+    assert not is_metric(MODEL)

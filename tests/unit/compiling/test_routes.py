@@ -1,0 +1,207 @@
+"""Calls are routed where they stand, and functions get twins that do the same and route their calls."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import functools
+import linecache
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jupyter_graphbreak.compiling import compiled_calls
+from jupyter_graphbreak.compiling.routes import RoutedFunctions, route_calls, routed_code
+
+FILE = "<routed>"
+HOME = "__import__('jupyter_graphbreak.compiling.compiled_calls').compiling.compiled_calls.route"
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Return the names of what is routed."""
+    names: list[str] = []
+
+    def route(call: Any) -> Any:
+        names.append(getattr(call, "__name__", type(call).__name__))
+        return call
+
+    monkeypatch.setattr(compiled_calls, "route", route)
+    yield names
+    linecache.cache.pop(FILE, None)
+
+
+def defined(text: str, name: str = "f") -> Any:
+    """Return a function out of a text that is a file to Python."""
+    text = textwrap.dedent(text)
+    linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
+    namespace: dict[str, Any] = {"functools": functools}
+    exec(compile(text, FILE, "exec"), namespace)  # noqa: S102 - the text above
+    return namespace[name]
+
+
+def twin(function: Any) -> Any:
+    made = RoutedFunctions().routed(function)
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize(
+    ("code", "routed"),
+    [
+        ("f(x)", "route(f)(x)"),
+        ("a.b(c(1), k=d())", "route(a.b)(route(c)(1), k=route(d)())"),
+        ("f(1)(2)", "route(route(f)(1))(2)"),
+        ("fs[g()](x)", "route(fs[route(g)()])(x)"),
+        ("[f(i) for i in g()]", "[route(f)(i) for i in route(g)()]"),
+        ("(lambda: f())()", "(lambda: f())()"),
+        ("def g(x=f()):\n    h()", "def g(x=route(f)()):\n    h()"),
+        ("class A(f()):\n    g()", "class A(route(f)()):\n    g()"),
+        ("@f(1)\ndef g():\n    h()", "@route(f)(1)\ndef g():\n    h()"),
+        ("lambda x=f(): g()", "lambda x=route(f)(): g()"),
+        ("await f()", "await route(f)()"),
+        ("with f() as y:\n    pass", "with route(f)() as y:\n    pass"),
+        ("'a'(1)", "'a'(1)"),
+    ],
+)
+def test_calls_are_routed_where_they_stand(code: str, routed: str) -> None:
+    tree = ast.parse(code)
+    route_calls(tree.body)
+    assert ast.unparse(tree).replace(HOME, "route") == routed
+
+
+def test_the_route_of_a_call_is_at_the_place_of_what_is_called() -> None:
+    tree = ast.parse("x = 1\ny = module.f(x)")
+    route_calls(tree.body)
+    (call,) = [
+        node for node in ast.walk(tree.body[1]) if isinstance(node, ast.Call) and ast.unparse(node)[-3:] == "(x)"
+    ]
+    assert (call.lineno, call.col_offset) == (2, 4)
+    assert {(node.lineno, node.col_offset) for node in ast.walk(call.func) if isinstance(node, ast.expr)} >= {(2, 4)}
+
+
+def test_a_twin_does_the_same_and_routes_its_calls(called: list[str]) -> None:
+    function = defined(
+        """
+        count = 0
+        def helper(x):
+            return inner(x) + 1
+        def inner(x):
+            return x * 2
+        def f(x, *rest, scale=3, **more):
+            '''Text.'''
+            global count
+            count += 1
+            return helper(x) * scale, rest, more, len(rest)
+        """
+    )
+    function.mark = "kept"
+    made = twin(function)
+    assert made(1, 2, a=4) == (9, (2,), {"a": 4}, 1)
+    assert called == ["helper", "len"]
+    assert function.__globals__["count"] == 1
+    assert (made.__doc__, made.__name__, made.__qualname__, made.mark) == ("Text.", "f", "f", "kept")
+    assert made.__code__.co_firstlineno == function.__code__.co_firstlineno
+    assert made.__code__.co_filename == FILE
+
+
+def test_a_twin_shares_the_closure(called: list[str]) -> None:
+    count, read = defined(
+        """
+        def outer():
+            seen = 0
+            def add():
+                nonlocal seen
+                seen += helper(1)
+                return seen
+            def helper(x):
+                return x
+            def read():
+                return seen
+            return add, read
+        f = outer()
+        """
+    )
+    made = twin(count)
+    assert (made(), count(), made(), read()) == (1, 2, 3, 3)
+    assert called == ["helper"] * 2
+    assert made.__qualname__ == "outer.<locals>.add"
+
+
+def test_a_twin_of_a_method_knows_its_class(called: list[str]) -> None:
+    kind = defined(
+        """
+        class Base:
+            def f(self):
+                return 1
+        class A(Base):
+            def __g(self):
+                return 2
+            def f(self):
+                return super().f() + self.__g()
+        """,
+        "A",
+    )
+    assert twin(kind.f)(kind()) == 3
+    assert called == ["super", "f", "_A__g"] or set(called) == {"super", "f", "__g"}
+
+
+def test_the_error_of_a_twin_is_at_the_line_of_the_function(called: list[str]) -> None:
+    function = defined("def f(x):\n    y = abs(x)\n    return int(y / 0)\n")
+    with pytest.raises(ZeroDivisionError) as caught:
+        twin(function)(1)
+    last = caught.traceback[-1]
+    assert (last.name, last.lineno + 1, str(last.path)) == ("f", 3, FILE)
+    assert called == ["abs", "int"]
+
+
+def test_generators_and_coroutines_have_twins(called: list[str]) -> None:
+    generator = defined("def f(n):\n    for i in range(n):\n        yield str(i)\n")
+    assert list(twin(generator)(2)) == ["0", "1"]
+    coroutine = defined("import asyncio\nasync def f(n):\n    await asyncio.sleep(0)\n    return str(n)\n")
+    assert asyncio.run(twin(coroutine)(2)) == "2"
+    assert called == ["range", "str", "str", "sleep", "str"]
+
+
+def test_a_decorated_function_has_a_twin(called: list[str]) -> None:
+    wrapper = defined(
+        """
+        def twice(function):
+            @functools.wraps(function)
+            def wrapper(*args):
+                return function(*args) * 2
+            return wrapper
+        @twice
+        def f(x):
+            return abs(x)
+        """
+    )
+    assert twin(wrapper)(-1) == 2
+    assert called == ["f"]
+    assert twin(wrapper.__wrapped__)(-1) == 1
+    assert called == ["f", "abs"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "def f(x):\n    return abs(x) + 1\n",
+        "x = 1\ndef f(x):\n    return abs(x)\n",
+        "def g(x):\n    return abs(x)\n",
+        "def f(x",
+    ],
+)
+def test_without_the_source_that_made_it_a_function_has_no_twin(text: str) -> None:
+    function = defined("def f(x):\n    return abs(x)\n")
+    linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
+    assert routed_code(function.__code__) is None
+
+
+def test_a_changed_constant_is_a_changed_source() -> None:
+    function = defined("def f(x):\n    return abs(x) + 1\n")
+    text = "def f(x):\n    return abs(x) + 2\n"
+    linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
+    assert routed_code(function.__code__) is None

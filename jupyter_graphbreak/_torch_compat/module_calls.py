@@ -165,6 +165,7 @@ def intercepted_module_calls(
     """
     original = torch.nn.Module.__call__
     get_ident = threading.get_ident
+    get_callback = importlib.import_module("torch._C._dynamo.eval_frame").get_eval_frame_callback
     thread = get_ident()
 
     @functools.wraps(original)
@@ -172,7 +173,7 @@ def intercepted_module_calls(
         is_elsewhere = get_ident() != thread
         if is_elsewhere and not state.inside:
             state.left_out.setdefault(type(self).__name__, "another thread called it")
-        if state.inside or is_elsewhere:
+        if state.inside or is_elsewhere or get_callback() is not None:
             try:  # Dynamo skips this frame, and would compile whatever of ours is called here
                 return original(self, *args, **kwargs)
             except BaseException as error:

@@ -259,7 +259,7 @@ class CompiledCalls:
         module_type = type(target).__name__ if isinstance(target, torch.nn.Module) else None
         name = module_type or _name_of(target)
         line = _line_of(self.filename) if self.filename is not None else None
-        path = path_to(target, _outermost_names()) if self.filename is None else None
+        path = _path_now(target) if self.filename is None else None
         made = CompiledCallable(reference, name, module_type, line, path)
         self.compiled.append(made)
         self._known[_key(target)] = made
@@ -311,17 +311,18 @@ def _nothing() -> None:
     return None
 
 
-def _outermost_names() -> dict[str, Any]:
-    """Return the names of the outermost code that is no library's: a program's, or a test's."""
+def _path_now(target: Any) -> str | None:
+    """Return the expression by which code that calls something names it: the outermost code that does, no library's."""
     ours = (str(Path(__file__).parents[1]), "<frozen")
-    names: dict[str, Any] = {}
+    callers: list[types.FrameType] = []
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask who calls
     while frame is not None:
         filename = frame.f_code.co_filename
         if not filename.startswith(ours) and not is_library(filename):
-            names = {**frame.f_globals, **frame.f_locals}
+            callers.append(frame)
         frame = frame.f_back
-    return names
+    paths = (path_to(target, {**caller.f_globals, **caller.f_locals}) for caller in reversed(callers))
+    return next((path for path in paths if path is not None), None)
 
 
 def _line_of(filename: str) -> int | None:

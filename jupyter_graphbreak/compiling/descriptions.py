@@ -34,8 +34,7 @@ class CompiledCallable(NamedTuple):
     line : int or None
         The line of the program's top level that was running when it was first called.
     path : str or None
-        The expression by which the outermost code that is no library's named it then; only if the program's file is
-        not known.
+        The expression by which the code that called it named it then; only if the program's file is not known.
     """
 
     target: Callable[[], Any]

@@ -153,7 +153,7 @@ def test_what_is_done_with_a_call(call: Any, expected: str) -> None:
     ],
 )
 def test_what_a_function_is_called_with_decides(args: Any, expected: str) -> None:
-    assert role(lambda *given: given, *args) == expected
+    assert role(lambda *given: given[0] + 1, *args) == expected
 
 
 def test_what_may_be_compiled() -> None:

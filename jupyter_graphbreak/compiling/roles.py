@@ -61,6 +61,8 @@ _READING = frozenset(
 )  # fmt: skip
 #: In a graph ``torch.full`` makes floats of a random integer of Python's.
 _DRIVING_PAIRS = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
+#: Of these, what takes values out of a tensor.
+_TAKING = frozenset({"item", "tolist", "numpy"})
 _BUILTINS = frozenset(vars(builtins))
 _DATA = (bool, int, float, str, list, tuple, dict, set, logging.Logger)
 _OPERATORS = frozenset({"BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE", "BINARY_SUBSCR", "BINARY_SLICE"})
@@ -221,13 +223,21 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _calculates(function: types.FunctionType) -> bool:
-    """Whether code names anything but builtins, data and what reads a tensor, or has operators and no such reading."""
-    names = set(_names(function.__code__))
-    data = {name for name in names if isinstance(function.__globals__.get(name), _DATA)}
-    if names - data - _READING - _BUILTINS:
+    """Whether code names anything but builtins, data and what reads a tensor, or calculates without taking values."""
+    found = list(_instructions(function.__code__))
+    attributes = {name for operation, name in found if operation in {"LOAD_ATTR", "LOAD_METHOD"}}
+    used = {name for operation, name in found if operation in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}}
+    data = {name for name in used if isinstance(function.__globals__.get(name), _DATA)}
+    if attributes - _READING or used - data - _BUILTINS:
         return True
-    operators = any(instruction.opname in _OPERATORS for instruction in dis.get_instructions(function.__code__))
-    return operators and not names & _READING
+    return any(operation in _OPERATORS for operation, _ in found) and not attributes & _TAKING
+
+
+def _instructions(code: types.CodeType) -> Iterator[tuple[str, Any]]:
+    yield from ((instruction.opname, instruction.argval) for instruction in dis.get_instructions(code))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _instructions(constant)
 
 
 def _is_surrounding(value: Any) -> bool:

@@ -222,6 +222,7 @@ def test_what_compiling_the_calls_of_a_program_needs_is_gone(
     module: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module_calls._frame_code.cache_clear()
+    module_calls._external.cache_clear()
     hide(monkeypatch, module, name)
     faults: list[str] = []
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))

@@ -7,6 +7,7 @@ import functools
 import inspect
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak.recording.additions import Addition, CodeObject, Note, WatchFailed
@@ -118,6 +119,17 @@ class Call:
         return inspect.signature(self._function).bind_partial(*self.args, **self.kwargs).arguments.get(name)
 
 
+_HOOKS = str(Path(__file__).parent)
+
+
+def _caller() -> FrameType:
+    """Return the frame that calls a watched function; several may watch it, one within the other."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOOKS):
+        frame = frame.f_back
+    return frame
+
+
 def watched(
     function: Callable[..., Any],
     observer: Observer,
@@ -141,7 +153,7 @@ def watched(
     def watching(*args: Any, **kwargs: Any) -> Any:
         call = None
         try:
-            call = Call(function, args, kwargs, sys._getframe(1))
+            call = Call(function, args, kwargs, _caller())
             if before is not None:
                 observer.observe(name, functools.partial(before, call))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us, whatever of ours fails

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def isolated_compilation() -> Iterator[None]:
-    """Have Dynamo forget, when the context ends, what it compiled in it; what it held before stays.
+    """Make Dynamo forget, when the context ends, what it compiled in it; what it held before stays.
 
-    What it counts, and the sizes that it has seen vary, are what they were, too. The globals that compiled code needs
-    go with it.
+    Its counters, the sizes that it has seen vary and the globals that compiled code needs are restored as well.
     """
     seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
     importlib.import_module("torch._C._dynamo.eval_frame").reset_code  # noqa: B018 - what is missing fails here
@@ -51,9 +50,9 @@ def isolated_compilation() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_globals() -> Iterator[None]:
-    """Take back, when the context ends, the globals that Dynamo made; what they were for does not run any more.
+    """Remove, when the context ends, the globals that Dynamo made; the code that needs them does not run any more.
 
-    Dynamo itself leaves those that name its modules, and those of code that it did not finish.
+    Dynamo leaves the globals that name its modules, and those of code that it did not finish.
     """
     hooks: Any = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
     tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
@@ -120,10 +119,10 @@ LIVE_GENERATOR = "Generator in use beyond compiled code"
 
 @contextlib.contextmanager
 def generators_kept() -> Iterator[None]:
-    """Have Dynamo give up a function rather than replace a generator that outlives it.
+    """Make Dynamo give up a function rather than replace a generator that outlives it.
 
-    It would put an iterator over what is left of the generator in its place, which has no ``send``, is of another type,
-    and runs the rest of the generator at once.
+    The replacement is an iterator over the rest of the generator. It has no ``send`` and a different type, and it runs
+    the rest of the generator at once.
     """
     functions = importlib.import_module("torch._dynamo.variables.functions")
     variable = getattr(functions, "LocalGeneratorObjectVariable", None)
@@ -147,7 +146,7 @@ def generators_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _warnings_not_spent() -> Iterator[None]:
-    """Leave to be warned of, when the operations run, what PyTorch warns of once in a process."""
+    """Keep once-per-process warnings of PyTorch for the run of the operations: tracing does not use them up."""
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
@@ -175,7 +174,7 @@ def eager_semantics(*, fullgraph: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def new_globals_readable() -> Iterator[bool]:
-    """Have Dynamo look among the globals that it has stored so far before it takes an unknown name for a builtin.
+    """Make Dynamo look up an unknown name among the globals that the traced code stored before it tries builtins.
 
     ``InstructionTranslatorBase._load_global`` asks the real globals first, in which a name that the traced code stores
     appears only when that code runs.

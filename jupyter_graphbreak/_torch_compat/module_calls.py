@@ -174,7 +174,7 @@ def intercepted_module_calls(
         if is_elsewhere and not state.inside:
             state.left_out.setdefault(type(self).__name__, "another thread called it")
         if state.inside or is_elsewhere or get_callback() is not None:
-            try:  # Dynamo skips this frame, and would compile whatever of ours is called here
+            try:  # Dynamo skips this frame, but would compile our functions if they were called here
                 return original(self, *args, **kwargs)
             except BaseException as error:
                 if error.__traceback__ is not None:

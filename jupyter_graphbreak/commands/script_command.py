@@ -39,7 +39,7 @@ class _ProgramCommand(click.Command):
 
 @click.command("script", cls=_ProgramCommand, short_help="Run a Python program and explain what was compiled.")
 @click.option("--processes", is_flag=True, help="Explain the processes that the program starts, too.")
-@click.option("--compile", "compiles", is_flag=True, help="Compile what the program calls, though it does not itself.")
+@click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that it calls.")
 @shared_options
 @click.pass_context
 def script_command(context: click.Context, /, *, processes: bool, compiles: bool, **shared: Any) -> int:

@@ -159,6 +159,8 @@ class CompiledCalls:
             role = self._role_with(call, args, kwargs)
             if role == "look inside":
                 call = self._looked_into(call)
+        except RecursionError:  # the program's own recursion is near its end
+            role = "leave"
         except Exception as fault:  # noqa: BLE001 - the program runs all the same
             self._on_fault("deciding what to compile", fault)
             role = "leave"

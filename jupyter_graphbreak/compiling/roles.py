@@ -142,7 +142,8 @@ def is_driver(module: torch.nn.Module) -> bool:
     if not isinstance(forward, types.FunctionType) or not is_written_here(forward):
         return False
     names = set(_names(forward.__code__))
-    return "backward" in names or "set_stance" in names or any(map(_drives, vars(module).values()))
+    used = [value for name, value in vars(module).items() if name in names]
+    return "backward" in names or "set_stance" in names or any(map(_drives, used))
 
 
 def is_metric(module: torch.nn.Module) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib
 import os
@@ -96,6 +97,21 @@ def light_compilation() -> Iterator[None]:
     with unprofiled_guards():
         yield
     gc.set_threshold(young, middle, old)
+
+
+@pytest.fixture(autouse=True)
+def no_running_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hide the event loop that Playwright's sync interface leaves running in a process that has driven a browser.
+
+    ``asyncio.run`` and cells with ``await`` raise RuntimeError beside a running loop, in whichever test comes next.
+    """
+    if "browser" in request.path.parts:
+        yield
+        return
+    loop = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    yield
+    asyncio._set_running_loop(loop)
 
 
 @pytest.fixture(scope="session", autouse=True)

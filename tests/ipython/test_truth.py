@@ -96,7 +96,7 @@ PLAIN: dict[str, str | list[str]] = {
     "dead_code": "function",
     "long_sum": "function",
     "async_comprehension": [],
-    "seen_names": ["seen"],
+    "seen_names": [],
     "read_by_a_helper": ["scaled"],
     "settings_stay": [],
     "stance": [],

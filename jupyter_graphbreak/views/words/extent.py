@@ -27,7 +27,9 @@ def extent(report: Report) -> str:
     eager = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind not in _OF_LIMIT)
     limited = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind in _OF_LIMIT)
     if not report.graphs:
-        eager = " and ".join(filter(None, [eager, limited]))
+        # The name of a wrapper of torch's tells the reader nothing; the name of what was called through it does.
+        through = _names(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
+        eager = " and ".join(filter(None, [eager, limited])) or through
         if eager:
             return f"nothing was compiled: {eager} ran eagerly"
         empty = _names(_name(report, frame) for frame in report.frames if frame.outcome == "empty")

@@ -13,6 +13,7 @@ from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Source
 from jupyter_graphbreak.report.schema import (
     Break,
+    CompiledCall,
     Device,
     Frame,
     Graph,
@@ -394,6 +395,18 @@ def test_how_much_was_compiled_is_said_and_praised_only_where_it_is_everything(r
     html = render_html(report)
     assert words in html
     assert ("gb-verdict gb-good" in html) == (not words)
+
+
+def test_what_runs_eagerly_within_a_wrapper_of_torch_is_named_by_the_reader() -> None:
+    wrapper = Location("s1", 69, 69, function="wrap_inline.inner")
+    report = Report(
+        "ok",
+        Device("auto", "cpu"),
+        sources=[Source("s1", "external_utils.py", "library", "torch/_dynamo/external_utils.py")],
+        skipped=[Skipped("x1", "0/0", "inner", wrapper, "")],
+        compiled=[CompiledCall("lstm", "LSTM")],
+    )
+    assert extent(report) == "nothing was compiled: `lstm` ran eagerly"
 
 
 def test_many_functions_are_counted() -> None:

@@ -219,6 +219,8 @@ def _why_not_compiled(module: torch.nn.Module) -> str | None:
         return "it is compiled already"
     if torch._C._len_torch_dispatch_stack() > 0:
         return "a TorchDispatchMode was active, under which PyTorch compiles nothing"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a torch.func transform called it, and the transform itself was not compiled"
     if (held := stance()) != "default":
         return f'the stance is "{held}"'
     return "something else traced it" if is_traced() else None
@@ -242,6 +244,7 @@ def is_traced() -> bool:
         or torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
     )
 
 

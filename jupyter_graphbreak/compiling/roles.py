@@ -121,6 +121,8 @@ def role_with(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
         return "compile"
     uses = _Uses(function, _owner(call))
     handled = [*args, *kwargs.values(), *uses.values]
+    if is_transform(call):  # within the transform Dynamo could not begin to trace
+        return "leave" if any(map(_drives, handled)) else "compile"
     if any(map(_drives, handled)) or not any(map(_holds_tensor, handled)) or _computes_in_numpy(uses):
         return "look inside"
     if any(map(_is_surrounding, uses.values)) or not uses.computes:
@@ -156,6 +158,11 @@ def is_readers(call: Any) -> bool:
     if isinstance(call, types.FunctionType) and isinstance(inspect.unwrap(call), torch.nn.Module):
         return True
     return is_written_here(call)
+
+
+def is_transform(call: Any) -> bool:
+    """Whether a callable is a transform of ``torch.func``, such as ``grad(loss)`` or ``vmap(model)``."""
+    return isinstance(call, types.FunctionType) and call.__globals__["__name__"].startswith("torch._functorch.")
 
 
 def plain_function(call: Any) -> types.FunctionType | None:

@@ -39,6 +39,7 @@ COMPILED = {
     "pickling": ["model", "again"],
     "exported": ["GraphModule", "Linear", "Sequential", "model"],
     "functional": ["model", "squares", "<lambda>"],
+    "transform_of_a_function_that_switches_modes": ["loss_of"],
     "lazy": ["lazy"],
     "data_parallel": ["parallel"],
     "lambdas": ["f", "model"],
@@ -57,6 +58,7 @@ COMPILED = {
 WITHOUT_BREAK_OF_MODEL = {
     "transformed_module", "error_in_a_function", "raise_in_forward", "plain_tensors", "error_in_a_library",
     "decorated", "keyword_arguments", "lazy", "shape_error", "in_place", "compute_in_with",
+    "transform_of_a_function_that_switches_modes",
     "assertion_in_a_function", "state_of_a_function", "module_warns", "clean", "interrupted", "nested_error",
 }  # fmt: skip
 #: Cells that end in an error.

@@ -98,6 +98,7 @@ PLAIN: dict[str, str | list[str]] = {
     "async_comprehension": [],
     "seen_names": [],
     "read_by_a_helper": ["scaled"],
+    "no_annotations": [],
     "settings_stay": [],
     "stance": [],
     "documentation": [],

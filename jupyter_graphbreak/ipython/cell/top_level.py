@@ -141,7 +141,8 @@ class _Names:
         return all(_is_tensor(value) or isinstance(value, types.ModuleType) for value in values)
 
     def _value(self, name: str) -> Any:
-        return self._known[name] if name in self._known else getattr(builtins, name, _UNKNOWN)
+        # getattr would make `builtins.__annotations__`, which the cell would then find.
+        return self._known[name] if name in self._known else vars(builtins).get(name, _UNKNOWN)
 
     def _resolved(self, expression: ast.expr) -> Any:
         """Return what a dotted name stands for, ``None`` if that is not known yet."""

@@ -134,6 +134,13 @@ def test_what_else_traces_or_watches_is_left_alone() -> None:
     assert names(calls) == []
 
 
+def test_a_module_that_a_transform_calls_is_left_to_the_transform() -> None:
+    with calls_compiled() as calls:
+        torch.func.grad(lambda x: Net()(x).sum())(X)
+    assert names(calls) == []
+    assert calls.left_out["Net"] == "a torch.func transform called it, and the transform itself was not compiled"
+
+
 def test_what_is_compiled_is_not_kept_alive() -> None:
     with calls_compiled() as calls:
         Net()(X)

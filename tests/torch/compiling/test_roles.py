@@ -115,6 +115,7 @@ def role(call: Any, *args: Any, **kwargs: Any) -> str:
         (torch.no_grad()(loss), "compile"),
         (torch.func.vmap(loss), "compile"),
         (torch.func.vmap(MODEL), "compile"),
+        (torch.func.vmap(torch.func.grad(timed)), "compile"),
         (functools.lru_cache(loss), "leave"),
         (train, "look inside"),
         (trains_in_a_helper, "look inside"),

@@ -162,7 +162,8 @@ def is_readers(call: Any) -> bool:
 
 def is_transform(call: Any) -> bool:
     """Whether a callable is a transform of ``torch.func``, such as ``grad(loss)`` or ``vmap(model)``."""
-    return isinstance(call, types.FunctionType) and call.__globals__["__name__"].startswith("torch._functorch.")
+    home = call.__globals__.get("__name__") if isinstance(call, types.FunctionType) else None
+    return isinstance(home, str) and home.startswith("torch._functorch.")
 
 
 def plain_function(call: Any) -> types.FunctionType | None:

@@ -12,8 +12,9 @@ import { clip } from '../report/shown';
 import { makeElement } from '../view/elements';
 import type { IMark } from './positions';
 
-/** Breaks that are named beside a line, on it or further down a call. */
-const MOST_BESIDE = 6;
+/** Breaks of a line that are named beside it, and breaks further down a call: more would cover the line. */
+const MOST_BESIDE = 2;
+const MOST_LEADS_TO = 6;
 
 /** Breaks and graphs that are named while the pointer is on a line. */
 const MOST_UNDER_POINTER = 10;
@@ -47,7 +48,7 @@ export function noteParts(
     graphBreak => `${breakSign(graphBreak)} ${typeOf(graphBreak)}`
   ).map(text => ({ text, className: 'gb-cut' }));
   if (line.leadsTo.length > 0) {
-    const signs = firstOf(line.leadsTo, MOST_BESIDE, trans, breakSign);
+    const signs = firstOf(line.leadsTo, MOST_LEADS_TO, trans, breakSign);
     parts.push({ text: `→ ${signs.join(' ')}`, className: 'gb-cut' });
   }
   if (line.eager !== null && line.eager !== previous?.eager) {

@@ -2,7 +2,12 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IRun, ISelection } from '../notebook/runs';
-import { countParts, PART_KINDS, type PartKind } from '../report/kinds';
+import {
+  countParts,
+  type IPartCount,
+  PART_KINDS,
+  type PartKind
+} from '../report/kinds';
 import { totalOf, withId } from '../report/lookup';
 import { reasonLabel } from '../report/reasons';
 import { clip } from '../report/shown';
@@ -323,17 +328,21 @@ function runDetails(
   ];
 }
 
-/** Of which kinds of parts only the first are listed; the empty string where all are. */
+/** Of which kinds of parts only the first were read; the empty string where all were. */
 function unreadLabel(report: Report, trans: TranslationBundle): string {
-  return PART_KINDS.map(kind => [kind, countParts(report, kind)] as const)
+  const { sources } = report;
+  const counts: [words: string, count: IPartCount][] = [
+    ...PART_KINDS.map((kind): [string, IPartCount] => [
+      kindLabel(kind, trans),
+      countParts(report, kind)
+    ]),
+    [trans.__('Sources'), { read: sources.length, total: totalOf(sources) }]
+  ];
+  return counts
     .filter(([, { read, total }]) => read < total)
-    .map(([kind, { read, total }]) =>
-      trans.__(
-        'only %1 of %2 listed: %3',
-        read,
-        total,
-        kindLabel(kind, trans).toLowerCase()
-      )
+    .map(
+      ([words, count]) =>
+      trans.__('only %1 read: %2', countLabel(count, trans), words.toLowerCase()) // prettier-ignore
     )
     .join(', ');
 }

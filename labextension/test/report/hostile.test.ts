@@ -16,11 +16,11 @@ import { clip, isKnownPage, visiblePieces } from '../../src/report/shown';
 import type { Break, Report } from '../../src/report/types';
 import { saved } from '../saved';
 
-const TRANS = nullTranslator.load('');
+const trans = nullTranslator.load('');
 const REPORT = await saved('two_breaks');
 
 function read(data: unknown): Report {
-  const reading = readReport(data, TRANS);
+  const reading = readReport(data, trans);
   assert('report' in reading, 'problem' in reading ? reading.problem : '');
   return reading.report;
 }
@@ -52,7 +52,7 @@ function rowsOf(report: Report, query = ''): ReturnType<typeof makeRows> {
     sort: 'fix' as const,
     openNodes: new Map(PART_KINDS.map(kind => [`a/0/${kind}`, true]))
   };
-  return makeRows([run], options, TRANS);
+  return makeRows([run], options, trans);
 }
 
 test('of a very long list the beginning is read, and how long it is is known', () => {
@@ -66,7 +66,7 @@ test('of a very long list the beginning is read, and how long it is is known', (
     ['b19999', 'b19998', 'b19997']
   ); // prettier-ignore
   const rows = rowsOf(report);
-  assert(rows[0]!.details.includes('only 5000 of 20000 listed: breaks'));
+  assert(rows[0]!.details.includes('only 5000 of 20000 read: breaks'));
   assert(rows.length < 2 * MOST_PARTS);
 });
 

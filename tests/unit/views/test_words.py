@@ -28,6 +28,7 @@ from jupyter_graphbreak.views.exchange.markdown import render_markdown
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.jobs.job_words import job_headline
 from jupyter_graphbreak.views.text.report_text import render_text
+from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
 from jupyter_graphbreak.views.words.course import Call, Item, course
 from jupyter_graphbreak.views.words.extent import extent
@@ -400,3 +401,34 @@ def test_many_functions_are_counted() -> None:
     eager = [Skipped(f"x{number}", f"{number}/0", f"f{number}", None, "") for number in range(9)]
     report = Report("ok", Device("auto", "cpu"), skipped=eager)
     assert extent(report) == "nothing was compiled: 9 functions ran eagerly"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://pytorch.org",
+        "https://docs.pytorch.org/docs/stable/x.html#y",
+        "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0170.html",
+    ],
+)
+def test_reports_link_to_pytorchs_pages(url: str) -> None:
+    assert is_known_page(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        None,
+        "",
+        "http://pytorch.org/",
+        "javascript:alert(1)//https://pytorch.org/",
+        "https://pytorch.org.example.com/",
+        "https://pytorch.org@example.com/",
+        "https://notpytorch.org/",
+        "https://meta-pytorch.github.io/other/",
+        "https://pytorch.org/)[x](https://example.com",
+        "https://pytorch.org/\n",
+    ],
+)
+def test_reports_link_to_nothing_else(url: str | None) -> None:
+    assert not is_known_page(url)

@@ -102,20 +102,35 @@ logged = { $(2); } > $(1) 2>&1 || { tail -n 30 $(1) >&2; echo "setting up failed
 $(VENV)/constraints.txt: constraints.txt | $(BIN)/python
 	@$(if $(TORCH),grep -vE '^(torch|setuptools)==',cat) constraints.txt > $@
 
-# torch is the largest of all; npm loads its packages meanwhile.
+# torch is the largest of all; npm loads its packages meanwhile. Its hash is not checked, because machines install
+# different builds of it; what it needs comes with the rest.
 $(VENV)/torch.stamp: $(VENV)/constraints.txt
 	@echo "setting up $(VENV) with $(WITH_TORCH); the first time takes minutes (log: $(VENV)/torch.log)"
-	@$(call logged,$(VENV)/torch.log,$(PIP) $(WITH_TORCH))
+	@$(call logged,$(VENV)/torch.log,$(PIP) --no-deps $(WITH_TORCH))
+	@touch $@
+
+# Everything else that development and continuous integration need, each file checked against its hash.
+$(VENV)/packages.stamp: requirements-dev.txt $(VENV)/torch.stamp
+	@awk '/^[a-z]/ {isKept = !($(if $(TORCH),/^setuptools==/,0))} isKept' requirements-dev.txt > $(VENV)/packages.txt
+	@$(call logged,$(VENV)/packages.log,$(PIP) --no-deps --require-hashes -r $(VENV)/packages.txt)
 	@touch $@
 
 $(NODE_MODULES): labextension/package.json labextension/package-lock.json
 	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 12) || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null || { \
 	  echo "node 20.19, 22.12 or newer and npm are needed to build the front end; found: node $$(node --version 2>/dev/null || echo none), npm $$(npm --version 2>/dev/null || echo none)" >&2; exit 1; }
-	@mkdir -p labextension/node_modules
-	@$(call logged,labextension/node_modules/install.log,npm --prefix labextension install --no-audit --no-fund)
+	@mkdir -p build
+	@$(call logged,build/npm.log,npm --prefix labextension ci --no-audit --no-fund)
 	@touch $@
 
-# One stamp for each extra. pip builds the front end on the way, so its sources count too.
+# All packages are there already, those that build ours included, so pip builds in this environment and adds only what
+# belongs to this machine's torch. Without npm: its packages come from `npm ci` alone.
+$(VENV)/dev.stamp: pyproject.toml $(FRONT_END) $(VENV)/packages.stamp | $(NODE_MODULES)
+	@echo "installing for 'dev' (log: $(VENV)/dev.log)"
+	@$(call logged,$(VENV)/dev.log,PATH="$(abspath $(BIN)):$$PATH" npm --prefix labextension run build && \
+	  SKIP_JUPYTER_BUILDER=1 $(PIP) --no-build-isolation $(WITH_TORCH) -e '.[dev]')
+	@touch $@
+
+# One stamp for each further extra. pip builds the front end on the way, so its sources count too.
 $(VENV)/%.stamp: pyproject.toml $(FRONT_END) $(VENV)/torch.stamp | $(NODE_MODULES)
 	@echo "installing for '$*' (log: $(VENV)/$*.log)"
 	@$(call logged,$(VENV)/$*.log,$(PIP) $(WITH_TORCH) -e '.[$*]')

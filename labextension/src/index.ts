@@ -35,7 +35,7 @@ import {
 } from './editor/editorcommands';
 import type { IMarkOptions } from './editor/interaction';
 import { Sources } from './editor/sources';
-import { Applying } from './notebook/applying';
+import { confirmChanges } from './notebook/changedialog';
 import {
   addExplainCommands,
   ExplainCommandIDs
@@ -43,6 +43,7 @@ import {
 import { Explainer, TRY_REMEDIES } from './notebook/explainer';
 import { INotebookReports, NotebookReports } from './notebook/notebookreports';
 import { RANK, rendererFactory } from './notebook/renderer';
+import { RemedyApplier } from './notebook/remedyapplier';
 import { ReportLinks } from './notebook/reportlinks';
 import { Guide } from './panel/guide';
 import { GraphBreakPanel } from './panel/panel';
@@ -153,9 +154,10 @@ const explain: JupyterFrontEndPlugin<void> = {
       warn
     });
     addExplainCommands(app.commands, notebooks, reports, explainer, trans);
-    new Applying({
+    new RemedyApplier({
       reports,
       trans,
+      confirm: changes => confirmChanges(changes, trans),
       explainAndTry: panel => explainer.explainCell(panel, TRY_REMEDIES)
     });
     for (const command of Object.values(ExplainCommandIDs)) {

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import expect
 
+from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import Edit
 from jupyter_graphbreak.report.schema import CompiledCall
 from tests.browser.pages import command, opened_in_lab, theme, trust, wait_for_kernel
@@ -55,6 +56,24 @@ def open_card(report: Locator, number: int) -> Locator:
     return card
 
 
+def shown_changes(page: Page) -> list[str]:
+    """Return what the dialog shows, as headings and lines with their signs."""
+    expect(page.locator(".jp-GraphBreakChanges")).to_be_visible()
+    read = """[...document.querySelectorAll('.jp-GraphBreakChanges > h3, .jp-GraphBreakChanges pre > span')].map(
+        line => line.matches('h3') ? line.textContent
+            : line.querySelector('b').textContent + line.querySelector('code').textContent)"""
+    lines: list[str] = page.evaluate(read)
+    return lines
+
+
+def changed_lines(page: Page) -> list[str]:
+    return [line for line in shown_changes(page) if not line.startswith(" ")]
+
+
+def confirm(page: Page) -> None:
+    page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
+
+
 def test_applied_and_taken_back(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "applied", remedies())
     page = opened.page
@@ -65,8 +84,18 @@ def test_applied_and_taken_back(open_page: Open, lab: Lab) -> None:
     assert opened.serious() == []
     button.focus()
     page.keyboard.press("Enter")
-    expect(report.get_by_role("status")).to_contain_text("Applied")
     lines = TEXT.split("\n")
+    assert shown_changes(page) == [
+        "Cell In[1] (Cell In[7] in the report): lines 14-15",
+        *(f" {line}" for line in lines[11:13]),
+        *(f"-{line}" for line in lines[13:15]),
+        f"+{WHERE}",
+        *(f" {line}" for line in lines[15:17]),
+    ]
+    opened.shoot("remedies-dialog")
+    assert opened.serious(".jp-Dialog") == []
+    page.keyboard.press("Enter")
+    expect(report.get_by_role("status")).to_contain_text("Applied")
     assert sources(page) == ["\n".join([*lines[:13], WHERE, *lines[15:]])]
     # The cursor is where the change is, so the next key takes it back.
     page.keyboard.press("Control+z")
@@ -87,6 +116,8 @@ def test_the_statement_that_compiles_is_inserted_and_taken_back(open_page: Open,
     assert opened.serious() == []
     button.focus()
     page.keyboard.press("Enter")
+    assert changed_lines(page) == ["Cell In[1] (Cell In[7] in the report): line 22", f"+{statement}"]
+    confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
     lines = TEXT.split("\n")
     assert sources(page) == ["\n".join([*lines[:21], statement, *lines[21:]])]
@@ -101,6 +132,11 @@ def test_several_edits_are_one_step(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "several", remedies())
     page = opened.page
     open_card(report, 2).get_by_role("button", name="Apply: Print after the call").click()
+    assert changed_lines(page) == [
+        "Cell In[1] (Cell In[7] in the report): lines 5, 20",
+        "-    log_stats(x)", "+    stats = x.mean(), x.std()", "+    # printed by the caller",
+    ]  # fmt: skip
+    confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
     changed = sources(page)[0]
     assert "stats = x.mean(), x.std()" in changed
@@ -119,12 +155,78 @@ def test_another_text_is_left_alone(open_page: Open, lab: Lab) -> None:
     open_card(report, 1).get_by_role("button", name="Apply: Take both sides with torch.where").click()
     expect(report.get_by_role("status")).to_contain_text("Not applied: line 14 of Cell In[7] is another one")
     assert sources(page) == [changed]
+    expect(page.locator(".jp-Dialog")).to_have_count(0)
+
+
+def test_nothing_is_applied_unless_it_was_shown_and_confirmed(open_page: Open, lab: Lab) -> None:
+    opened, report = opened_report(open_page, lab, "confirmed", remedies())
+    page = opened.page
+    button = open_card(report, 1).get_by_role("button", name="Apply: Take both sides with torch.where")
+    button.click()
+    page.locator(".jp-Dialog").get_by_role("button", name="Cancel").click()
+    expect(report.get_by_role("status")).to_have_text("Not applied")
+    assert sources(page) == [TEXT]
+    # Somebody else changes the cell while the dialog is open.
+    button.click()
+    shown_changes(page)
+    changed = TEXT.replace("def step", "def other")
+    page.evaluate(
+        "text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", changed
+    )
+    confirm(page)
+    expect(report.get_by_role("status")).to_contain_text("Not applied: the notebook was changed meanwhile")
+    assert sources(page) == [changed]
+
+
+def test_a_change_in_two_cells_names_both(open_page: Open, lab: Lab) -> None:
+    helper = "def helper(x):\n    return x.item()"
+    report = remedies()
+    edits = [
+        Edit("s9", 2, 2, "    return x.item()", "    return x"), Edit("s1", 18, 18, "def log_stats(x):", "def log(x):"),
+    ]  # fmt: skip
+    remedy = replace(report.remedies[0], edits=edits, code="setting = True")  # type: ignore[index]
+    source = Source("s9", "Cell In[2]", "cell", None, [Segment(1, helper)])
+    report = replace(report, remedies=[remedy], sources=[*report.sources, source])
+    lab.save("two-cells", helper, report)
+    opened = opened_in_lab(open_page, lab, "two-cells")
+    page = opened.page
+    trust(page)
+    shown = page.locator(".graphbreak.gb-live")
+    open_card(shown, 1).get_by_role("button", name="Insert as cell: Take both sides").click()
+    assert changed_lines(page) == [
+        "New cell above Cell In[2]", "+setting = True",
+        "Cell 1 of this notebook (Cell In[2] in the report): line 2", "-    return x.item()", "+    return x",
+        "Cell In[2] (Cell In[7] in the report): line 18", "-def log_stats(x):", "+def log(x):",
+    ]  # fmt: skip
+    confirm(page)
+    expect(shown.get_by_role("status")).to_contain_text("Applied")
+    assert sources(page) == [
+        helper.replace(".item()", ""), "setting = True", TEXT.replace("def log_stats(x):", "def log(x):"),
+    ]  # fmt: skip
+
+
+def test_characters_that_hide_are_named(open_page: Open, lab: Lab) -> None:
+    hidden = "        y = y  #\u202e )(metsys.so ;x\u2066\u200b"
+    report = remedies()
+    remedy = report.remedies[0]  # type: ignore[index]
+    remedy = replace(remedy, edits=[replace(remedy.edits[0], new=hidden)])
+    opened, shown = opened_report(open_page, lab, "hidden", replace(report, remedies=[remedy]))
+    page = opened.page
+    open_card(shown, 1).get_by_role("button", name="Apply: Take both sides").click()
+    assert "+        y = y  #U+202E )(metsys.so ;xU+2066U+200B" in shown_changes(page)
+    expect(page.locator(".jp-Dialog").get_by_role("alert")).to_contain_text("cannot be seen")
+    assert opened.serious(".jp-Dialog") == []
+    page.keyboard.press("Enter")
+    expect(shown.get_by_role("status")).to_have_text("Not applied")
+    assert sources(page) == [TEXT]
 
 
 def test_code_goes_into_a_cell_above(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "code", remedies())
     page = opened.page
     open_card(report, 1).get_by_role("button", name="Insert as cell: Switch statistics off").click()
+    assert shown_changes(page) == ["New cell above Cell In[1]", "+model.config.log_stats = False"]
+    confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
     assert sources(page) == ["model.config.log_stats = False", TEXT]
     assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 0
@@ -135,6 +237,11 @@ def test_all_that_work(open_page: Open, lab: Lab) -> None:
     opened, report = opened_report(open_page, lab, "all", remedies())
     page = opened.page
     report.get_by_role("button", name="Apply all that work").click()
+    assert changed_lines(page) == [
+        "New cell above Cell In[1]", "+model.config.log_stats = False",
+        "Cell In[1] (Cell In[7] in the report): line 18", "-def log_stats(x):", "+def log_stats(x: Tensor):",
+    ]  # fmt: skip
+    confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
     assert sources(page) == [
         "model.config.log_stats = False", TEXT.replace("def log_stats(x):", "def log_stats(x: Tensor):"),

@@ -9,7 +9,7 @@ from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.text.report_text import render_text, summary_line
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.experiments.remedy_words import breaks_of, change_lines, code_of, outcome
-from jupyter_graphbreak.views.words.plain_text import one_line, plain
+from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
 from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _remedies(report: Report) -> list[str]:
 
 def _row(report: Report, number: int, found: Break, new: AbstractSet[str]) -> str:
     cause = _escaped(found.gb_type + (f" ({found.gb_id})" if found.gb_id else ""))
-    if found.url is not None and re.fullmatch(r"https://[\w./-]+", found.url):
+    if is_known_page(found.url):
         cause = f"[{cause}]({found.url})"
     code = one_line(found.location.code) if found.location is not None and found.location.code else ""
     shown = f"<code>{_escaped(code)}</code>" if code else ""

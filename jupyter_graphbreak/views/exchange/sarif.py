@@ -12,7 +12,7 @@ from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.experiments.remedy_words import outcome
 from jupyter_graphbreak.views.words.guidance import guidance
-from jupyter_graphbreak.views.words.plain_text import one_line, plain
+from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
 from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _rule(found: Break) -> dict[str, Any]:
         "name": "GraphBreak",
         "shortDescription": {"text": one_line(found.gb_type)},
     }
-    if found.url is not None and found.url.startswith("https://"):
+    if is_known_page(found.url):
         rule["helpUri"] = found.url
     return rule
 

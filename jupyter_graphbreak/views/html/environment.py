@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.highlight import escaped, visible
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import counted, is_known_page
 
 if TYPE_CHECKING:
     import jinja2
@@ -65,10 +65,6 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _is_web(url: str | None) -> bool:
-    return url is not None and url.startswith(("https://", "http://"))
-
-
 def _shown(value: Any) -> Any:
     # Markup has been through this already, in the filters that make it.
     return visible(value) if type(value) is str else value
@@ -98,6 +94,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for convert in (_ticks, _arrows, _short, _first_line, _seconds, _count_of, _times, _is_web):
+    for convert in (_ticks, _arrows, _short, _first_line, _seconds, _count_of, _times):
         environment.filters[convert.__name__.removeprefix("_")] = convert
+    environment.filters["is_known_page"] = is_known_page
     return environment

@@ -5,6 +5,17 @@ from __future__ import annotations
 import re
 import unicodedata
 
+#: The pages to which links of a report may lead: PyTorch's, and its registry of graph breaks.
+_KNOWN_PAGES = re.compile(
+    r"https://(?:(?:[a-z0-9-]+\.)*pytorch\.org|meta-pytorch\.github\.io/compile-graph-break-site)(?:/[\w./#-]*)?",
+    re.ASCII,
+)
+
+
+def is_known_page(url: str | None) -> bool:
+    """Whether a report may link to a page: a report may come from anybody, and so may the addresses in it."""
+    return url is not None and _KNOWN_PAGES.fullmatch(url) is not None
+
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: "1 break", "2 breaks"."""

@@ -72,14 +72,22 @@ export class CellMarks {
     cells: readonly ICodeCellModel[],
     cellReports: readonly ICellReport[]
   ): void {
-    const changed = cells.filter(cell => {
-      const before = this._cellReports.get(cell) ?? [];
-      const after = cellReports.filter(cellReport => cellReport.cell === cell);
-      this._cellReports.set(cell, after);
-      return !areSame(before, after);
-    });
+    const byCell = new Map<ICodeCellModel, ICellReport[]>();
+    for (const cellReport of cellReports) {
+      const others = byCell.get(cellReport.cell) ?? [];
+      others.push(cellReport);
+      byCell.set(cellReport.cell, others);
+    }
+    const changed = new Set(
+      cells.filter(cell => {
+        const before = this._cellReports.get(cell) ?? [];
+        const after = byCell.get(cell) ?? [];
+        this._cellReports.set(cell, after);
+        return !areSame(before, after);
+      })
+    );
     this._views.forEach((cell, view) => {
-      if (changed.includes(cell)) {
+      if (changed.has(cell)) {
         this._show(view, cell);
       }
     });

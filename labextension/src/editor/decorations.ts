@@ -10,6 +10,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { ISelection } from '../notebook/runs';
 import type { IReportLine } from '../report/lines';
+import { totalOf } from '../report/lookup';
+import { clip } from '../report/shown';
 import { makeElement } from '../view/elements';
 import {
   breakSign,
@@ -19,8 +21,11 @@ import {
 } from './descriptions';
 import type { IMark } from './positions';
 
-/** Graphs in the gutter of one line; of more, one fewer and how many there are besides. */
-const GUTTER_GRAPHS = 3;
+/** Graphs and breaks in the gutter of one line; of more, one fewer and how many there are besides. */
+const GUTTER_SIGNS = 3;
+
+/** How much of a graph's id is in the page; the style sheet shows less. */
+const MOST_OF_ID = 20;
 
 const BROKEN_EXPRESSION = Decoration.mark({ class: 'jp-GraphBreakMark-cut' });
 
@@ -44,10 +49,8 @@ export function appearanceOf(
     decorations.push(
       Decoration.line({ class: lineClass(mark, isSelected) }).range(from)
     );
-    for (const { start, end } of stale ? [] : line.breaks) {
-      if (start < end && end <= to - from) {
-        decorations.push(BROKEN_EXPRESSION.range(from + start, from + end));
-      }
+    for (const [start, end] of stale ? [] : brokenRanges(line, to - from)) {
+      decorations.push(BROKEN_EXPRESSION.range(from + start, from + end));
     }
     const parts = noteParts(line, marks[index - 1]?.line, trans);
     if (parts.length > 0) {
@@ -67,6 +70,27 @@ export function appearanceOf(
     decorations: Decoration.set(decorations, true),
     gutter: RangeSet.of(signs, true)
   };
+}
+
+/** The ranges of a line on which breaks stand, those that overlap as one: the editor would nest each in the others. */
+function brokenRanges(
+  { breaks }: IReportLine,
+  length: number
+): [start: number, end: number][] {
+  const ranges: [start: number, end: number][] = [];
+  // They are sorted by where they start.
+  for (const { start, end } of breaks) {
+    const last = ranges.at(-1);
+    if (start >= end || end > length) {
+      continue;
+    }
+    if (last !== undefined && start < last[1]) {
+      last[1] = Math.max(last[1], end);
+    } else {
+      ranges.push([start, end]);
+    }
+  }
+  return ranges;
 }
 
 /** Whether a selection is something that a mark shows. */
@@ -177,23 +201,30 @@ class GutterSign extends GutterMarker {
     const box = makeElement('span', 'jp-GraphBreakMark-sign');
     box.classList.toggle('jp-mod-stale', this._stale);
     box.title = this._title;
-    const first =
-      graphs.length > GUTTER_GRAPHS
-        ? graphs.slice(0, GUTTER_GRAPHS - 1)
-        : graphs;
-    for (const { graph, colour } of first) {
+    appendSigns(box, graphs, ({ graph, colour }) => {
       const letter = makeElement('span', `gb-letter gb-c${colour}`);
-      letter.textContent = graph.id;
-      box.append(letter);
-    }
-    if (first.length < graphs.length) {
-      box.append(`+${graphs.length - first.length}`);
-    }
-    for (const graphBreak of breaks) {
+      letter.textContent = clip(graph.id, MOST_OF_ID);
+      return letter;
+    });
+    appendSigns(box, breaks, graphBreak => {
       const sign = makeElement('span', 'gb-cut');
       sign.textContent = breakSign(graphBreak);
-      box.append(sign);
-    }
+      return sign;
+    });
     return box;
+  }
+}
+
+/** Append the signs of the first parts of a line, and how many there are besides. */
+function appendSigns<T>(
+  box: HTMLElement,
+  parts: readonly T[],
+  make: (part: T) => HTMLElement
+): void {
+  const total = totalOf(parts);
+  const shown = total > GUTTER_SIGNS ? GUTTER_SIGNS - 1 : total;
+  box.append(...parts.slice(0, shown).map(make));
+  if (total > shown) {
+    box.append(`+${total - shown}`);
   }
 }

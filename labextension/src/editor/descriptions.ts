@@ -6,12 +6,22 @@ import type {
   INumberedBreak,
   IReportLine
 } from '../report/lines';
+import { totalOf } from '../report/lookup';
 import { reasonLabel } from '../report/reasons';
+import { clip } from '../report/shown';
 import { makeElement } from '../view/elements';
 import type { IMark } from './positions';
 
-/** Breaks further down a call that are named beside a line. */
-const LEADS_TO = 6;
+/** Breaks of a line that are named beside it, and breaks further down a call: more would cover the line. */
+const MOST_BESIDE = 2;
+const MOST_LEADS_TO = 6;
+
+/** Breaks and graphs that are named while the pointer is on a line. */
+const MOST_UNDER_POINTER = 10;
+
+/** How long a reason and an explanation may be. */
+const MOST_OF_REASON = 200;
+const MOST_OF_EXPLANATION = 2_000;
 
 /** A piece of the note beside a line, and its class. */
 export interface INotePart {
@@ -31,17 +41,15 @@ export function noteParts(
   previous: IReportLine | undefined,
   trans: TranslationBundle
 ): INotePart[] {
-  const parts = line.breaks.map(graphBreak => ({
-    text: `${breakSign(graphBreak)} ${typeOf(graphBreak)}`,
-    className: 'gb-cut'
-  }));
+  const parts = firstOf(
+    line.breaks,
+    MOST_BESIDE,
+    trans,
+    graphBreak => `${breakSign(graphBreak)} ${typeOf(graphBreak)}`
+  ).map(text => ({ text, className: 'gb-cut' }));
   if (line.leadsTo.length > 0) {
-    const more = line.leadsTo.length - LEADS_TO;
-    const signs = line.leadsTo.slice(0, LEADS_TO).map(breakSign).join(' ');
-    parts.push({
-      text: `→ ${signs}${more > 0 ? ` ${trans.__('and %1 more', more)}` : ''}`,
-      className: 'gb-cut'
-    });
+    const signs = firstOf(line.leadsTo, MOST_LEADS_TO, trans, breakSign);
+    parts.push({ text: `→ ${signs.join(' ')}`, className: 'gb-cut' });
   }
   if (line.eager !== null && line.eager !== previous?.eager) {
     parts.push({ text: trans.__('runs eagerly'), className: 'gb-dim' });
@@ -56,6 +64,18 @@ export function noteParts(
   return parts;
 }
 
+/** Words for the first parts of a list, and how many more there are. */
+function firstOf<T>(
+  parts: readonly T[],
+  most: number,
+  trans: TranslationBundle,
+  words: (part: T) => string
+): string[] {
+  const first = parts.slice(0, most).map(words);
+  const more = totalOf(parts) - first.length;
+  return more > 0 ? [...first, trans.__('and %1 more', more)] : first;
+}
+
 /** The sign of a break in the gutter and in notes. */
 export function breakSign({ number }: Pick<INumberedBreak, 'number'>): string {
   return `✂${number}`;
@@ -66,13 +86,19 @@ export function markTitle(
   { line, origin, stale }: IMark,
   trans: TranslationBundle
 ): string {
+  const most = MOST_UNDER_POINTER;
   const words = [
-    ...line.breaks.map(graphBreak => breakHeading(graphBreak, trans)),
-    ...line.leadsTo.map(({ number }) => trans.__('Leads to break %1', number)),
-    ...line.graphs.map(({ graph }) => trans.__('Graph %1', graph.id))
+    ...firstOf(line.breaks, most, trans, it => breakHeading(it, trans)),
+    ...firstOf(line.leadsTo, most, trans, ({ number }) =>
+      trans.__('Leads to break %1', number)
+    ),
+    ...firstOf(line.graphs, most, trans, ({ graph }) =>
+      trans.__('Graph %1', clip(graph.id, MOST_OF_REASON))
+    )
   ];
   if (line.eager !== null) {
-    words.push(trans.__('Runs eagerly: %1', line.eager.reason));
+    const reason = clip(line.eager.reason, MOST_OF_EXPLANATION);
+    words.push(trans.__('Runs eagerly: %1', reason));
   }
   words.push(
     origin.stale
@@ -88,7 +114,10 @@ export function breakHeading(
   numbered: INumberedBreak,
   trans: TranslationBundle
 ): string {
-  const reason = reasonLabel(typeOf(numbered), numbered.break.gb_id);
+  const reason = clip(
+    reasonLabel(typeOf(numbered), numbered.break.gb_id),
+    MOST_OF_REASON
+  );
   return trans.__('Break %1: %2', numbered.number, reason);
 }
 
@@ -112,13 +141,21 @@ export interface IBreakAt extends IBreakOnLine {
   readonly stale: boolean;
 }
 
-/** What is shown of breaks while the pointer is on them. */
+/**
+ * What is shown of breaks while the pointer is on them.
+ *
+ * @param breaks - The breaks.
+ * @param total - How many breaks there are; only the first are shown of many.
+ * @param trans - The language of the reader.
+ */
 export function breakTooltip(
   breaks: readonly IBreakAt[],
+  total: number,
   trans: TranslationBundle
 ): HTMLElement {
   const box = makeElement('div', 'jp-GraphBreakMark-hint gb-colours');
-  for (const graphBreak of breaks) {
+  const shown = breaks.slice(0, MOST_UNDER_POINTER);
+  for (const graphBreak of shown) {
     const { explanation, advice } = graphBreak.break;
     const heading = makeElement('strong', 'gb-cut');
     heading.textContent = breakHeading(graphBreak, trans);
@@ -130,16 +167,24 @@ export function breakTooltip(
     ];
     for (const words of paragraphs) {
       if (words) {
-        const paragraph = makeElement('p');
-        paragraph.textContent = words;
-        box.append(paragraph);
+        box.append(paragraphOf(clip(words, MOST_OF_EXPLANATION)));
       }
     }
+  }
+  if (shown.length < total) {
+    const words = trans.__('%1 of %2 breaks shown', shown.length, total);
+    box.append(paragraphOf(words));
   }
   return box;
 }
 
+function paragraphOf(words: string): HTMLElement {
+  const paragraph = makeElement('p');
+  paragraph.textContent = words;
+  return paragraph;
+}
+
 /** PyTorch's name of a break's reason, without the ticks of its markup. */
 function typeOf({ break: { gb_type: type } }: INumberedBreak): string {
-  return type.replaceAll('`', '');
+  return clip(type, MOST_OF_REASON).replaceAll('`', '');
 }

@@ -8,8 +8,12 @@ import { EditorView, gutter, hoverTooltip, tooltips } from '@codemirror/view';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { ISelection } from '../notebook/runs';
+import { totalOf } from '../report/lookup';
 import { breakHeading, breakTooltip, type IBreakAt } from './descriptions';
 import { markAt, markField } from './markstate';
+
+/** Breaks of one line that a screen reader names when the cursor comes to it. */
+const MOST_ANNOUNCED = 5;
 
 /** What the marks of an editor need from outside. */
 export interface IMarkOptions {
@@ -74,6 +78,7 @@ export function interaction({
     tooltips({ parent: document.body }),
     hoverTooltip((view, position) => {
       const breaks = breaksAt(view.state, position);
+      const total = totalAt(view.state, position, breaks.length);
       const [first] = breaks;
       return first === undefined
         ? null
@@ -81,7 +86,7 @@ export function interaction({
             pos: first.from,
             end: first.to,
             above: true,
-            create: () => ({ dom: breakTooltip(breaks, trans) })
+            create: () => ({ dom: breakTooltip(breaks, total, trans) })
           };
     })
   ];
@@ -127,7 +132,16 @@ function announcementFor(
     return '';
   }
   const breaks = markAt(startState, line.from)?.line.breaks ?? [];
-  return breaks.map(graphBreak => breakHeading(graphBreak, trans)).join('. ');
+  return breaks
+    .slice(0, MOST_ANNOUNCED)
+    .map(graphBreak => breakHeading(graphBreak, trans))
+    .join('. ');
+}
+
+/** How many breaks are at a position: of a line with very many breaks, only the first are known one by one. */
+function totalAt(state: EditorState, position: number, known: number): number {
+  const breaks = markAt(state, position)?.line.breaks ?? [];
+  return known + totalOf(breaks) - breaks.length;
 }
 
 /** The breaks at a position; of a stale line all. */

@@ -4,9 +4,18 @@ import type { INotebookModel } from '@jupyterlab/notebook';
 
 import type { Report, Source } from '../report/types';
 import { afterPaint } from '../view/link';
-import { countInName, findCell, snapshotOf } from './cells';
+import {
+  CellIndex,
+  cellSources,
+  countInName,
+  findCell,
+  snapshotOf
+} from './cells';
 import type { NotebookReports } from './notebookreports';
 import type { IRun } from './runs';
+
+/** How many sources of one report are looked at for one cell; a cell that ran several times has several. */
+const MOST_SOURCES = 10;
 
 /** What one run says about one cell. */
 export interface ICellReport {
@@ -68,12 +77,13 @@ export class CellReportsFollower {
     const cells = Array.from(this._notebook.cells).filter(isCodeCellModel);
     const current = cellReportsOf(this._reports.runsIn(this._notebook), cells);
     const carriers = new Set(current.map(({ run }) => run.cell));
+    const present = new Set(cells);
     // A cell that lost its report by being run shows the old one, until the cell is cleared.
     const lost = this._cellReports.filter(
       ({ cell, run }) =>
         !carriers.has(run.cell) &&
-        cells.includes(cell) &&
-        cells.includes(run.cell) &&
+        present.has(cell) &&
+        present.has(run.cell) &&
         (run.cell.executionCount !== null ||
           run.cell.executionState === 'running')
     );
@@ -97,12 +107,23 @@ function cellReportsOf(
   cells: readonly ICodeCellModel[]
 ): ICellReport[] {
   const snapshots = new Map(cells.map(cell => [cell, snapshotOf(cell)]));
+  const index = new CellIndex(snapshots.values());
   return runs
     .flatMap(({ report, ...run }) => {
-      const matches = (report?.sources ?? []).flatMap(source => {
-        const carrier = snapshots.get(run.cell)!;
-        const match = findCell(report!, source.id, carrier, snapshots.values());
-        return match === null ? [] : [{ cell: match.cell.model, source }];
+      const carrier = snapshots.get(run.cell);
+      if (report === null || carrier === undefined) {
+        return [];
+      }
+      const counts = new Map<ICodeCellModel, number>();
+      const matches = cellSources(report).flatMap(source => {
+        const match = findCell(report, source.id, carrier, index);
+        const cell = match?.cell.model;
+        const count = (cell && counts.get(cell)) ?? 0;
+        if (cell === undefined || count >= MOST_SOURCES) {
+          return [];
+        }
+        counts.set(cell, count + 1);
+        return [{ cell, source }];
       });
       const hasOtherCount = ({
         cell,
@@ -115,7 +136,7 @@ function cellReportsOf(
       return matches.map(match => ({
         ...match,
         run,
-        report: report!,
+        report,
         // What a cell shows of itself it shows until it is run again.
         stale: areCountsValid && hasOtherCount(match)
       }));

@@ -1,5 +1,6 @@
 /** Which cells of a notebook, as it is now, the sources of a report are. */
-import type { Report } from '../report/types';
+import { withId } from '../report/lookup';
+import type { Report, Source } from '../report/types';
 
 /** The properties of a code cell by which it is found. */
 export interface ICell {
@@ -12,6 +13,50 @@ export interface ICellMatch<T> {
   readonly cell: T;
   readonly stale: boolean;
 }
+
+/** The code cells of a notebook by the properties by which they are found, looked at once. */
+export class CellIndex<T extends ICell> {
+  /** @param cells - In their order in the notebook. */
+  constructor(cells: Iterable<T>) {
+    for (const cell of cells) {
+      const text = cell.sharedModel.getSource().trimEnd();
+      const copies = this._byText.get(text) ?? new Map<number | null, T>();
+      this._byText.set(text, copies);
+      for (const byCount of [copies, this._byCount]) {
+        if (!byCount.has(cell.executionCount)) {
+          byCount.set(cell.executionCount, cell);
+        }
+      }
+    }
+  }
+
+  /** A cell with a text; of several that with the count, else the first. */
+  withText(text: string, count: number | null): T | undefined {
+    const copies = this._byText.get(text);
+    const [first] = copies?.values() ?? [];
+    return (count === null ? undefined : copies?.get(count)) ?? first;
+  }
+
+  /** The first cell with a count. */
+  withCount(count: number | null): T | undefined {
+    return count === null ? undefined : this._byCount.get(count);
+  }
+
+  private readonly _byText = new Map<string, Map<number | null, T>>();
+  private readonly _byCount = new Map<number | null, T>();
+}
+
+/** The sources of a report that are cells. */
+export function cellSources(report: Report): readonly Source[] {
+  let sources = CELL_SOURCES.get(report);
+  if (sources === undefined) {
+    sources = report.sources.filter(({ kind }) => kind === 'cell');
+    CELL_SOURCES.set(report, sources);
+  }
+  return sources;
+}
+
+const CELL_SOURCES = new WeakMap<Report, readonly Source[]>();
 
 /**
  * Find the cell that a source of a report is.
@@ -29,36 +74,36 @@ export function findCell<T extends ICell>(
   report: Report,
   sourceId: string,
   carrier: T,
-  cells: Iterable<T>
+  cells: CellIndex<T>
 ): ICellMatch<T> | null {
-  const source = report.sources.find(({ id }) => id === sourceId);
+  const source = withId(report.sources, sourceId);
   if (source?.kind !== 'cell') {
     return null;
   }
   const text = source.segments[0]?.text.trimEnd() ?? '';
-  const hasText = ({ sharedModel }: T): boolean =>
-    sharedModel.getSource().trimEnd() === text;
-  if (hasText(carrier)) {
+  if (carrier.sharedModel.getSource().trimEnd() === text) {
     return { cell: carrier, stale: false };
   }
-  const all = Array.from(cells);
   const count = countInName(source.name);
-  const hasCount = (cell: T): boolean =>
-    count !== null && cell.executionCount === count;
-  const copies = all.filter(hasText);
-  const exact = copies.find(hasCount) ?? copies[0];
+  const exact = cells.withText(text, count);
   if (exact !== undefined) {
     return { cell: exact, stale: false };
   }
-  const isOnlyCell =
-    report.sources.filter(({ kind }) => kind === 'cell').length === 1;
   // The run of a report is that of its own cell, even where the notebook has lost its counts.
-  const edited = hasCount(carrier) || isOnlyCell ? carrier : all.find(hasCount);
+  const isCarrier =
+    (count !== null && carrier.executionCount === count) ||
+    cellSources(report).length === 1;
+  const edited = isCarrier ? carrier : cells.withCount(count);
   return edited === undefined ? null : { cell: edited, stale: true };
 }
 
+/** A cell as it was when it was looked at. */
+export interface ISnapshot<T> extends ICell {
+  readonly model: T;
+}
+
 /** A cell as it is now, whose text is put together once though every source of every report asks for it. */
-export function snapshotOf<T extends ICell>(model: T): ICell & { model: T } {
+export function snapshotOf<T extends ICell>(model: T): ISnapshot<T> {
   let text: string | null = null;
   return {
     model,

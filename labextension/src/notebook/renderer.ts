@@ -95,7 +95,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     live.hide();
     this.addWidget(live);
     // It may wait for a kernel for ever, so its end is not waited for.
-    void live.renderModel(only(WIDGET_VIEW, output));
+    void live.renderModel(only(WIDGET_VIEW, data[WIDGET_VIEW]!, output));
     const saidAtFirst = live.node.textContent;
     const choose = (): void => {
       if (this._live !== live) {
@@ -136,7 +136,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     const fallback = this._renderers.createRenderer(type);
     this._static = fallback;
     this.addWidget(fallback);
-    await fallback.renderModel(only(type, output));
+    await fallback.renderModel(only(type, data[type] ?? '', output));
     // An output that is not trusted has lost the attributes that behaviour is built on: it stays plain.
     if (this._static !== fallback || !trusted) {
       return;
@@ -146,11 +146,19 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
     );
     const detach = Array.from(roots, (root, index) => {
       // The kernel's own report comes first. Those of other processes are not the notebook's: they keep to themselves.
-      if (index === 0 && MIME_TYPE in data) {
-        return addBehaviour(root, this._data);
+      const isOwn = index === 0 && MIME_TYPE in data;
+      if (!isOwn) {
+        keepApart(root.parentElement!);
       }
-      keepApart(root.parentElement!);
-      return addBehaviour(root, dataOfProcess(data, index));
+      try {
+        return addBehaviour(
+          root,
+          isOwn ? this._data : dataOfProcess(data, index)
+        );
+      } catch {
+        // Markup that is not a report's stays as it is.
+        return () => undefined;
+      }
     });
     this._detach = () => detach.forEach(release => release());
   }
@@ -198,10 +206,11 @@ function outputOf(model: IOutputModel): IOutput {
 /** A model of one representation of an output, for a renderer that may ask for its data again and again. */
 function only(
   type: string,
-  { data, metadata, trusted }: IOutput
+  value: IOutput['data'][string],
+  { metadata, trusted }: IOutput
 ): IRenderMime.IMimeModel {
   return {
-    data: { [type]: data[type]! },
+    data: { [type]: value! },
     metadata,
     trusted,
     setData: () => undefined

@@ -2,7 +2,7 @@
 import type { Cell } from '@jupyterlab/cells';
 import type { ISignal } from '@lumino/signaling';
 
-import { orderedBreaks } from '../report/order';
+import { orderedBreaks } from '../report/lookup';
 import type { Report } from '../report/types';
 import { hear, type IReportHandle, type ISelected } from '../view/link';
 import type { NotebookReports } from './notebookreports';

@@ -6,7 +6,14 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { PartKind } from '../report/kinds';
 import { carriesReport, type Reading, readOutput } from '../report/reader';
 import type { Report, Source } from '../report/types';
-import { findCell, type ICell, snapshotOf } from './cells';
+import {
+  CellIndex,
+  cellSources,
+  findCell,
+  type ICell,
+  type ISnapshot,
+  snapshotOf
+} from './cells';
 
 /** One output of a cell that carries a report, readable or not. */
 export interface IRun {
@@ -137,32 +144,39 @@ export function editedRun(
   cells: readonly ICodeCellModel[],
   active: ICodeCellModel
 ): IEditedRun | null {
-  const lastFirst = [...runs].reverse();
-  const candidates = lastFirst.flatMap(run => {
-    const edited = editedSince(run, cells);
-    return edited.length > 0 ? [{ run, edited }] : [];
-  });
-  const isActive = ({ cell }: { cell: ICodeCellModel }): boolean =>
-    cell === active;
-  return (
-    candidates.find(({ run }) => isActive(run)) ??
-    candidates.find(({ edited }) => edited.some(isActive)) ??
-    null
-  );
+  const index = new CellIndex(cells.map(snapshotOf));
+  let others: IEditedRun | null = null;
+  for (const run of [...runs].reverse()) {
+    const edited = editedSince(run, index);
+    if (edited.length === 0) {
+      continue;
+    }
+    if (run.cell === active) {
+      return { run, edited };
+    }
+    if (others === null && edited.some(({ cell }) => cell === active)) {
+      others = { run, edited };
+    }
+  }
+  return others;
 }
 
 function editedSince(
   run: IRun,
-  cells: readonly ICodeCellModel[]
+  cells: CellIndex<ISnapshot<ICodeCellModel>>
 ): IEditedCell[] {
   const { report } = run;
-  return (report?.sources ?? []).flatMap(source => {
-    const match = findCell(report!, source.id, run.cell, cells);
+  if (report === null) {
+    return [];
+  }
+  const carrier = snapshotOf(run.cell);
+  return cellSources(report).flatMap(source => {
+    const match = findCell(report, source.id, carrier, cells);
     const before = source.segments[0]?.text;
     return match?.stale && before !== undefined
       ? [
           {
-            cell: match.cell,
+            cell: match.cell.model,
             before,
             now: match.cell.sharedModel.getSource()
           }
@@ -203,14 +217,17 @@ function ownSourceOf(
   report: Report | null,
   cell: ICell
 ): Pick<IRun, 'ownSource' | 'edited'> {
-  const sources = (report?.sources ?? []).flatMap(source => {
-    const match = findCell(report!, source.id, cell, [cell]);
-    return match === null ? [] : [{ source, stale: match.stale }];
-  });
-  return {
-    ownSource: sources[0]?.source ?? null,
-    edited: sources.some(({ stale }) => stale)
-  };
+  let ownSource: Source | null = null;
+  let edited = false;
+  if (report !== null) {
+    const cells = new CellIndex([cell]);
+    for (const source of cellSources(report)) {
+      const match = findCell(report, source.id, cell, cells);
+      ownSource ??= match && source;
+      edited ||= match?.stale ?? false;
+    }
+  }
+  return { ownSource, edited };
 }
 
 /** The first line of a cell that is not a magic, a comment or an import. */

@@ -46,7 +46,7 @@ export function comparisonParts(
   const breaks = changes.breaks.map((change, index) => {
     const reason = reasonLabel(change.gb_type, change.gb_id);
     return makePart(context, 'change', String(index), {
-      look: change.change,
+      look: lookOf(change),
       isCode: change.code !== null,
       label: oneLine(change.code ?? change.gb_type),
       details: [changeLabel(change, trans), placesLabel(change, trans)],
@@ -76,6 +76,11 @@ function figureLabels(
   return labels;
 }
 
+/** The look of a change; a word of a later version has that of what is not known. */
+function lookOf({ change }: Change): string {
+  return ['gone', 'new', 'moved'].includes(change) ? change : 'unknown';
+}
+
 function changeLabel(
   { change, before }: Change,
   trans: TranslationBundle
@@ -91,6 +96,9 @@ function changeLabel(
       return before === null
         ? trans.__('not compiled in the run before')
         : trans.__('not compiled again: PyTorch still had the code');
+    default:
+      // A word of a later version.
+      return change;
   }
 }
 

@@ -4,10 +4,11 @@ import type { CommandRegistry } from '@lumino/commands';
 
 import { EditorCommandIDs } from '../editor/editorcommands';
 import { reveal } from '../editor/reveal';
-import { findCell } from '../notebook/cells';
+import { CellIndex, findCell } from '../notebook/cells';
 import type { NotebookReports } from '../notebook/notebookreports';
 import type { IRun, ISelection } from '../notebook/runs';
 import { locationOf } from '../report/kinds';
+import { indexOf } from '../report/lookup';
 import type { Break, Location, Report } from '../report/types';
 
 export class Guide {
@@ -47,7 +48,7 @@ export class Guide {
       run.report,
       location.source,
       run.cell,
-      this._reports.cells
+      new CellIndex(this._reports.cells)
     );
     if (match !== null) {
       await this._show(match.cell, location, focus);
@@ -135,7 +136,7 @@ export class Guide {
 /** The breaks of a report in the order of its lines. */
 function byLine(report: Report | null): Break[] {
   const place = ({ location }: Break): [number, number] => [
-    report!.sources.findIndex(({ id }) => id === location?.source),
+    indexOf(report!.sources, location?.source),
     location?.line ?? 0
   ];
   return [...(report?.breaks ?? [])].sort((one, other) => {

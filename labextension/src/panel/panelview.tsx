@@ -2,14 +2,19 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import { countParts, PART_KINDS, type PartKind } from '../report/kinds';
+import {
+  countParts,
+  type IPartCount,
+  PART_KINDS,
+  type PartKind
+} from '../report/kinds';
 import {
   type IPanelState,
   PAGE_SIZE,
   rowLimit,
   selectedKey
 } from './panelmodel';
-import { kindLabel } from './part';
+import { countLabel, kindLabel } from './part';
 import type { IRow } from './rows';
 import type { Sort } from './tree';
 import { type ITreeActions, Tree } from './treeview';
@@ -159,7 +164,7 @@ function Tools({ state, actions, trans }: IPanelProps): JSX.Element {
             aria-pressed={!state.hiddenKinds.has(kind)}
             onClick={() => actions.onToggleKind(kind)}
           >
-            {kindLabel(kind, trans)} <b>{count}</b>
+            {kindLabel(kind, trans)} <b>{countLabel(count, trans)}</b>
           </button>
         ))}
       </div>
@@ -168,16 +173,20 @@ function Tools({ state, actions, trans }: IPanelProps): JSX.Element {
 }
 
 /** The kinds that can be hidden, and how many parts of them there are. */
-function kindCounts({ runs }: IPanelState): [kind: PartKind, count: number][] {
+function kindCounts({
+  runs
+}: IPanelState): [kind: PartKind, count: IPartCount][] {
   return PART_KINDS.filter(kind => kind !== 'error')
-    .map((kind): [PartKind, number] => [
-      kind,
-      runs.reduce(
-        (sum, { report }) => sum + (report ? countParts(report, kind) : 0),
-        0
-      )
-    ])
-    .filter(([, count]) => count > 0);
+    .map((kind): [PartKind, IPartCount] => {
+      let [read, total] = [0, 0];
+      for (const { report } of runs) {
+        const count = report && countParts(report, kind);
+        read += count?.read ?? 0;
+        total += count?.total ?? 0;
+      }
+      return [kind, { read, total }];
+    })
+    .filter(([, { total }]) => total > 0);
 }
 
 function filterResult(

@@ -2,7 +2,9 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IRun } from '../notebook/runs';
-import { locationOf, type PartKind } from '../report/kinds';
+import { type IPartCount, locationOf, type PartKind } from '../report/kinds';
+import { withId } from '../report/lookup';
+import { clip } from '../report/shown';
 import type { Location, Report } from '../report/types';
 
 /** One part of a report that can be listed and selected. */
@@ -36,6 +38,11 @@ export interface IPartContext {
   readonly trans: TranslationBundle;
 }
 
+/** How much of a text is shown: of a sign, of a label or a detail, of a tooltip. */
+const MOST_OF_SIGN = 20;
+const MOST_OF_LABEL = 1_000;
+const MOST_OF_MORE = 4_000;
+
 /** Make a part of a report; all that is not given is empty. */
 export function makePart(
   { report }: IPartContext,
@@ -43,19 +50,36 @@ export function makePart(
   id: string,
   fields: Partial<IPart> & Pick<IPart, 'label' | 'look'>
 ): IPart {
+  const {
+    name = '',
+    sign = '',
+    label,
+    details = [],
+    more = '',
+    cause = ''
+  } = fields;
   return {
+    isCode: false,
+    location: locationOf(report, kind, id),
+    cost: null,
+    ...fields,
     kind,
     id,
-    name: '',
-    sign: '',
-    isCode: false,
-    details: [],
-    more: '',
-    location: locationOf(report, kind, id),
-    cause: '',
-    cost: null,
-    ...fields
+    name: clip(name, MOST_OF_LABEL),
+    sign: clip(sign, MOST_OF_SIGN),
+    label: clip(label, MOST_OF_LABEL),
+    details: details.map(words => clip(words, MOST_OF_LABEL)),
+    more: clip(more, MOST_OF_MORE),
+    cause: clip(cause, MOST_OF_LABEL)
   };
+}
+
+/** How many parts there are; of more than were read, how many were. */
+export function countLabel(
+  { read, total }: IPartCount,
+  trans: TranslationBundle
+): string {
+  return read < total ? trans.__('%1 of %2', read, total) : String(total);
 }
 
 /** A location in words; a line of the run's own cell needs no name. */
@@ -66,7 +90,7 @@ export function placeLabel(
   if (location === null) {
     return '';
   }
-  const source = report.sources.find(({ id }) => id === location.source);
+  const source = withId(report.sources, location.source);
   return source === undefined || source.id === run.ownSource?.id
     ? trans.__('line %1', location.line)
     : `${source.name}:${location.line}`;

@@ -1,7 +1,7 @@
 /** The parts of a report as the panel lists them: what each is called, where it is, what it cost. */
 import { graphColour } from '../report/colours';
 import { locationOf, type PartKind } from '../report/kinds';
-import { orderedBreaks } from '../report/order';
+import { orderedBreaks, withId } from '../report/lookup';
 import { reasonLabel } from '../report/reasons';
 import type {
   Break,
@@ -117,7 +117,7 @@ function outcomeLabel(
   if (outcome === 'skipped') {
     return trans.__('runs eagerly');
   }
-  const resumes = report.resumes.filter(({ id }) => ids.includes(id));
+  const resumes = ids.flatMap(id => withId(report.resumes, id) ?? []);
   const resume = resumes.find(hasRun) ?? resumes[0];
   return resume?.location
     ? trans.__('resumes at %1', placeLabel(context, resume.location))

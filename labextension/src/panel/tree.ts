@@ -2,10 +2,18 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IRun, ISelection } from '../notebook/runs';
-import { countParts, PART_KINDS, type PartKind } from '../report/kinds';
+import {
+  countParts,
+  type IPartCount,
+  PART_KINDS,
+  type PartKind
+} from '../report/kinds';
+import { totalOf, withId } from '../report/lookup';
+import { reasonLabel } from '../report/reasons';
+import { clip } from '../report/shown';
 import type { Report } from '../report/types';
 import { comparisonHeadline } from './comparison';
-import { type IPart, type IPartContext, kindLabel } from './part';
+import { countLabel, type IPart, type IPartContext, kindLabel } from './part';
 import { partsOf } from './parts';
 
 /** The orders of the parts of a run. */
@@ -31,7 +39,7 @@ export interface INodeContent {
   readonly isCode: boolean;
   readonly details: readonly string[];
   readonly more: string;
-  readonly count: number | null;
+  readonly count: string | null;
 }
 
 /** A node of the tree, and its children where it has any; they are made when the node is opened. */
@@ -47,6 +55,9 @@ export interface INode {
 /** Up to so many runs are open at first; more would be long to look through. */
 const OPEN_RUNS = 10;
 
+/** How long a word of a later version may be. */
+const MOST_OF_WORD = 40;
+
 /** The keys of the nodes around a selection, and the key of its own node last. */
 export function keysOf(run: IRun, selection: ISelection): string[] {
   const own = `${runKey(run)}/${selection.kind}/${selection.id}`;
@@ -54,11 +65,12 @@ export function keysOf(run: IRun, selection: ISelection): string[] {
     case 'error':
       return [runKey(run), own];
     case 'break': {
-      const graphBreak = run.report?.breaks.find(
-        ({ id }) => id === selection.id
+      const graphBreak = withId(run.report?.breaks ?? [], selection.id);
+      const cause = reasonLabel(
+        graphBreak?.gb_type ?? '',
+        graphBreak?.gb_id ?? null
       );
-      const cause = `${graphBreak?.gb_type ?? ''} ${graphBreak?.gb_id ?? ''}`;
-      return [runKey(run), `${runKey(run)}/cause/${cause}`, own];
+      return [runKey(run), causeKey(run, cause), own];
     }
     default:
       return [runKey(run), `${runKey(run)}/${selection.kind}`, own];
@@ -111,7 +123,8 @@ class TreeBuilder {
     return PART_KINDS.filter(
       kind =>
         !this._options.hiddenKinds.has(kind) &&
-        (countParts(report, kind) > 0 || (kind === 'change' && report.changes))
+        (countParts(report, kind).total > 0 ||
+          (kind === 'change' && report.changes))
     ).flatMap(kind => {
       switch (kind) {
         case 'break':
@@ -140,7 +153,11 @@ class TreeBuilder {
         content: makeContent({
           label: kindLabel(kind, this._trans),
           look: 'group',
-          count: changes ? null : (matches?.length ?? countParts(report, kind)),
+          count: changes
+            ? null
+            : matches === null
+              ? countLabel(countParts(report, kind), this._trans)
+              : String(matches.length),
           details: changes ? [comparisonHeadline(changes, this._trans)] : []
         }),
         children: () => matches ?? this._leaves(context, kind)
@@ -153,7 +170,9 @@ class TreeBuilder {
     const { run } = context;
     const causes = new Map<string, IPart[]>();
     for (const part of this._parts(context, 'break')) {
-      causes.set(part.cause, [...(causes.get(part.cause) ?? []), part]);
+      const others = causes.get(part.cause) ?? [];
+      others.push(part);
+      causes.set(part.cause, others);
     }
     const groups = Array.from(causes);
     if (this._options.sort === 'cost') {
@@ -168,7 +187,7 @@ class TreeBuilder {
       content: makeContent({
         label: cause,
         look: 'cause',
-        count: parts.length
+        count: String(parts.length)
       }),
       children: () => parts.map(part => this._leaf(run, part))
     }));
@@ -236,6 +255,11 @@ function runKey(run: Pick<IRun, 'cellId' | 'output'>): string {
   return `${run.cellId}/${run.output}`;
 }
 
+/** The key of the node with the breaks of one cause. */
+function causeKey(run: IRun, cause: string): string {
+  return `${runKey(run)}/cause/${cause}`;
+}
+
 function selectionOf(run: IRun, { kind, id }: IPart): ISelection {
   return { cellId: run.cellId, output: run.output, kind, id };
 }
@@ -269,11 +293,16 @@ function runContent(run: IRun, trans: TranslationBundle): INodeContent {
         ? 'unread'
         : breaks > 0 || isLimitSpent(report)
           ? 'broken'
-          : report.status,
+          : lookOf(report),
     details:
       report === null ? [run.problem ?? ''] : runDetails(run, report, trans),
     more: run.problem ?? ''
   });
+}
+
+/** The look of a run without breaks; a word of a later version has none. */
+function lookOf({ status }: Report): string {
+  return ['ok', 'error', 'interrupted'].includes(status) ? status : 'ok';
 }
 
 function runDetails(
@@ -288,14 +317,34 @@ function runDetails(
       ? isLimitSpent(report)
         ? trans.__('no breaks, but functions that now run eagerly')
         : trans.__('no breaks')
-      : trans._n('%1 break', '%1 breaks', breaks.length),
-    trans._n('%1 graph', '%1 graphs', graphs.length),
+      : trans._n('%1 break', '%1 breaks', totalOf(breaks)),
+    trans._n('%1 graph', '%1 graphs', totalOf(graphs)),
+    unreadLabel(report, trans),
     isLimitSpent(report) ? trans.__('recompile limit reached') : '',
     changes?.breaks.length
       ? trans.__('since the last run: %1', comparisonHeadline(changes, trans))
       : '',
     edited ? trans.__('edited after this run') : ''
   ];
+}
+
+/** Of which kinds of parts only the first were read; the empty string where all were. */
+function unreadLabel(report: Report, trans: TranslationBundle): string {
+  const { sources } = report;
+  const counts: [words: string, count: IPartCount][] = [
+    ...PART_KINDS.map((kind): [string, IPartCount] => [
+      kindLabel(kind, trans),
+      countParts(report, kind)
+    ]),
+    [trans.__('Sources'), { read: sources.length, total: totalOf(sources) }]
+  ];
+  return counts
+    .filter(([, { read, total }]) => read < total)
+    .map(
+      ([words, count]) =>
+      trans.__('only %1 read: %2', countLabel(count, trans), words.toLowerCase()) // prettier-ignore
+    )
+    .join(', ');
 }
 
 /** Whether a function was compiled so often that it runs eagerly now. */
@@ -313,7 +362,7 @@ function statusLabel({ status }: Report, trans: TranslationBundle): string {
       return trans.__('interrupted');
     default:
       // A word of a later version.
-      return status;
+      return clip(status, MOST_OF_WORD);
   }
 }
 

@@ -17,11 +17,11 @@ export function applicableAt(
   return edit === null ? undefined : { edits: [edit], code: null, patch: null };
 }
 
-/** The part of a text that another takes the place of; positions count characters. */
-export interface IChange {
-  readonly start: number;
-  readonly end: number;
-  readonly text: string;
+/** Lines of a text that others take the place of; with `last` before `first` they are inserted before that line. */
+export interface ILineChange {
+  readonly first: number;
+  readonly last: number;
+  readonly lines: readonly string[];
 }
 
 /** A line of a text is another one than an edit was made for, or two edits are about one line. */
@@ -33,7 +33,7 @@ export class LineMismatch extends Error {
 }
 
 /**
- * Work out what edits change in a text, the last change first, so that each can be made without moving the others.
+ * Work out what edits change in a text, from its top to its end.
  *
  * @param text - The text as it is now.
  * @param edits - Edits of one source.
@@ -44,7 +44,45 @@ export function changesFor(
   text: string,
   edits: readonly Edit[],
   original: string
-): IChange[] {
+): ILineChange[] {
+  const lines = text.split('\n');
+  const originalLines = original.split('\n');
+  // Of two insertions before one line the later stands below the other, and both stand above what replaces the line.
+  const ordered = [...edits].sort(
+    (one, other) =>
+      one.first_line - other.first_line || one.last_line - other.last_line
+  );
+  let above = 0;
+  return ordered.map(edit => {
+    const { first_line: first, last_line: last, old, new: made } = edit;
+    const isInsertion = last < first;
+    const isThere = isInsertion
+      ? last === first - 1 &&
+        old === '' &&
+        first <= lines.length + 1 &&
+        lines[first - 1] === originalLines[first - 1]
+      : last <= lines.length && lines.slice(first - 1, last).join('\n') === old;
+    if (!isThere || first <= above) {
+      throw new LineMismatch(first);
+    }
+    above = last;
+    const isDeletion = made === '' && !isInsertion;
+    return { first, last, lines: isDeletion ? [] : made.split('\n') };
+  });
+}
+
+/** The part of a text that another takes the place of; positions count characters. */
+export interface IReplacement {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+/** What changes replace in a text, the last first, so that each can be made without moving the others. */
+export function replacementsFor(
+  text: string,
+  changes: readonly ILineChange[]
+): IReplacement[] {
   const lines = text.split('\n');
   const starts: number[] = [];
   let position = 0;
@@ -52,35 +90,17 @@ export function changesFor(
     starts.push(position);
     position += line.length + 1;
   }
-  // Of two insertions before one line the later is made first, and so stands below the other.
-  const ordered = [...edits]
-    .reverse()
-    .sort(
-      (one, other) =>
-        other.first_line - one.first_line || other.last_line - one.last_line
-    );
-  let below = Infinity;
-  return ordered.map(edit => {
-    const { first_line: first, last_line: last } = edit;
-    const isInsertion = last < first;
-    const isThere = isInsertion
-      ? first <= lines.length + 1 &&
-        lines[first - 1] === original.split('\n')[first - 1]
-      : lines.slice(first - 1, last).join('\n') === edit.old &&
-        last <= lines.length;
-    if (!isThere || first < 1 || last >= below) {
-      throw new LineMismatch(first);
-    }
-    below = first;
-    if (isInsertion) {
+  return [...changes].reverse().map(({ first, last, lines: made }) => {
+    if (last < first) {
+      const words = made.join('\n');
       return first > lines.length
-        ? { start: text.length, end: text.length, text: `\n${edit.new}` }
-        : { start: starts[first - 1]!, end: starts[first - 1]!, text: `${edit.new}\n` }; // prettier-ignore
+        ? { start: text.length, end: text.length, text: `\n${words}` }
+        : { start: starts[first - 1]!, end: starts[first - 1]!, text: `${words}\n` }; // prettier-ignore
     }
     const start = starts[first - 1]!;
     const end = starts[last - 1]! + lines[last - 1]!.length;
-    if (edit.new !== '') {
-      return { start, end, text: edit.new };
+    if (made.length > 0) {
+      return { start, end, text: made.join('\n') };
     }
     // With a line goes one line break: that after it, or before it at the end of the text.
     return last < lines.length
@@ -89,13 +109,72 @@ export function changesFor(
   });
 }
 
+/** A text with some of its lines changed. */
+export function withChanges(
+  text: string,
+  changes: readonly ILineChange[]
+): string {
+  let changed = text;
+  for (const { start, end, text: made } of replacementsFor(text, changes)) {
+    changed = changed.slice(0, start) + made + changed.slice(end);
+  }
+  return changed;
+}
+
 /** What edits of one source make of the text that they were made for. */
 export function edited(original: string, edits: readonly Edit[]): string {
-  return changesFor(original, edits, original).reduce(
-    (text, { start, end, text: made }) =>
-      text.slice(0, start) + made + text.slice(end),
-    original
-  );
+  return withChanges(original, changesFor(original, edits, original));
+}
+
+/** A line that goes, one that comes, or one that stays and shows where the others are. */
+export interface IDiffLine {
+  readonly sign: '-' | '+' | ' ';
+  /** The number of the line before the change; a line that comes has none. */
+  readonly number: number | null;
+  readonly text: string;
+}
+
+/** Lines around a change that show where it is. */
+const AROUND = 2;
+
+/**
+ * What changes make of a text, line by line: all lines that go and all that come, and those around them.
+ *
+ * @returns The lines in groups; between two groups lines that stay are left out.
+ */
+export function diffOf(
+  text: string,
+  changes: readonly ILineChange[]
+): IDiffLine[][] {
+  const lines = text.split('\n');
+  const groups: IDiffLine[][] = [];
+  const add = (sign: '-' | ' ', from: number, to: number): void => {
+    for (let at = Math.max(0, from); at < Math.min(to, lines.length); at += 1) {
+      groups.at(-1)!.push({ sign, number: at + 1, text: lines[at]! });
+    }
+  };
+  let above = 0;
+  for (const { first, last, lines: made } of changes) {
+    const before = first - 1;
+    if (groups.length > 0 && before - above <= 2 * AROUND) {
+      add(' ', above, before);
+    } else {
+      if (groups.length > 0) {
+        add(' ', above, above + AROUND);
+      }
+      groups.push([]);
+      add(' ', before - AROUND, before);
+    }
+    add('-', before, last);
+    for (const line of made) {
+      groups.at(-1)!.push({ sign: '+', number: null, text: line });
+    }
+    above = last;
+  }
+  if (groups.length > 0) {
+    add(' ', above, above + AROUND);
+  }
+  return groups;
 }
 
 /** The edits of some remedies, by the id of their source. */
@@ -104,7 +183,9 @@ export function editsBySource(
 ): Map<string, Edit[]> {
   const bySource = new Map<string, Edit[]>();
   for (const edit of remedies.flatMap(({ edits }) => edits)) {
-    bySource.set(edit.source, [...(bySource.get(edit.source) ?? []), edit]);
+    const others = bySource.get(edit.source) ?? [];
+    others.push(edit);
+    bySource.set(edit.source, others);
   }
   return bySource;
 }
@@ -118,11 +199,15 @@ export function codeOutside(
   report: Report,
   { edits, code, patch }: Applicable
 ): string | null {
-  const cells = report.sources.filter(({ kind }) => kind === 'cell');
-  const inFiles = edits.some(({ source }) => cells.every(c => c.id !== source));
+  const cells = new Map(
+    report.sources.flatMap(({ id, name, kind }) =>
+      kind === 'cell' ? [[id, name]] : []
+    )
+  );
+  const inFiles = edits.some(({ source }) => !cells.has(source));
   const codes = code === null ? [] : [code.trimEnd()];
   if (inFiles && patch !== null) {
-    codes.push(patchCode(withoutCells(patch, new Set(cells.map(c => c.name)))));
+    codes.push(patchCode(withoutCells(patch, new Set(cells.values()))));
   }
   return codes.length > 0 ? codes.join('\n') : null;
 }
@@ -130,7 +215,7 @@ export function codeOutside(
 /** The part of a unified diff that changes files. */
 function withoutCells(patch: string, cells: ReadonlySet<string>): string {
   return patch
-    .split(/^(?=--- a\/)/m)
+    .split(/^(?=--- a\/.*\n\+\+\+ b\/)/m)
     .filter(part => {
       const name = /^--- a\/(.*)$/m.exec(part)?.[1] ?? '';
       return !cells.has(name);
@@ -140,8 +225,7 @@ function withoutCells(patch: string, cells: ReadonlySet<string>): string {
 
 /** Python that patches the functions of this kernel; the files stay as they are. */
 function patchCode(patch: string): string {
-  const literal = patch.includes("'''")
-    ? JSON.stringify(patch)
-    : `r'''${patch}'''`;
+  const isRaw = !/'''|[\0\r]|['\\]$/.test(patch);
+  const literal = isRaw ? `r'''${patch}'''` : JSON.stringify(patch);
   return `import jupyter_graphbreak\njupyter_graphbreak.apply_patch(${literal})`;
 }

@@ -1,4 +1,5 @@
 /** The kinds of parts that a report lists: how many parts of a kind there are, and where a part stands in its source. */
+import { totalOf, withId } from './lookup';
 import type { Location, Report } from './types';
 
 /** A kind of parts of a report. */
@@ -24,25 +25,41 @@ export const PART_KINDS: readonly PartKind[] = [
   'note'
 ];
 
-/** How many parts of a kind a report has; cheap, nothing is made. */
-export function countParts(report: Report, kind: PartKind): number {
+/** How many parts of a kind a report has, and how many of them were read. */
+export interface IPartCount {
+  readonly read: number;
+  readonly total: number;
+}
+
+/** Count the parts of a kind; cheap, nothing is made. */
+export function countParts(report: Report, kind: PartKind): IPartCount {
+  if (kind === 'error') {
+    const errors = report.error === null ? 0 : 1;
+    return { read: errors, total: errors };
+  }
+  const parts = listOf(report, kind);
+  return { read: parts.length, total: totalOf(parts) };
+}
+
+function listOf(
+  report: Report,
+  kind: Exclude<PartKind, 'error'>
+): readonly unknown[] {
   switch (kind) {
     case 'change':
-      return report.changes?.breaks.length ?? 0;
-    case 'error':
-      return report.error === null ? 0 : 1;
+      return report.changes?.breaks ?? [];
     case 'break':
-      return report.breaks.length;
+      return report.breaks;
     case 'graph':
-      return report.graphs.length;
+      return report.graphs;
     case 'skipped':
-      return report.skipped.length;
+      return report.skipped;
     case 'recompile':
-      return report.recompiles.length;
+      return report.recompiles;
     case 'scope':
-      return report.scopes.length;
+      return report.scopes;
     case 'note':
-      return report.diagnostics.length;
+      return report.diagnostics;
   }
 }
 
@@ -96,11 +113,4 @@ function graphLocation(report: Report, id: string): Location | null {
     function: null,
     code: null
   };
-}
-
-function withId<T extends { id: string }>(
-  parts: readonly T[],
-  id: string | undefined
-): T | undefined {
-  return parts.find(part => part.id === id);
 }

@@ -1,7 +1,7 @@
 /** What happened on each line of a source, worked out from the report alone; editors mark these lines. */
 import { graphColour } from './colours';
 import { endColumn, startColumn } from './columns';
-import { orderedBreaks } from './order';
+import { orderedBreaks, pushUpTo } from './lookup';
 import type {
   Break,
   Graph,
@@ -11,6 +11,12 @@ import type {
   Skipped,
   Source
 } from './types';
+
+/** Of how many graphs and breaks a line keeps more than their number; `totalOf` says how many there are. */
+const MOST_ON_LINE = 50;
+
+/** How many lines of a source all breaks, scopes and functions together may span. */
+const MOST_SPANNED = 100_000;
 
 /** A break, and the number under which people see it. */
 export interface INumberedBreak {
@@ -59,13 +65,10 @@ export function textByLine(
         texts.set(first + index, line.endsWith('\r') ? line.slice(0, -1) : line)
       );
   }
-  for (const { location } of report.breaks) {
-    if (
-      location?.source === source.id &&
-      location.code !== null &&
-      !texts.has(location.line)
-    ) {
-      texts.set(location.line, location.code.split('\n')[0]!);
+  for (const { break: graphBreak } of partsIn(report, source).breaks) {
+    const { line, code } = graphBreak.location!;
+    if (code !== null && !texts.has(line)) {
+      texts.set(line, code.split('\n', 1)[0]!);
     }
   }
   return new Map([...texts].sort(([one], [other]) => one - other));
@@ -81,12 +84,99 @@ export function reportLines(
   source: Source,
   texts: ReadonlyMap<number, string> = textByLine(report, source)
 ): IReportLine[] {
-  const drafts = new LineDrafts(source, texts);
-  addGraphs(report, drafts);
-  addBreaks(report, drafts);
-  addScopes(report, drafts);
-  addEagerFunctions(report, drafts);
+  const drafts = new LineDrafts(texts);
+  const parts = partsIn(report, source);
+  addGraphs(parts, drafts);
+  addBreaks(parts, drafts);
+  addScopes(parts, drafts);
+  addEagerFunctions(parts, drafts);
   return drafts.finish();
+}
+
+/** The parts of a report that are about one source; those of a break's stack are the lines of its calls. */
+interface ISourceParts {
+  readonly graphs: (IGraphOnLine & { readonly lines: Set<number> })[];
+  readonly breaks: INumberedBreak[];
+  readonly calls: (INumberedBreak & { readonly lines: Set<number> })[];
+  readonly scopes: Scope[];
+  readonly skipped: Skipped[];
+}
+
+const PARTS = new WeakMap<Report, Map<string, ISourceParts>>();
+
+function partsIn(report: Report, { id }: Source): ISourceParts {
+  let bySource = PARTS.get(report);
+  if (bySource === undefined) {
+    bySource = partsBySource(report);
+    PARTS.set(report, bySource);
+  }
+  return bySource.get(id) ?? noParts();
+}
+
+function noParts(): ISourceParts {
+  return { graphs: [], breaks: [], calls: [], scopes: [], skipped: [] };
+}
+
+/** Sort the parts of a report by their sources, all in one go. */
+function partsBySource(report: Report): Map<string, ISourceParts> {
+  const bySource = new Map<string, ISourceParts>();
+  const of = (source: string): ISourceParts => {
+    const parts = bySource.get(source) ?? noParts();
+    bySource.set(source, parts);
+    return parts;
+  };
+  report.graphs.forEach((graph, index) => {
+    const colour = graphColour(index);
+    const lines = new LinesBySource();
+    graph.lines.forEach(({ source, line }) => lines.add(source, line));
+    // Lines of libraries are not in `lines`, but the operations name them.
+    graph.ops.forEach(({ location }) => lines.addLocation(location));
+    lines.forEach((source, numbers) =>
+      of(source).graphs.push({ graph, colour, lines: numbers })
+    );
+  });
+  orderedBreaks(report).forEach((graphBreak, index) => {
+    const numbered = { break: graphBreak, number: index + 1 };
+    const { location, stack, occurrences } = graphBreak;
+    if (location !== null) {
+      of(location.source).breaks.push(numbered);
+    }
+    const lines = new LinesBySource();
+    stack.forEach(call => lines.addLocation(call));
+    occurrences.forEach(({ stack }) =>
+      stack.forEach(call => lines.addLocation(call))
+    );
+    lines.forEach((source, numbers) =>
+      of(source).calls.push({ ...numbered, lines: numbers })
+    );
+  });
+  for (const scope of report.scopes) {
+    of(scope.location?.source ?? '').scopes.push(scope);
+  }
+  for (const skipped of report.skipped) {
+    of(skipped.location?.source ?? '').skipped.push(skipped);
+  }
+  return bySource;
+}
+
+/** Numbers of lines, each once, by the source that they are in. */
+class LinesBySource {
+  add(source: string, line: number): void {
+    const numbers = this._numbers.get(source) ?? new Set();
+    this._numbers.set(source, numbers.add(line));
+  }
+
+  addLocation(location: Location | null): void {
+    if (location !== null) {
+      this.add(location.source, location.line);
+    }
+  }
+
+  forEach(act: (source: string, numbers: Set<number>) => void): void {
+    this._numbers.forEach((numbers, source) => act(source, numbers));
+  }
+
+  private readonly _numbers = new Map<string, Set<number>>();
 }
 
 /** A line to which more is being added. */
@@ -99,27 +189,21 @@ interface ILineDraft {
 }
 
 class LineDrafts {
-  constructor(
-    readonly source: Source,
-    readonly texts: ReadonlyMap<number, string>
-  ) {
+  constructor(readonly texts: ReadonlyMap<number, string>) {
     this._numbers = [...texts.keys()];
   }
 
-  /** Whether a location is in the source. */
-  contains(location: Location | null): location is Location {
-    return location?.source === this.source.id;
-  }
-
-  /** The numbers of the lines that a location spans. */
+  /** The numbers of the lines that a location in the source spans. */
   span(location: Location | null): number[] {
-    // A report may say that something spans a billion lines, so only lines with a text count.
-    return this.contains(location)
-      ? this._numbers.slice(
-          this._countBefore(location.line),
-          this._countBefore(location.end_line + 1)
-        )
-      : [];
+    if (location === null) {
+      return [];
+    }
+    // A report may say that something spans a billion lines, so only lines with a text count, and not without end.
+    const first = this._countBefore(location.line);
+    const end = this._countBefore(location.end_line + 1);
+    const numbers = this._numbers.slice(first, Math.min(end, first + this._left)); // prettier-ignore
+    this._left -= numbers.length;
+    return numbers;
   }
 
   /** How many of the lines stand before a line. */
@@ -157,65 +241,61 @@ class LineDrafts {
 
   private readonly _numbers: readonly number[];
   private readonly _drafts = new Map<number, ILineDraft>();
+  /** How many more lines may be spanned. */
+  private _left = MOST_SPANNED;
 }
 
-function addGraphs(report: Report, drafts: LineDrafts): void {
-  report.graphs.forEach((graph, index) => {
-    const numbers = new Set([
-      ...graph.lines
-        .filter(({ source }) => source === drafts.source.id)
-        .map(({ line }) => line),
-      // Lines of libraries are not in `lines`, but the operations name them.
-      ...graph.ops
-        .map(({ location }) => location)
-        .filter(location => drafts.contains(location))
-        .map(({ line }) => line)
-    ]);
-    for (const number of numbers) {
-      drafts.at(number).graphs.push({ graph, colour: graphColour(index) });
+function addGraphs({ graphs }: ISourceParts, drafts: LineDrafts): void {
+  for (const { graph, colour, lines } of graphs) {
+    for (const line of lines) {
+      pushUpTo(drafts.at(line).graphs, MOST_ON_LINE, () => ({ graph, colour }));
     }
-  });
+  }
 }
 
-function addBreaks(report: Report, drafts: LineDrafts): void {
-  orderedBreaks(report).forEach((graphBreak, index) => {
-    const numbered = { break: graphBreak, number: index + 1 };
-    const own = new Set(drafts.span(graphBreak.location));
+function addBreaks({ breaks, calls }: ISourceParts, drafts: LineDrafts): void {
+  const ownLines = new Map<number, Set<number>>();
+  for (const numbered of breaks) {
+    const location = numbered.break.location!;
+    const own = new Set(drafts.span(location));
+    ownLines.set(numbered.number, own);
     for (const line of own) {
       const text = drafts.texts.get(line) ?? '';
-      const [start, end] = columnsOn(line, text, graphBreak.location!);
-      drafts.at(line).breaks.push({ ...numbered, start, end });
+      pushUpTo(drafts.at(line).breaks, MOST_ON_LINE, () => {
+        const [start, end] = columnsOn(line, text, location);
+        return { ...numbered, start, end };
+      });
     }
-    const calls = [
-      graphBreak.stack,
-      ...graphBreak.occurrences.map(({ stack }) => stack)
-    ]
-      .flat()
-      .filter(location => drafts.contains(location));
-    for (const line of new Set(calls.map(location => location.line))) {
-      if (!own.has(line)) {
-        drafts.at(line).leadsTo.push(numbered);
+  }
+  for (const { lines, ...numbered } of calls) {
+    const own = ownLines.get(numbered.number);
+    for (const line of lines) {
+      if (!own?.has(line)) {
+        pushUpTo(drafts.at(line).leadsTo, MOST_ON_LINE, () => numbered);
       }
     }
-  });
+  }
 }
 
-function addScopes(report: Report, drafts: LineDrafts): void {
+function addScopes({ scopes }: ISourceParts, drafts: LineDrafts): void {
   const height = ({ location }: Scope): number =>
     location === null ? 0 : location.end_line - location.line;
   // The largest first, so that a scope within another takes its place.
-  const scopes = [...report.scopes].sort(
+  const largestFirst = [...scopes].sort(
     (one, other) => height(other) - height(one)
   );
-  for (const scope of scopes) {
+  for (const scope of largestFirst) {
     for (const line of drafts.span(scope.location)) {
       drafts.at(line).scope = scope;
     }
   }
 }
 
-function addEagerFunctions(report: Report, drafts: LineDrafts): void {
-  for (const skipped of report.skipped) {
+function addEagerFunctions(
+  { skipped: functions }: ISourceParts,
+  drafts: LineDrafts
+): void {
+  for (const skipped of functions) {
     for (const line of drafts.span(skipped.location)) {
       drafts.at(line).eager = skipped;
     }

@@ -1,10 +1,31 @@
 /** Data that a page or an output carries compressed. */
 
+/** How many bytes are unpacked at most: little that is packed may be a lot that is not. */
+export const MOST_BYTES = 2 ** 28;
+
 /** Unpack JSON that was compressed with gzip and written as base64. */
-export async function unpack<T>(base64: string): Promise<T> {
+export async function unpack<T>(
+  base64: string,
+  mostBytes = MOST_BYTES
+): Promise<T> {
   const bytes = Uint8Array.from(atob(base64.trim()), char => char.charCodeAt(0)); // prettier-ignore
-  const stream = new Blob([bytes])
+  const reader = new Blob([bytes])
     .stream()
-    .pipeThrough(new DecompressionStream('gzip'));
-  return (await new Response(stream).json()) as T;
+    .pipeThrough(new DecompressionStream('gzip'))
+    .getReader();
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
+  let size = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) {
+      break;
+    }
+    size += value.byteLength;
+    if (size > mostBytes) {
+      await reader.cancel();
+      throw new Error('the rest of this report is too large to be shown');
+    }
+    chunks.push(value as Uint8Array<ArrayBuffer>);
+  }
+  return (await new Response(new Blob(chunks)).json()) as T;
 }

@@ -1,4 +1,5 @@
 /** Elements: how to make one, and what an element of a report's markup refers to, shows and says. */
+import { isKnownPage } from '../report/shown';
 
 /** Make an element with a class. */
 export function makeElement<K extends keyof HTMLElementTagNameMap>(
@@ -99,6 +100,22 @@ export function announcementOf(element: HTMLElement): string {
     .replace(/\s+/g, ' ')
     .trim()
     .slice(0, 160);
+}
+
+/** Let the links within an element lead to its own parts and to known pages only, and these know nothing of this page. */
+export function secureLinks(element: Element): void {
+  for (const link of element.querySelectorAll<HTMLElement>('[href]')) {
+    const address = link.getAttribute('href') ?? '';
+    if (address.startsWith('#')) {
+      continue;
+    }
+    if (isKnownPage(address)) {
+      link.setAttribute('rel', 'noopener noreferrer');
+      link.setAttribute('target', '_blank');
+    } else {
+      link.removeAttribute('href');
+    }
+  }
 }
 
 /** Why something failed, in words. */

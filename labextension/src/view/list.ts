@@ -56,9 +56,9 @@ export class List {
     const rest = await this._options.rest(this._options.name);
     if (this._left > 0) {
       this._left = 0;
-      this._items.push(
-        ...rest.map(html => ({ element: null, html, text: null }))
-      );
+      for (const html of rest) {
+        this._items.push({ element: null, html, text: null });
+      }
       this._showMore();
     }
   }
@@ -116,7 +116,7 @@ export class List {
   private _render(): number {
     const matching = this._matching();
     const visible = matching.slice(0, this._limit);
-    this._box.replaceChildren(...visible.map(item => this._element(item)));
+    this._box.replaceChildren(this._elements(visible));
     this._options.shown?.();
     this._showMore(matching.length - visible.length);
     return matching.length;
@@ -126,10 +126,9 @@ export class List {
   private _extend(): void {
     const matching = this._matching();
     const visible = matching.slice(0, this._limit);
-    const elements = visible
-      .slice(this._box.childElementCount)
-      .map(item => this._element(item));
-    this._box.append(...elements);
+    this._box.append(
+      this._elements(visible.slice(this._box.childElementCount))
+    );
     this._options.shown?.();
     this._showMore(matching.length - visible.length);
   }
@@ -140,6 +139,13 @@ export class List {
       : this._items.filter((_, index) =>
           this.text(index).includes(this._query)
         );
+  }
+
+  /** The elements of some items together: there may be more than a call takes arguments. */
+  private _elements(items: readonly IItem[]): DocumentFragment {
+    const fragment = document.createDocumentFragment();
+    items.forEach(item => fragment.append(this._element(item)));
+    return fragment;
   }
 
   private _element(item: IItem): Element {

@@ -1,5 +1,5 @@
 /** The panes of a report: one is visible at a time, every pane holds lists, and one filter searches them. */
-import { makeElement } from './elements';
+import { makeElement, secureLinks } from './elements';
 import { List, type Rest } from './list';
 
 /** How many operations or chunks of source lines one press of a button brings. */
@@ -74,12 +74,15 @@ export class Panes {
       const list = new List(box, {
         name,
         more: within.querySelector<HTMLElement>(`[data-more="${name}"]`),
-        rest: async of => (await this._rest(of))[of] ?? [],
-        created: element => this._addLists(element),
+        rest: async of => entriesOf(await this._rest(of), of),
+        created: element => {
+          secureLinks(element);
+          this._addLists(element);
+        },
         shown: () => this._options.onShow(),
         further:
           name === 'graphs'
-            ? index => (this._loaded?.[`ops-${index}`] ?? []).join(' ')
+            ? index => entriesOf(this._loaded ?? {}, `ops-${index}`).join(' ')
             : undefined,
         page: /^(ops-|l)\d/.test(name) ? MANY : undefined
       });
@@ -249,6 +252,12 @@ export namespace Panes {
     onFilter(matches: number | null): void;
     onError(error: unknown): void;
   }
+}
+
+/** The further items of a list, if there are any. */
+function entriesOf(rest: Rest, name: string): readonly string[] {
+  const entries: unknown = Object.hasOwn(rest, name) ? rest[name] : [];
+  return Array.isArray(entries) ? entries.map(String) : [];
 }
 
 /** Filter the operations of a graph, unless it is the graph's own name that matches. */

@@ -106,7 +106,10 @@ export class Selection {
     this._reference = reference;
     const around = this._around(target, reference);
     around.forEach(element => element.classList.add('gb-with'));
-    for (const element of [target, ...this._boxesOf(reference)]) {
+    const boxes = this._boxes().filter(
+      box => this.referenceOf(box) === reference
+    );
+    for (const element of [target, ...boxes]) {
       element.classList.remove('gb-with');
       element.classList.add('gb-selected');
     }
@@ -172,22 +175,26 @@ export class Selection {
         `[data-in~="${CSS.escape(reference)}"]`
       )
     );
-    for (const other of referencesIn(target)) {
+    const others = new Set(referencesIn(target));
+    for (const other of others) {
       const element = this._find(other);
       if (element !== null) {
         elements.add(element);
-        this._boxesOf(other).forEach(box => elements.add(box));
+      }
+    }
+    for (const box of this._boxes()) {
+      if (others.has(this.referenceOf(box))) {
+        elements.add(box);
       }
     }
     elements.delete(target);
     return Array.from(elements);
   }
 
-  /** The boxes of a reference in the strip of the run. */
-  private _boxesOf(reference: string): HTMLElement[] {
-    const href = CSS.escape(`#${this._prefix}${reference}`);
+  /** The boxes in the strip of the run. */
+  private _boxes(): HTMLElement[] {
     return Array.from(
-      this._root.querySelectorAll<HTMLElement>(`.gb-strip a[href="${href}"]`)
+      this._root.querySelectorAll<HTMLElement>('.gb-strip a[href]')
     );
   }
 

@@ -1,5 +1,11 @@
 /** What the static markup of a report does when clicked and when keys are pressed in it. */
-import { announcementOf, isShown, reasonOf, referencesIn } from './elements';
+import {
+  announcementOf,
+  isShown,
+  reasonOf,
+  referencesIn,
+  secureLinks
+} from './elements';
 import { removeExcerpt } from './excerpt';
 import { type IReady, type IReportData, tell, whenConnected } from './link';
 import { Panes } from './panes';
@@ -35,6 +41,7 @@ class View {
     this._root = root;
     this._data = data;
     suppress(root);
+    secureLinks(root);
     root.classList.add('gb-live');
     this._panes = new Panes(root, {
       rest: name => this._data.rest(name),

@@ -1,12 +1,26 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { findCell, type ICell } from '../../src/notebook/cells';
+import {
+  CellIndex,
+  findCell as find,
+  type ICell,
+  type ICellMatch
+} from '../../src/notebook/cells';
 import type { Report } from '../../src/report/types';
 import { saved } from '../saved';
 
 function cell(text: string, executionCount: number | null = null): ICell {
   return { executionCount, sharedModel: { getSource: () => text } };
+}
+
+function findCell(
+  report: Report,
+  source: string,
+  carrier: ICell,
+  cells: ICell[]
+): ICellMatch<ICell> | null {
+  return find(report, source, carrier, new CellIndex(cells));
 }
 
 const REPORT = await saved('two_breaks');
@@ -73,4 +87,29 @@ test('what is no cell, or whose cell is gone, is nowhere', () => {
   for (const source of ['s2', 's3', 'unheard of']) {
     assert.equal(findCell(report, source, carrier, [carrier]), null);
   }
+});
+
+test('however many sources and cells there are, the text of a cell is put together once', () => {
+  let reads = 0;
+  const counted = (text: string, count: number): ICell => ({
+    executionCount: count,
+    sharedModel: { getSource: () => ((reads += 1), text) }
+  });
+  const sources = Array.from({ length: 3000 }, (_, at) => ({
+    id: `s${at}`,
+    name: `Cell In[${at}]`,
+    kind: 'cell' as const,
+    path: null,
+    segments: [{ first_line: 1, text: `x = ${at}` }],
+    functions: []
+  }));
+  const report: Report = { ...REPORT, sources };
+  const cells = sources.map((_, at) => counted(`x = ${2999 - at}`, at));
+  const carrier = cell('other');
+  const index = new CellIndex(cells);
+  for (const { id } of sources) {
+    const at = 2999 - Number(id.slice(1));
+    assert.equal(find(report, id, carrier, index)!.cell, cells[at]);
+  }
+  assert.equal(reads, cells.length);
 });

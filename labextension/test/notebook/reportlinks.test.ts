@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { partOf, referenceTo } from '../../src/notebook/reportlinks';
 import { conform } from '../../src/report/conform';
 import { reportLines } from '../../src/report/lines';
-import { orderedBreaks } from '../../src/report/order';
+import { orderedBreaks } from '../../src/report/lookup';
 
 const REPORT = conform({
   ...(JSON.parse(

@@ -91,7 +91,7 @@ test('rows are runs, groups and parts, and a closed group has none inside', () =
   ]);
   const group = model.rows.find(({ label }) => label === 'Graphs')!;
   assert.equal(group.isOpen, false);
-  assert.equal(group.count, REPORT.graphs.length);
+  assert.equal(group.count, String(REPORT.graphs.length));
   const before = model.rows.length;
   model.toggleRow(group);
   assert.equal(model.rows.length, before + REPORT.graphs.length);

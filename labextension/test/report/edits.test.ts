@@ -4,10 +4,13 @@ import { test } from 'node:test';
 import {
   changesFor,
   codeOutside,
+  diffOf,
   editsBySource,
-  LineMismatch
+  LineMismatch,
+  withChanges
 } from '../../src/report/edits';
 import { conform } from '../../src/report/conform';
+import type { IDiffLine } from '../../src/report/edits';
 import type { Edit } from '../../src/report/types';
 import { saved } from '../saved';
 
@@ -17,13 +20,35 @@ function edit(first: number, last: number, old: string, text: string): Edit {
   return { source: 's1', first_line: first, last_line: last, old, new: text };
 }
 
-/** The text after all edits. */
+/** The text after all edits, of which the diff shows every line that goes or comes. */
 function applied(text: string, edits: Edit[], original = text): string {
-  return changesFor(text, edits, original).reduce(
-    (current, change) =>
-      current.slice(0, change.start) + change.text + current.slice(change.end),
-    text
-  );
+  const changes = changesFor(text, edits, original);
+  const made = withChanges(text, changes);
+  assert.equal(patched(text, diffOf(text, changes).flat()), made);
+  return made;
+}
+
+/** A text after the lines of a diff; an error where they are not those of the text. */
+function patched(text: string, diff: IDiffLine[]): string {
+  const lines = text.split('\n');
+  const made: string[] = [];
+  let above = 0;
+  for (const [at, { sign, number, text: line }] of diff.entries()) {
+    if (sign === '+') {
+      // Lines that come stand where the next line stood that is shown.
+      const next = diff.slice(at).find(({ number: n }) => n !== null)?.number;
+      made.push(...lines.slice(above, next ? next - 1 : undefined), line);
+      above = next ? next - 1 : lines.length;
+    } else {
+      assert.equal(lines[number! - 1], line);
+      made.push(...lines.slice(above, number! - 1));
+      above = number!;
+      if (sign === ' ') {
+        made.push(line);
+      }
+    }
+  }
+  return [...made, ...lines.slice(above)].join('\n');
 }
 
 test('lines are replaced, deleted and inserted', () => {
@@ -54,7 +79,10 @@ test('a text that is another one by now is left alone', () => {
     ['one\n2\nthree', [edit(2, 2, 'two', 'x')], 2],
     ['one', [edit(2, 2, 'two', 'x')], 2],
     ['zero\none\ntwo', [edit(2, 1, '', 'x')], 2],
-    [TEXT, [edit(2, 3, 'two\nthree', 'x'), edit(3, 4, 'three\nfour', 'y')], 2],
+    [TEXT, [edit(2, 3, 'two\nthree', 'x'), edit(3, 4, 'three\nfour', 'y')], 3],
+    [TEXT, [edit(3, 1, '', 'x')], 3],
+    [TEXT, [edit(3, 2, 'three', 'x')], 3],
+    [TEXT, [edit(-1, -2, '', 'x')], -1],
     [TEXT, [edit(9, 8, '', 'x')], 9],
     [TEXT, [edit(0, 0, '', 'x')], 0]
   ] as [string, Edit[], number][]) {

@@ -35,6 +35,7 @@ from jupyter_graphbreak.views.words.extent import extent
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
+from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.recompilation import at_limit, no_breaks_but, recompilations
 from jupyter_graphbreak.views.words.where import brief_code, place
 from tests.sample_reports import no_breaks, two_breaks
@@ -413,3 +414,34 @@ def test_many_functions_are_counted() -> None:
     eager = [Skipped(f"x{number}", f"{number}/0", f"f{number}", None, "") for number in range(9)]
     report = Report("ok", Device("auto", "cpu"), skipped=eager)
     assert extent(report) == "nothing was compiled: 9 functions ran eagerly"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://pytorch.org",
+        "https://docs.pytorch.org/docs/stable/x.html#y",
+        "https://meta-pytorch.github.io/compile-graph-break-site/gb/gb0170.html",
+    ],
+)
+def test_reports_link_to_pytorchs_pages(url: str) -> None:
+    assert is_known_page(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        None,
+        "",
+        "http://pytorch.org/",
+        "javascript:alert(1)//https://pytorch.org/",
+        "https://pytorch.org.example.com/",
+        "https://pytorch.org@example.com/",
+        "https://notpytorch.org/",
+        "https://meta-pytorch.github.io/other/",
+        "https://pytorch.org/)[x](https://example.com",
+        "https://pytorch.org/\n",
+    ],
+)
+def test_reports_link_to_nothing_else(url: str | None) -> None:
+    assert not is_known_page(url)

@@ -1,0 +1,380 @@
+/** Applies remedies of a report to its notebook: edits its cells, or inserts one that sets what is to be set. */
+import type { ICodeCellModel } from '@jupyterlab/cells';
+import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import {
+  type Applicable,
+  applicableAt,
+  changesFor,
+  codeOutside,
+  diffOf,
+  edited,
+  editsBySource,
+  type IDiffLine,
+  type ILineChange,
+  LineMismatch,
+  replacementsFor
+} from '../report/edits';
+import { totalOf, withId } from '../report/lookup';
+import type { Report } from '../report/types';
+import { hear, type IPlace, type IRemedyActions } from '../view/link';
+import { CellIndex, cellName, countInName, findCell } from './cells';
+import type { NotebookReports } from './notebookreports';
+import type { IRun } from './runs';
+
+/** A cell that explains itself whenever it runs. */
+const MAGIC = /^\s*%%compile_explain\b/;
+
+/** How much a reader can be shown, and so how much is applied at once. */
+const MOST_LINES = 2_000;
+const MOST_CHARACTERS = 200_000;
+
+/** Changes of one cell. */
+interface ICellChanges {
+  readonly cell: ICodeCellModel;
+  /** What the report calls the cell. */
+  readonly reportName: string;
+  /** The text that is changed; if the cell has another one by then, nothing is. */
+  readonly before: string;
+  readonly changes: readonly ILineChange[];
+}
+
+/** All that applying some remedies does to a notebook. */
+interface IPlan {
+  readonly edits: readonly ICellChanges[];
+  /** What a new cell above that of the report runs; the empty string where none is inserted. */
+  readonly code: string;
+}
+
+/** The changes of one cell as the reader sees them before they are made. */
+export interface IShownChange {
+  /** Which cell, and which lines of it. */
+  readonly heading: string;
+  readonly groups: readonly (readonly IDiffLine[])[];
+}
+
+/** The part of a shared cell's undo history that is not in its interface. */
+interface IUndoable {
+  undoManager?: { stopCapturing?(): void } | null;
+}
+
+export interface IRemedyApplierOptions {
+  readonly reports: NotebookReports;
+  readonly trans: TranslationBundle;
+  /** Show the reader all changes, and ask whether to make them. */
+  confirm(changes: readonly IShownChange[]): Promise<boolean>;
+  /** Explain the active cell of a notebook, and try remedies. */
+  explainAndTry(panel: NotebookPanel): Promise<void>;
+}
+
+/** Does what the reports of a notebook ask for, once the reader has seen it. */
+export class RemedyApplier {
+  constructor(options: IRemedyApplierOptions) {
+    this._options = options;
+    hear(document, 'graphbreak-ready', ready => {
+      const { root } = ready.handle;
+      if (root.closest('.jp-Notebook') !== null) {
+        ready.actions = this._actionsOf(root);
+      }
+    });
+  }
+
+  private _actionsOf(root: HTMLElement): IRemedyActions {
+    return {
+      apply: places => this._apply(root, places),
+      tryRemedies: async () => {
+        const { panel, run } = this._find(root);
+        panel.content.activeCellIndex = run.index;
+        await this._options.explainAndTry(panel);
+      }
+    };
+  }
+
+  private async _apply(
+    root: HTMLElement,
+    places: readonly IPlace[]
+  ): Promise<string> {
+    const { trans, confirm } = this._options;
+    const { panel, run, report } = this._find(root);
+    // All of it is worked out, and shown, before anything is changed.
+    const plan = this._planOf(report, run, places);
+    const { edits, code } = plan;
+    if (edits.length === 0 && code === '') {
+      return trans.__(
+        'The cell reads like this already; run it to see what is gone'
+      );
+    }
+    const shown = this._shown(plan, run);
+    if (!(await confirm(shown))) {
+      return trans.__('Not applied');
+    }
+    this._checkStill(plan, run);
+    edits.forEach(applyChanges);
+    if (code !== '') {
+      await this._insert(panel, run, code);
+    } else {
+      await showEdit(panel, edits[0]!);
+    }
+    const isElsewhere =
+      code !== '' || edits.some(({ cell }) => cell !== run.cell);
+    return this._nextStep(run, isElsewhere);
+  }
+
+  /** What the reader does next to see what is gone. */
+  private _nextStep({ cell }: IRun, isElsewhere: boolean): string {
+    const { trans } = this._options;
+    if (MAGIC.test(cell.sharedModel.getSource())) {
+      return isElsewhere
+        ? trans.__('Applied in another cell: run it, then this one')
+        : trans.__('Applied; run the cell to see what is gone');
+    }
+    return isElsewhere
+      ? trans.__('Applied in another cell: run it, then explain this one')
+      : trans.__('Applied; explain the cell to see what is gone');
+  }
+
+  private _find(root: HTMLElement): {
+    panel: NotebookPanel;
+    run: IRun;
+    report: Report;
+  } {
+    const { reports, trans } = this._options;
+    const panel = reports.notebook;
+    const run = reports.runAround(root);
+    if (panel === null || !run?.report) {
+      throw new Error(
+        trans.__('This report is not in the output of a cell any more.')
+      );
+    }
+    if (!run.cell.trusted) {
+      throw new Error(
+        trans.__('Not applied: the output of this cell is not trusted.')
+      );
+    }
+    return { panel, run, report: run.report };
+  }
+
+  /** What applying does; an error where a part of it cannot be done, for then nothing is. */
+  private _planOf(report: Report, run: IRun, places: readonly IPlace[]): IPlan {
+    const { trans } = this._options;
+    const remedies = places.map(({ list, at }) => {
+      const remedy = applicableAt(report, list, at);
+      if (remedy === undefined || totalOf(remedy.edits) > remedy.edits.length) {
+        throw new Error(
+          trans.__('Not applied: this report is too large to be read whole.')
+        );
+      }
+      return remedy;
+    });
+    for (const { edits, patch } of remedies) {
+      for (const { source: id } of edits) {
+        const source = withId(report.sources, id);
+        if (
+          source === undefined ||
+          (source.kind !== 'cell' && patch === null)
+        ) {
+          throw new Error(
+            trans.__(
+              'Not applied: the report does not hold all of this change.'
+            )
+          );
+        }
+      }
+    }
+    return {
+      edits: this._editsOf(report, run, remedies),
+      code: remedies
+        .flatMap(remedy => codeOutside(report, remedy) ?? [])
+        .join('\n')
+    };
+  }
+
+  /** What the remedies change in cells; an error where a cell is not what they were made for. */
+  private _editsOf(
+    report: Report,
+    run: IRun,
+    remedies: readonly Applicable[]
+  ): ICellChanges[] {
+    const { reports, trans } = this._options;
+    const cells = new CellIndex(reports.cells);
+    const made = new Map<ICodeCellModel, ICellChanges>();
+    for (const [id, edits] of editsBySource(remedies)) {
+      const source = withId(report.sources, id)!;
+      if (source.kind !== 'cell') {
+        continue; // the cell that is inserted patches it
+      }
+      const { name } = source;
+      const cell = findCell(report, id, run.cell, cells)?.cell;
+      if (cell === undefined) {
+        throw new Error(
+          trans.__('Not applied: %1 is not in this notebook.', name)
+        );
+      }
+      if (cell.getMetadata('editable') === false) {
+        throw new Error(trans.__('Not applied: %1 cannot be edited.', name));
+      }
+      if (made.has(cell)) {
+        throw new Error(
+          trans.__('Not applied: %1 would be changed twice.', name)
+        );
+      }
+      const original = source.segments[0]?.text ?? '';
+      const before = cell.sharedModel.getSource();
+      try {
+        if (before.trimEnd() !== edited(original, edits).trimEnd()) {
+          const changes = changesFor(before, edits, original);
+          made.set(cell, { cell, reportName: name, before, changes });
+        }
+      } catch (error) {
+        if (!(error instanceof LineMismatch)) {
+          throw error;
+        }
+        throw new Error(
+          trans.__(
+            'Not applied: line %1 of %2 is another one than when this was tried. Explain the cell again.',
+            error.line,
+            name
+          )
+        );
+      }
+    }
+    return [...made.values()];
+  }
+
+  /** What the reader is shown of a plan, which is all of it; an error where that is too much to read. */
+  private _shown({ edits, code }: IPlan, run: IRun): IShownChange[] {
+    const { trans } = this._options;
+    const shown: IShownChange[] = edits.map(edit => ({
+      heading: this._headingOf(edit),
+      groups: diffOf(edit.before, edit.changes)
+    }));
+    if (code !== '') {
+      const lines = code
+        .split('\n')
+        .map((text): IDiffLine => ({ sign: '+', number: null, text }));
+      shown.unshift({
+        heading: trans.__('New cell above %1', this._nameOf(run.cell)),
+        groups: [lines]
+      });
+    }
+    let [lines, characters] = [0, 0];
+    for (const line of shown.flatMap(({ groups }) => groups.flat())) {
+      lines += 1;
+      characters += line.text.length;
+    }
+    if (lines > MOST_LINES || characters > MOST_CHARACTERS) {
+      throw new Error(
+        trans.__(
+          'Not applied: the change is too long to be shown (%1 lines, %2 characters).',
+          lines,
+          characters
+        )
+      );
+    }
+    return shown;
+  }
+
+  /** "Cell In[3]: lines 4, 9-10"; also what the report calls the cell, where that is another name. */
+  private _headingOf({ cell, reportName, changes }: ICellChanges): string {
+    const { trans } = this._options;
+    const ranges = changes.map(({ first, last }) =>
+      last > first ? `${first}-${last}` : String(first)
+    );
+    const lines = [...new Set(ranges)].join(', ');
+    const name = this._nameOf(cell);
+    const isOther = countInName(reportName) !== null && reportName !== name;
+    const fullName = isOther
+      ? trans.__('%1 (%2 in the report)', name, reportName)
+      : name;
+    return /[-,]/.test(lines)
+      ? trans.__('%1: lines %2', fullName, lines)
+      : trans.__('%1: line %2', fullName, lines);
+  }
+
+  /** The name that a cell has in the notebook as it is now, whatever a report calls it. */
+  private _nameOf(cell: ICodeCellModel): string {
+    const { reports, trans } = this._options;
+    const count = cell.executionCount;
+    if (count !== null) {
+      return cellName(count);
+    }
+    const place = reports.notebook?.content.widgets.findIndex(
+      ({ model }) => model === cell
+    );
+    return trans.__('Cell %1 of this notebook', (place ?? 0) + 1);
+  }
+
+  /** Make sure that what the reader has confirmed is what will happen. */
+  private _checkStill({ edits }: IPlan, run: IRun): void {
+    const { reports, trans } = this._options;
+    const cells = new Set(reports.cells);
+    const isSame =
+      cells.has(run.cell) &&
+      edits.every(
+        ({ cell, before }) =>
+          cells.has(cell) && cell.sharedModel.getSource() === before
+      );
+    if (!isSame) {
+      throw new Error(
+        trans.__(
+          'Not applied: the notebook was changed meanwhile. Explain the cell again.'
+        )
+      );
+    }
+  }
+
+  /** Put a cell above the one that ran, and select it. */
+  private async _insert(
+    { content }: NotebookPanel,
+    { cell }: IRun,
+    code: string
+  ): Promise<void> {
+    content.activeCellIndex = indexOfCell(content, cell);
+    NotebookActions.insertAbove(content);
+    content.activeCell?.model.sharedModel.setSource(code);
+    await content.scrollToItem(content.activeCellIndex);
+  }
+
+  private readonly _options: IRemedyApplierOptions;
+}
+
+/** Change a cell; one undo takes back all of it, and nothing else. */
+function applyChanges({ cell, before, changes }: ICellChanges): void {
+  const { sharedModel } = cell;
+  const { undoManager } = sharedModel as IUndoable;
+  undoManager?.stopCapturing?.();
+  sharedModel.transact(() => {
+    for (const { start, end, text } of replacementsFor(before, changes)) {
+      sharedModel.updateSource(start, end, text);
+    }
+  });
+  undoManager?.stopCapturing?.();
+}
+
+/** Put the cursor where a cell was changed, so that the reader sees it and can undo it. */
+async function showEdit(
+  { content }: NotebookPanel,
+  { cell, before, changes }: ICellChanges
+): Promise<void> {
+  const index = indexOfCell(content, cell);
+  content.activeCellIndex = index;
+  await content.scrollToItem(index);
+  content.mode = 'edit';
+  const editor = content.activeCell?.editor;
+  const first = replacementsFor(before, changes).at(-1);
+  if (editor && first !== undefined) {
+    const position = editor.getPositionAt(first.start);
+    if (position) {
+      editor.setCursorPosition(position);
+    }
+    editor.focus();
+  }
+}
+
+function indexOfCell(
+  { widgets }: NotebookPanel['content'],
+  cell: ICodeCellModel
+): number {
+  return widgets.findIndex(({ model }) => model === cell);
+}

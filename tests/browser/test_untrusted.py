@@ -1,0 +1,193 @@
+"""Notebooks that somebody else made: reports of any size and shape, and JupyterLab goes on as it does without us."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+from playwright.sync_api import expect
+
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from tests.browser.pages import command, opened_in_lab, trust
+from tests.lab_server import report_cell
+from tests.sample_reports import two_breaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    from tests.browser.conftest import Opened
+    from tests.lab_server import Lab
+
+    Open = Callable[..., Opened]
+
+_SETTLED = """
+() => new Promise(resolve => {
+  let quiet = 0;
+  const look = deadline => {
+    quiet = deadline.timeRemaining() > 5 ? quiet + 1 : 0;
+    quiet >= 10 ? resolve() : requestIdleCallback(look);
+  };
+  requestIdleCallback(look);
+})"""
+
+
+def many_sources(number: int = 20_000) -> dict[str, Any]:
+    made: dict[str, Any] = two_breaks().to_dict()
+    for index in range(number):
+        text = f"def function_{index}(x):\n    return x + {index}\n" + "# text\n" * 12
+        segments = [{"first_line": 1, "text": text}]
+        made["sources"].append(
+            {"id": f"x{index}", "name": f"Cell In[{index + 10}]", "kind": "cell", "segments": segments}
+        )
+    return made
+
+
+def many_breaks(number: int = 10_000) -> dict[str, Any]:
+    made: dict[str, Any] = two_breaks().to_dict()
+    made["breaks"] = [made["breaks"][0] | {"id": f"b{index}"} for index in range(number)]
+    made["order"] = []
+    return made
+
+
+def carrying(report: dict[str, Any], mime: str = MIME_TYPE) -> Any:
+    """Return a cell whose output is that of two breaks, apart from the report itself."""
+    cell = report_cell(two_breaks())
+    data = cell.outputs[0].data
+    del data[MIME_TYPE]
+    data[mime] = report
+    return cell
+
+
+class Clock:
+    """How long the thread of a page has computed, however busy the machine is."""
+
+    def __init__(self, page: Page) -> None:
+        self._session = page.context.new_cdp_session(page)
+        self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def seconds(self) -> float:
+        """Return the seconds since the clock was made."""
+        metrics = self._session.send("Performance.getMetrics")["metrics"]
+        return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
+
+
+def opened_after(open_page: Open, lab: Lab, name: str) -> tuple[Opened, float]:
+    """Open a notebook in a JupyterLab with the panel open; return the seconds that the page computed for it."""
+    lab.save("empty", "x = 1")
+    opened = opened_in_lab(open_page, lab, "empty")
+    page = opened.page
+    command(page, "jupyter-graphbreak:show-panel")
+    page.locator(".jp-GraphBreakPanel").wait_for()
+    page.evaluate(_SETTLED)
+    clock = Clock(page)
+    command(page, "docmanager:open", path=f"{name}.ipynb")
+    page.wait_for_function("name => jupyterapp.shell.currentWidget?.context?.path === name", arg=f"{name}.ipynb")
+    page.wait_for_function("jupyterapp.shell.currentWidget.context.isReady")
+    page.locator(".jp-Notebook .jp-Cell:visible").first.wait_for()
+    page.evaluate(_SETTLED)
+    return opened, clock.seconds()
+
+
+def test_a_notebook_of_five_megabytes_with_20_000_sources(open_page: Open, lab: Lab) -> None:
+    lab.save("sources", carrying(many_sources()), *["x = 1"] * 200)
+    assert (lab.folder / "sources.ipynb").stat().st_size > 5_000_000
+    # The same data, of which we know nothing.
+    lab.save("other", carrying(many_sources(), "application/x-other+json"), *["x = 1"] * 200)
+    _, without = opened_after(open_page, lab, "other")
+    opened, seconds = opened_after(open_page, lab, "sources")
+    page = opened.page
+    expect(page.get_by_role("treeitem").first).to_contain_text("only 5000 of 20001 read: sources")
+    assert seconds < 3 * without + 3, without
+    # Each key that is pressed in a cell has the reports looked at again.
+    clock = Clock(page)
+    for _ in range(5):
+        page.evaluate("jupyterapp.shell.currentWidget.model.sharedModel.cells[1].updateSource(0, 0, '# more\\n')")
+        page.evaluate(_SETTLED)
+    assert clock.seconds() < 5
+    assert [*opened.errors, *opened.complaints] == []
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_notebook_with_10_000_breaks_on_one_line(open_page: Open, lab: Lab, trusted: bool) -> None:
+    name = f"breaks-{trusted}"
+    lab.save(name, carrying(many_breaks()))
+    opened, seconds = opened_after(open_page, lab, name)
+    page = opened.page
+    if trusted:
+        trust(page)
+        expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
+    assert seconds < 20
+    run = page.get_by_role("treeitem").first
+    expect(run).to_contain_text("10000 breaks")
+    expect(run).to_contain_text("only 5000 of 10000 read: breaks")
+    line = page.locator(".jp-Notebook .cm-line.jp-mod-broken")
+    expect(line).to_have_count(1)
+    expect(line).to_contain_text("and 4998 more")
+    expect(page.locator(".jp-GraphBreakMark-sign", has_text="+4998")).to_have_count(1)
+    expression = line.locator(".jp-GraphBreakMark-cut")
+    expect(expression).to_have_count(1)
+    expression.scroll_into_view_if_needed()
+    expression.hover()
+    expect(page.locator(".jp-GraphBreakMark-hint")).to_contain_text("10 of 5000 breaks shown")
+    command(page, "jupyter-graphbreak:next-break")
+    expect(page.get_by_role("treeitem", selected=True)).to_have_count(1)
+    assert opened.errors == []
+
+
+def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> None:
+    def spoilt(number: Any, reference: str) -> dict[str, Any]:
+        def spoil(value: Any, name: str = "") -> Any:
+            if isinstance(value, dict):
+                return {key: spoil(inner, key) for key, inner in value.items()}
+            if isinstance(value, list):
+                return [spoil(inner, name) for inner in value]
+            if name in {"line", "end_line", "column", "end_column", "first_line"}:
+                return number
+            if name in {"frame", "caller", "parent", "break", "resume", "scope", "id"} and isinstance(value, str):
+                return reference
+            return value
+
+        made: dict[str, Any] = spoil(two_breaks().to_dict())
+        made["config"]["__proto__"] = {"polluted": True}
+        return made
+
+    cells = []
+    for number, reference in ((-5, "__proto__"), (0, "b1"), (10**9, "constructor"), (2**60, ""), (1, "0/0")):
+        cells.append(carrying(spoilt(number, reference)))
+    bare = report_cell(two_breaks())
+    bare.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
+    odd = report_cell(two_breaks())
+    odd.outputs[0].data["text/html"] = '<div class="graphbreak" data-prefix="x-"><p>nothing else</p></div>'
+    lab.save("spoilt", *cells, bare, odd)
+    opened, _ = opened_after(open_page, lab, "spoilt")
+    page = opened.page
+    trust(page)
+    expect(page.get_by_role("treeitem", level=1)).to_have_count(7)
+    expect(page.get_by_text("nothing else")).to_be_visible()
+    for _ in range(6):
+        command(page, "jupyter-graphbreak:next-break")
+        page.evaluate(_SETTLED)
+    assert page.evaluate("({}).polluted") is None
+    assert page.locator(".jp-OutputArea-output", has_text="undefined").count() == 0
+    assert opened.errors == []
+
+
+def test_links_of_a_report_lead_to_pytorch_only(open_page: Open, lab: Lab) -> None:
+    report = two_breaks()
+    first, second = report.breaks
+    breaks = [first, replace(second, url="https://example.com/phishing")]
+    cell = report_cell(replace(report, breaks=breaks))
+    data = cell.outputs[0].data
+    data["text/html"] = data["text/html"].replace("<h2", '<a class="other" href="https://example.com/">x</a><h2', 1)
+    lab.save("links", cell)
+    opened = opened_in_lab(open_page, lab, "links")
+    page = opened.page
+    trust(page)
+    expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
+    links = page.locator(".graphbreak a[href]:not([href^='#'])")
+    assert links.evaluate_all("links => links.map(link => [link.href, link.rel])") == [
+        [first.url, "noopener noreferrer"]
+    ]

@@ -16,7 +16,7 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.configuration import stance
 from jupyter_graphbreak._torch_compat.patching import in_place, patched, tell_fault
-from jupyter_graphbreak._torch_compat.threads import claims_here
+from jupyter_graphbreak._torch_compat.threads import same_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -265,7 +265,7 @@ def intercepted_module_calls(
         under a ``TorchDispatchMode``, under which Dynamo compiles nothing, are not handed over.
     """
     original = torch.nn.Module.__call__
-    claims = claims_here()
+    is_here = same_run()
 
     def plan(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Standin | None:
         reason = _why_not_compiled(module)
@@ -275,7 +275,7 @@ def intercepted_module_calls(
         return on_call(module, types.MethodType(original, module), args, kwargs)
 
     def elsewhere(module: torch.nn.Module, *_: Any, **__: Any) -> None:
-        if not claims or claims[-1].is_here():
+        if is_here():
             state.left_out.setdefault(type(module).__name__, "another thread called it")
 
     __call__ = functools.update_wrapper(interposed(original, state, plan, elsewhere), original)
@@ -283,8 +283,7 @@ def intercepted_module_calls(
     with contextlib.ExitStack() as stack:
         with compiling:  # while no thread has the original in place
             stack.enter_context(patched(torch.nn.Module, "__call__", __call__))
-            replaced = functools.partial(_replaced_call, original, __call__)
-            stack.enter_context(while_converting(replaced, everywhere=True))
+            stack.enter_context(while_converting(lambda _: _replaced_call(original, __call__), everywhere=True))
         try:
             yield
         finally:
@@ -344,7 +343,9 @@ def is_traced() -> bool:
 
 
 @contextlib.contextmanager
-def while_converting(make: Callable[[], AbstractContextManager[Any]], *, everywhere: bool = False) -> Iterator[None]:
+def while_converting(
+    make: Callable[[types.CodeType], AbstractContextManager[Any]], *, everywhere: bool = False
+) -> Iterator[None]:
     """Enter a context whenever Dynamo converts a frame on this thread, and leave it when the frame is converted.
 
     If that fails, the frame is not converted, and runs as it is. Dynamo converts one frame at a time.
@@ -352,7 +353,7 @@ def while_converting(make: Callable[[], AbstractContextManager[Any]], *, everywh
     Parameters
     ----------
     make : callable
-        Makes the context.
+        Makes the context for the code of a frame.
     everywhere : bool
         Whether to enter it on other threads as well.
     """
@@ -371,7 +372,7 @@ def while_converting(make: Callable[[], AbstractContextManager[Any]], *, everywh
             converting.active = True
             try:
                 try:
-                    context = make()
+                    context = make(args[0].f_code)
                     context.__enter__()
                 except Exception as fault:  # noqa: BLE001 - the frame runs all the same
                     tell_fault("preparing a compilation", fault)

@@ -90,6 +90,39 @@ def patched_here(owner: Any, name: str, replacement: Callable[..., Any]) -> Iter
 
 
 @contextlib.contextmanager
+def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator[None]:
+    """Decide about each call of a function on the thread that opens the context, while it is open.
+
+    Parameters
+    ----------
+    owner : module or class
+    name : str
+    plan : callable
+        Given the arguments of a call; returns function, positional and keyword arguments of the call that is made
+        instead, or ``None``. It calls nothing of the user's.
+    """
+    original = inspect.getattr_static(owner, name)
+    thread, is_open = get_ident(), [True]
+
+    @functools.wraps(original)
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        chosen = None
+        try:
+            if is_open and get_ident() == thread:
+                chosen = plan(*args, **kwargs)
+        except Exception as fault:  # noqa: BLE001 - see the module
+            tell_fault(name, fault)
+        function, args, kwargs = chosen or (original, args, kwargs)
+        return function(*args, **kwargs)
+
+    with patched(owner, name, dispatch):
+        try:
+            yield
+        finally:
+            is_open.clear()
+
+
+@contextlib.contextmanager
 def followed_here(
     owner: Any, name: str, after: Callable[..., None], before: Callable[..., Any] = lambda *_, **__: None
 ) -> Iterator[None]:
@@ -127,6 +160,35 @@ def followed_here(
         return result
 
     with patched(owner, name, _as(static, dispatch)):
+        try:
+            yield
+        finally:
+            is_open.clear()
+
+
+@contextlib.contextmanager
+def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterator[None]:
+    """Replace what a function returns, on all threads, while the context is open.
+
+    Parameters
+    ----------
+    owner : module or class
+    name : str
+    result : callable
+        Given what a call returns and its arguments; returns what is returned instead.
+    """
+    original, is_open = getattr(owner, name), [True]
+
+    @functools.wraps(original)
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        try:
+            return result(made, *args, **kwargs) if is_open else made
+        except Exception as fault:  # noqa: BLE001 - see the module
+            tell_fault(name, fault)
+            return made
+
+    with patched(owner, name, dispatch):
         try:
             yield
         finally:

@@ -8,7 +8,9 @@ What fails on our side is told to the run, and never raised in the user's progra
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+import inspect
 import sys
 import threading
 import weakref
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import CodeType
 
 
 class Claim:
@@ -57,18 +60,18 @@ _begun: dict[int, tuple[Claim, ...]] = {}
 #: The runs for which a thread was started, with a reference to it, by the address of the thread.
 _inherited: dict[int, tuple[weakref.ref[threading.Thread], tuple[Claim, ...]]] = {}
 _lock = threading.RLock()
-_hooked: list[bool] = []
+#: ``Thread.start`` as it was before the first run, and what notes for which runs threads are started.
+_noting: list[Callable[[threading.Thread], None]] = []
 
 
 @contextlib.contextmanager
 def claimed(on_fault: Callable[[str, Exception], None] | None = None) -> Iterator[Claim]:
     """Claim this thread, and the threads that are started from it, while the context is open; see :class:`Claim`."""
-    if not _hooked:
-        sys.addaudithook(_note_start)
-        importlib.import_module("torch._dynamo.eval_frame").skip_code(_note_start.__code__)
-        _hooked.append(True)
     claim = Claim(on_fault)
     with _lock:
+        if not _begun:
+            _noting[:] = [threading.Thread.start, _starting(threading.Thread.start)]
+            setattr(threading.Thread, "start", _noting[1])  # noqa: B010 - no method may be assigned to
         _begun[claim.thread] = (*_begun.get(claim.thread, ()), claim)
     try:
         yield claim
@@ -80,6 +83,9 @@ def claimed(on_fault: Callable[[str, Exception], None] | None = None) -> Iterato
                 del _begun[claim.thread]
             if not _begun:
                 _inherited.clear()
+                original, ours = _noting
+                if threading.Thread.start is ours:
+                    setattr(threading.Thread, "start", original)  # noqa: B010 - as above
 
 
 def claims_here() -> tuple[Claim, ...]:
@@ -93,6 +99,15 @@ def claims_here() -> tuple[Claim, ...]:
         if thread is not None and thread.ident == number:
             return claims
     return ()
+
+
+def same_run() -> Callable[[], bool]:
+    """Return what says whether a thread works for the run that calls this; without a run, whether it is this thread."""
+    claims = claims_here()
+    if claims:
+        return claims[-1].is_here
+    thread = get_ident()
+    return lambda: get_ident() == thread
 
 
 def note_fault(what: str, fault: Exception) -> None:
@@ -112,17 +127,36 @@ def say_fault(what: str, fault: Exception) -> None:
     )
 
 
-def _note_start(event: str, arguments: tuple[Any, ...], /) -> None:
-    """Note for which runs a thread is started; Python calls this in the thread that starts it."""
-    if not _begun or event not in {"_thread.start_new_thread", "_thread.start_joinable_thread"}:
-        return
-    try:
-        thread = arguments[0].__self__
-        claims = claims_here()
-        if claims and isinstance(thread, threading.Thread):
-            _inherited[id(thread)] = weakref.ref(thread), claims
-    except Exception:  # noqa: BLE001, S110 - the user's thread starts all the same, and its compilations are nobody's
-        pass
+def _starting(original: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    """Return ``Thread.start`` that notes for which runs a thread is started."""
+
+    @functools.wraps(original)
+    def start(self: threading.Thread) -> None:
+        try:
+            claims = claims_here()
+            if claims:
+                _inherited[id(self)] = weakref.ref(self), claims
+        except Exception:  # noqa: BLE001, S110 - the thread starts all the same, and works for no run
+            pass
+        try:
+            original(self)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next
+            raise  # a bare raise adds no entry for this function to the traceback
+
+    # Dynamo goes by the file of a function, and does not trace what Python's own module has.
+    function: Any = start
+    function.__code__ = function.__code__.replace(co_filename=_code_of(original).co_filename)
+    skip_code = getattr(importlib.import_module("torch._dynamo.eval_frame"), "skip_code", None)
+    if skip_code is not None:
+        skip_code(function.__code__)
+    return start
+
+
+def _code_of(function: Any) -> CodeType:
+    code: CodeType = inspect.unwrap(function).__code__
+    return code
 
 
 def _is_started_by_python() -> bool:

@@ -26,6 +26,7 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     while_converting,
 )
 from jupyter_graphbreak._torch_compat.patching import shielded
+from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.graph_warnings import warnings_at_own_lines
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
@@ -216,8 +217,9 @@ class CompiledCalls:
         """Return what calls things compiled; the first time, prepare PyTorch. ``None`` if that fails."""
         if self._caller is None and self._opened.complete:
             with deferred_interrupts():
-                semantics = functools.partial(eager_semantics, fullgraph=self._options.fullgraph)
-                self._opened.enter("keeping what compiling changes", lambda: while_converting(semantics), None)
+                fullgraph = self._options.fullgraph
+                semantics = functools.partial(while_converting, lambda _: eager_semantics(fullgraph=fullgraph))
+                self._opened.enter("keeping what compiling changes", semantics, None)
                 self._opened.enter("placing warnings", warnings_at_own_lines, None)
                 self._opened.enter("isolating the compilation", isolated_compilation, None)
                 try:
@@ -352,9 +354,10 @@ def compiled_calls(
     options: Options, on_fault: Callable[[str, Exception], None], filename: str | None = None
 ) -> Iterator[CompiledCalls]:
     """Compile calls while the context is open; see :class:`CompiledCalls`."""
-    calls = CompiledCalls(options, on_fault, filename)
-    calls.open()
-    try:
-        yield calls
-    finally:
-        calls.close()
+    with claimed(on_fault):
+        calls = CompiledCalls(options, on_fault, filename)
+        calls.open()
+        try:
+            yield calls
+        finally:
+            calls.close()

@@ -201,7 +201,9 @@ class Observation:
             message = f"{type(fault).__name__}: {fault}"
         except Exception:  # noqa: BLE001 - a broken __str__
             message = type(fault).__name__
-        self._faults.append(Diagnostic("error", f"Of compile_explain itself {what} failed ({message})."))
+        diagnostic = Diagnostic("error", f"Of compile_explain itself {what} failed ({message}).")
+        if diagnostic not in self._faults:
+            self._faults.append(diagnostic)
 
     def ignore_compile_options(self, because: str) -> None:
         """Say that options for what the magic compiles had nothing to apply to."""

@@ -3,8 +3,8 @@
 Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/faults.py``; ``--options "-b eager --try"`` reaches more of them.
 Each fault is put into a process of its own, which explains two cells: in the first one the function raises whenever it
 is called, in the second one it is as ever. The first cell compiles something itself, or has its calls compiled by the
-magic, or is compiled as one function; one raises. With ``--interrupt`` the user interrupts the first cell when it calls the
-function for the first time.
+magic, or is compiled as one function; one raises. With ``--interrupt`` the user interrupts the first cell when it calls
+the function for the first time.
 """
 
 from __future__ import annotations
@@ -354,7 +354,8 @@ def main() -> None:
         cells = PROGRAMS[name]
         outcomes += judged(shell, cells, arguments, breaking, judge, name)
     late = [made for made in outcomes if made.place.file.startswith(("analysis", "views"))]
-    print(f"\n{len(outcomes)} times a function raised; the user saw the same {sum(not made.seen for made in outcomes)} times,")
+    same = sum(not made.seen for made in outcomes)
+    print(f"\n{len(outcomes)} times a function raised; the user saw the same {same} times,")
     print(f"the next report was right {sum(made.is_next_right for made in outcomes)} times,")
     print(f"and the fault was told {sum(made.is_told for made in outcomes)} times.")
     print(f"Of {len(late)} in analysis and views {sum(made.has_report for made in late)} left a report.")

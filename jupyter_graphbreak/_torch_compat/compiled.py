@@ -10,7 +10,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import patched_inherited, replaced_result
+from jupyter_graphbreak._torch_compat.patching import patched, replaced_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -142,7 +142,7 @@ def codes_held() -> Iterator[list[ref[CodeType]]]:
         held.clear()
         clear()
 
-    with patched_inherited(tracker, "clear", clear_both):
+    with patched(tracker, "clear", clear_both):
         yield held
 
 

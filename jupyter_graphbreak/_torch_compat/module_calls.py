@@ -192,17 +192,12 @@ def interposed(
     get_ident, get_callback = threading.get_ident, _eval_frame_callback()
 
     @functools.wraps(original, assigned=(), updated=())
-    def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - its name in tracebacks
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - see above; its name in tracebacks
         standin = None
         try:
             # With a callback set, Dynamo would compile our functions.
             if state.is_open and not state.inside and get_callback() is None:
-                if get_ident() == state.thread:
-                    standin = plan(*args, **kwargs)
-                else:
-                    elsewhere(*args, **kwargs)
-        except RecursionError:  # the program's own recursion is near its end
-            standin = None
+                standin = (plan if get_ident() == state.thread else elsewhere)(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - the program runs all the same
             tell_fault("deciding what to compile", fault)
         if standin is None:
@@ -228,7 +223,7 @@ def interposed(
             except Exception as fault:  # noqa: BLE001 - as above
                 tell_fault("ending a compiled call", fault)
         try:
-            raise instead  # not while the other is handled, which it would be chained to
+            raise instead  # noqa: TRY301 - not while the other is handled, which it would be chained to
         except BaseException:
             instead.__traceback__ = instead.__traceback__.tb_next if instead.__traceback__ is not None else None
             raise

@@ -25,24 +25,28 @@ _below: dict[int, tuple[Any, Any]] = {}
 _lock = threading.RLock()
 
 
+def tell_fault(what: str, fault: Exception) -> None:
+    """Tell the run that the calling thread works for what failed on our side; this does not fail."""
+    if isinstance(fault, RecursionError):  # the program's own recursion is near its end
+        return
+    try:
+        note_fault(what, fault)
+    except Exception:  # noqa: BLE001 - what tells may be what fails
+        with contextlib.suppress(Exception):
+            say_fault(what, fault)
+
+
 @contextlib.contextmanager
 def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Give a module or a class another attribute while the context is open; contexts may end in any order."""
-    with _patched(owner, name, replacement, inspect.getattr_static(owner, name)):
-        yield
+    """Give a module, a class or an instance another attribute while the context is open.
 
-
-@contextlib.contextmanager
-def patched_inherited(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Give a class, or an instance, a method that it inherits so far, while the context is open."""
-    with _patched(owner, name, replacement, vars(owner).get(name, _MISSING)):
-        yield
-
-
-@contextlib.contextmanager
-def _patched(owner: Any, name: str, replacement: Any, below: Any) -> Iterator[None]:
+    Contexts may end in any order. What was inherited is inherited again.
+    """
+    inspect.getattr_static(owner, name)  # what is missing fails here
+    below = vars(owner).get(name, _MISSING)
     try:
         with _lock:
+            below = vars(owner).get(name, _MISSING)
             setattr(owner, name, replacement)
         yield
     finally:
@@ -195,7 +199,12 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
             is_open.clear()
 
 
-def shielded(what: str, function: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+def shielded(
+    what: str,
+    function: Callable[..., Any],
+    otherwise: Callable[..., Any],
+    on_fault: Callable[[str, Exception], None] = tell_fault,
+) -> Callable[..., Any]:
     """Return a function that does what another does, and what a third one does if that fails on our side.
 
     Parameters
@@ -206,28 +215,19 @@ def shielded(what: str, function: Callable[..., Any], otherwise: Callable[..., A
         One of ours, which calls nothing of the user's.
     otherwise : callable
         Given the same arguments; no function of ours that could fail as well.
+    on_fault : callable
+        Receives what failed, and the error.
     """
 
     @functools.wraps(function)
     def shield(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except RecursionError:  # the program's own recursion is near its end
-            pass
         except Exception as fault:  # noqa: BLE001 - see the module
-            tell_fault(what, fault)
-        return otherwise(*args, **kwargs)
+            on_fault(what, fault)
+            return otherwise(*args, **kwargs)
 
     return shield
-
-
-def tell_fault(what: str, fault: Exception) -> None:
-    """Tell the run that the calling thread works for what failed on our side; this does not fail."""
-    try:
-        note_fault(what, fault)
-    except Exception:  # noqa: BLE001 - what tells may be what fails
-        with contextlib.suppress(Exception):
-            say_fault(what, fault)
 
 
 def _function(static: Any) -> Any:

@@ -135,7 +135,8 @@ def _starting(original: Callable[[threading.Thread], None]) -> Callable[[threadi
         try:
             claims = claims_here()
             if claims:
-                _inherited[id(self)] = weakref.ref(self), claims
+                address = id(self)
+                _inherited[address] = weakref.ref(self, lambda _: _inherited.pop(address, None)), claims
         except Exception:  # noqa: BLE001, S110 - the thread starts all the same, and works for no run
             pass
         try:
@@ -161,9 +162,7 @@ def _code_of(function: Any) -> CodeType:
 
 def _is_started_by_python() -> bool:
     number = get_ident()
-    return any(
-        thread.ident == number and type(thread).__name__ != "_DummyThread" for thread in threading.enumerate()
-    )
+    return any(thread.ident == number and type(thread).__name__ != "_DummyThread" for thread in threading.enumerate())
 
 
 def _compilation() -> tuple[Any, Any] | None:

@@ -20,8 +20,8 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     TraceableCallables,
     awaits_shapes,
     compile_caller,
-    interposed,
     intercepted_module_calls,
+    interposed,
     is_traced,
     while_converting,
 )
@@ -31,7 +31,7 @@ from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.graph_warnings import warnings_at_own_lines
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
 from jupyter_graphbreak.compiling.routes import RoutedFunctions
-from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler
+from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, rehearse_hiding
 from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
 from jupyter_graphbreak.recording.targets import is_compiled
@@ -58,17 +58,23 @@ class CompiledCalls:
         Given what failed on our side, and the error; the program then runs uncompiled.
     filename : str or None
         The file name of the program's code, where it is known.
+    opened : GuardedExitStack
+        Undoes what it sets, when compiling ends.
     """
 
     def __init__(
-        self, options: Options, on_fault: Callable[[str, Exception], None], filename: str | None = None
+        self,
+        options: Options,
+        on_fault: Callable[[str, Exception], None],
+        filename: str | None,
+        opened: GuardedExitStack,
     ) -> None:
         self.filename = filename
         self.compiled: list[CompiledCallable] = []
         self._known: dict[tuple[int, ...], CompiledCallable] = {}
         self._options = options
         self._on_fault = on_fault
-        self._opened = GuardedExitStack(on_fault)
+        self._opened = opened
         self._thread = threading.get_ident()
         self._state = Interception()
         self._depth = 0
@@ -86,25 +92,26 @@ class CompiledCalls:
 
     def open(self) -> None:
         """Begin to compile calls."""
+        self._opened.undo_last("undoing what compiling needed", self._traceable.close)
         intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._opened.enter("compiling modules", intercept, None)
+        self._opened.undo_last("undoing what compiling needed", self._end_routing)
         _active[self._thread] = (*_active.get(self._thread, ()), self)
 
-    def close(self) -> None:
-        """Compile no further calls, and make Dynamo forget what was compiled."""
+    def _end_routing(self) -> None:
         left = tuple(calls for calls in _active.pop(self._thread, ()) if calls is not self)
         if left:
             _active[self._thread] = left
-        with deferred_interrupts():
-            for undo in (self._opened.contexts.close, self._traceable.close):
-                try:
-                    undo()
-                except Exception as fault:  # noqa: BLE001 - the program has run, and its results stand
-                    self._on_fault("undoing what compiling needed", fault)
 
     def route(self, call: Any) -> Any:
         """Return what to call in place of a callable: itself, itself with routed calls, or what decides when called."""
-        if self._depth > _DEEPEST or self._state.inside or not may_be_compiled(call) or _is_compiled(call) or is_traced():
+        if (
+            self._depth > _DEEPEST
+            or self._state.inside
+            or not may_be_compiled(call)
+            or _is_compiled(call)
+            or is_traced()
+        ):
             return call
         try:
             role = self._role_of(call)
@@ -224,6 +231,7 @@ class CompiledCalls:
                 self._opened.enter("isolating the compilation", isolated_compilation, None)
                 try:
                     if self._opened.complete:
+                        rehearse_hiding()
                         self._caller = compile_caller(self._options.arguments())
                 except Exception as fault:  # noqa: BLE001 - the program runs uncompiled
                     self._opened.complete = False
@@ -254,7 +262,7 @@ class CompiledCalls:
         return known if known is not None and _is_same(known.target(), target) else None
 
 
-def _as_uncompiled(error: BaseException, grad_mode: bool | None = None) -> BaseException | None:
+def _as_uncompiled(error: BaseException, *, grad_mode: bool | None = None) -> BaseException | None:
     """Make an error look as if nothing was compiled; return what is to be raised instead of it, if it is not it.
 
     Parameters
@@ -354,10 +362,11 @@ def compiled_calls(
     options: Options, on_fault: Callable[[str, Exception], None], filename: str | None = None
 ) -> Iterator[CompiledCalls]:
     """Compile calls while the context is open; see :class:`CompiledCalls`."""
+    opened = GuardedExitStack(on_fault)
     with claimed(on_fault):
-        calls = CompiledCalls(options, on_fault, filename)
-        calls.open()
         try:
+            calls = CompiledCalls(options, on_fault, filename, opened)
+            calls.open()
             yield calls
         finally:
-            calls.close()
+            opened.contexts.close()

@@ -53,4 +53,4 @@ def _counts(filename: str, filenames: Collection[str]) -> bool:
 
 def _is_source(filename: str) -> bool:
     """Whether a file holds code of the reader's, and is not what starts a kernel or a test runner."""
-    return Path(filename).suffix in {".py", ""} and not Path(filename).parent.name == Path(sys.executable).parent.name
+    return Path(filename).suffix in {".py", ""} and Path(filename).parent.name != Path(sys.executable).parent.name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, Scopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched, patched_inherited, tell_fault
+from jupyter_graphbreak._torch_compat.patching import patched, tell_fault
 from jupyter_graphbreak.recording.additions import OpenScope, ScopeOpened
 from jupyter_graphbreak.recording.records import StackEntry, is_resume
 
@@ -115,8 +115,8 @@ def _watch_traced(observer: Observer) -> Iterator[None]:
         scopes.close_traced(call.argument("tx"), call.argument("self"))
 
     with (
-        patched_inherited(variable, "enter", watched(variable.enter, observer, after=opened)),
-        patched_inherited(variable, "exit", watched(variable.exit, observer, before=closed)),
+        patched(variable, "enter", watched(variable.enter, observer, after=opened)),
+        patched(variable, "exit", watched(variable.exit, observer, before=closed)),
     ):
         yield
 

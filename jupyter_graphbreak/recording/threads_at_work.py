@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.recording.library import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Container, Iterator
     from types import FrameType
 
 _OWN = str(Path(__file__).parents[1])
 
 
-def thread_at_work(filenames: Collection[str] = ()) -> str | None:
+def thread_at_work(filenames: Container[str] = ()) -> str | None:
     """Return the name of another thread that runs code of the reader's, or of some files; ``None`` if there is none.
 
     Threads that only wait for work, such as those of a kernel or of an idle pool, have no such code on their stack. A
@@ -25,7 +25,7 @@ def thread_at_work(filenames: Collection[str] = ()) -> str | None:
 
     Parameters
     ----------
-    filenames : collection of str
+    filenames : container of str
         Files of libraries that count as well.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -45,7 +45,7 @@ def _files(frame: FrameType | None) -> Iterator[str]:
         frame = frame.f_back
 
 
-def _counts(filename: str, filenames: Collection[str]) -> bool:
+def _counts(filename: str, filenames: Container[str]) -> bool:
     if filename in filenames:
         return True
     return not filename.startswith((_OWN, "<frozen")) and not is_library(filename) and _is_source(filename)

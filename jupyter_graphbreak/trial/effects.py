@@ -19,7 +19,7 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import tells_of_compiling, warns_of_compiling
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.patching import patched
-from jupyter_graphbreak.trial.other_threads import streams_here, warnings_kept_elsewhere
+from jupyter_graphbreak.trial.other_threads import streams_here, version_of_filters, warnings_kept_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +165,7 @@ def kept_warnings() -> Iterator[None]:
     """
     with warnings_kept_elsewhere():
         registries = {name: dict(registry) for name, registry in _shown_warnings()}
-        version, always = _version_of_filters(), torch.is_warn_always_enabled()
+        version, always = version_of_filters(), torch.is_warn_always_enabled()
         logged = [(cache, dict(cache)) for cache in _logged_once()]
         torch.set_warn_always(True)
         try:
@@ -174,7 +174,7 @@ def kept_warnings() -> Iterator[None]:
                 yield
         finally:
             torch.set_warn_always(always)
-            now = _version_of_filters()
+            now = version_of_filters()
             for name, registry in _shown_warnings():
                 before = registries.get(name, {})
                 registry.clear()
@@ -191,17 +191,6 @@ def _shown_warnings() -> Iterator[tuple[str, dict[Any, Any]]]:
         registry = getattr(module, "__dict__", {}).get("__warningregistry__")
         if isinstance(registry, dict):
             yield name, registry
-
-
-class _Probe(Warning):
-    """Shows the version of the filters, which Python writes to a registry."""
-
-
-def _version_of_filters() -> Any:
-    registry: dict[Any, Any] = {}
-    with patched(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_Probe):
-        warnings.warn_explicit("", _Probe, "", 1, registry=registry)
-    return registry.get("version")
 
 
 def _logged_once() -> Iterator[dict[Any, Any]]:

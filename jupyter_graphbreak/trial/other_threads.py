@@ -114,7 +114,9 @@ def _warnings_kept_elsewhere() -> Iterator[None]:
             yield
         finally:
             is_open.clear()
+            version = version_of_filters() if added else None
             for registry, key in added:
+                registry.setdefault("version", version)  # without it Python forgets what it has shown
                 registry[key] = True
 
 
@@ -163,3 +165,15 @@ def _registry_of(filename: str) -> dict[Any, Any]:
             return registry
         frame = frame.f_back  # type: ignore[assignment]
     return {}
+
+
+class _Probe(Warning):
+    """Shows the version of the filters, which Python writes to a registry."""
+
+
+def version_of_filters() -> Any:
+    """Return the version of the filters, with which Python marks what it has shown of a module."""
+    registry: dict[Any, Any] = {}
+    with patched(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_Probe):
+        warnings.warn_explicit("", _Probe, "", 1, registry=registry)
+    return registry.get("version")

@@ -29,6 +29,10 @@ class CannotApplyError(Exception):
     """A change cannot be made to functions that exist already."""
 
 
+class OtherThreadError(CannotApplyError):
+    """A change cannot be made now, as another thread of the user's would run it."""
+
+
 @without_warnings()
 def compile_file(text: str, filename: str) -> list[CodeType]:
     """Compile the text of a file."""
@@ -165,22 +169,26 @@ class Application:
         self._leave_other_threads_alone(by_file, copies)
         self.functions = [function for function, _ in self._codes]
 
-    def _leave_other_threads_alone(self, filenames: Collection[str], copies: Iterable[types.FunctionType]) -> None:
+    def _leave_other_threads_alone(
+        self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
+    ) -> None:
         """Change only copies if another thread of the user's runs, which must not run changed code.
 
         Raises
         ------
-        CannotApplyError
+        OtherThreadError
             If the change needs a function of which there is no copy, such as a method.
         """
-        thread = thread_at_work(filenames)
+        thread = thread_at_work(by_file)
         if thread is None:
             return
         own = {id(copy): copy for copy in copies}
         codes = [copy.__code__ for copy in own.values()]
+        pairs = [pair for known in by_file.values() for of_name in known.values() for pair in of_name]
+        same = {id(new) for old, new in pairs if _is_same(old, new)}
         for function, made in self._codes:
-            if id(function) not in own and made != function.__code__ and function.__code__ not in codes:
-                raise CannotApplyError(
+            if id(function) not in own and id(made) not in same and function.__code__ not in codes:
+                raise OtherThreadError(
                     f"another thread of yours is running ({thread}), and would run the changed {function.__qualname__}"
                 )
         self._codes = [(function, made) for function, made in self._codes if id(function) in own]
@@ -270,6 +278,17 @@ def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
         places = list(code.co_positions())
         found = [(old, new) for old, new in found if list(old.co_positions()) == places] or found
     return found[-1][1] if found else None
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether two constants, or two code objects but for their lines, are the same."""
+    if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
+        return type(one) is type(other) and one == other
+    return (
+        (one.co_code, one.co_names, one.co_varnames) == (other.co_code, other.co_names, other.co_varnames)
+        and len(one.co_consts) == len(other.co_consts)
+        and all(map(_is_same, one.co_consts, other.co_consts))
+    )
 
 
 def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:

@@ -2,8 +2,9 @@
 
 Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/faults.py``; ``--options "-b eager --try"`` reaches more of them.
 Each fault is put into a process of its own, which explains two cells: in the first one the function raises whenever it
-is called, in the second one it is as ever. With ``--interrupt`` the user interrupts the first cell when it calls the
-function for the first time.
+is called, in the second one it is as ever. The first cell compiles something itself, or has its calls compiled by the
+magic, or is compiled as one function; one raises. With ``--interrupt`` the user interrupts the first cell when it calls
+the function for the first time.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from benchmarks.differences import differences  # noqa: E402 - the project's own
 from benchmarks.user_view import Cell, Seen, Session, attributes, in_a_fork, made_shell, seed  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from IPython.core.interactiveshell import InteractiveShell
@@ -39,7 +40,8 @@ PACKAGE = ROOT / "jupyter_graphbreak"
 #: What calls all else: nothing of ours is around it that could catch its faults.
 FACES = ("ipython", "cli")
 MESSAGE = "a fault that was put here"
-FIRST = """
+#: A cell that compiles something itself, and one that uses what it made, without the magic.
+COMPILES = """
 import logging, torch
 @torch.compiler.disable
 def aside(x):
@@ -60,6 +62,66 @@ def step(x, n):
     return {"out": x.relu(), "n": x.mean().item()}
 results = [step(torch.ones(size), n) for size in (2, 3) for n in (1, 2)]
 results[-1]"""
+AFTER_COMPILES = "step(torch.ones(2), 3), torch.zeros(4) + 1, torch.randn(2)"
+#: A cell whose calls the magic compiles: a module, functions, one that is looked into, one that fails.
+CALLS = """
+import functools, traceback, warnings, torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+    def forward(self, x):
+        print("in forward")
+        return (x * self.weight).relu()
+def scale(x, factor):
+    if x.sum() > 0:
+        x = x * factor
+    return x + 1
+def failing(x):
+    y = x * 2
+    torch._dynamo.graph_break()
+    raise ValueError(f"too large: {tuple(y.shape)}")
+def drive(net, batches, optimizer):
+    losses = []
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = scale(net(batch), 2).sum()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+net = Net()
+losses = drive(net, [torch.ones(2, 3), torch.zeros(4, 3)], torch.optim.SGD(net.parameters(), 0.1))
+scaled = functools.partial(scale, factor=3)(torch.ones(2))
+try:
+    failing(scaled)
+except ValueError as error:
+    print(error, [entry.name for entry in traceback.extract_tb(error.__traceback__)])
+warnings.warn("a warning of the cell")
+losses, scaled, net.weight.grad"""
+AFTER_CALLS = "scale(torch.ones(2), 3), net(torch.ones(3)), torch.randn(2)"
+#: A cell that the magic compiles as one function.
+COMPUTES = """
+import torch
+x = torch.ones(3)
+y = x * 2
+print("computed")
+if y.sum() > 0:
+    y = y + 1
+y"""
+AFTER_COMPUTES = "x + y, torch.randn(2)"
+#: A cell whose compiled call raises.
+RAISES = """
+import torch
+def checked(x):
+    y = x * 2
+    print("checked")
+    if y.sum() > 0:
+        raise ValueError("the sum is positive")
+    return y
+before = checked(-torch.ones(2))
+after = checked(torch.ones(2))"""
+AFTER_RAISES = "before + 1, torch.randn(2)"
 SECOND = """
 import torch
 @torch.compile(backend="eager")
@@ -68,8 +130,16 @@ def other(x):
     print("other")
     return y + 1
 other(torch.ones(3))"""
-THIRD = "step(torch.ones(2), 3), other(torch.zeros(4)), torch.randn(2)"
-CELLS = (Cell(FIRST, is_explained=True), Cell(SECOND, is_explained=True), Cell(THIRD, is_explained=False))
+#: In the first cell of each program something of ours fails; the second one is explained without a fault.
+PROGRAMS = {
+    name: (Cell(first, is_explained=True), Cell(SECOND, is_explained=True), Cell(last, is_explained=False))
+    for name, first, last in (
+        ("compiles", COMPILES, AFTER_COMPILES),
+        ("calls", CALLS, AFTER_CALLS),
+        ("computes", COMPUTES, AFTER_COMPUTES),
+        ("raises", RAISES, AFTER_RAISES),
+    )
+}
 
 
 class Place(NamedTuple):
@@ -166,13 +236,18 @@ def interrupt(place: Place) -> Iterator[None]:
 
 
 def run(
-    shell: InteractiveShell, options: str, broken: AbstractContextManager[None] | None, *, plain: bool
+    shell: InteractiveShell,
+    cells: Sequence[Cell],
+    options: str,
+    broken: AbstractContextManager[None] | None,
+    *,
+    plain: bool,
 ) -> list[Seen]:
     """Run the cells, the first one while something of ours is broken."""
     before = attributes()
     session = Session(shell, options, plain=plain)
     seen = []
-    for number, cell in enumerate(CELLS):
+    for number, cell in enumerate(cells):
         seed()
         with broken if number == 0 and broken is not None else contextlib.nullcontext():
             seen.append(session.run(cell))
@@ -194,7 +269,7 @@ def _brief(report: dict[str, Any]) -> str:
     return json.dumps([report["status"], breaks, parts])
 
 
-def called(shell: InteractiveShell, options: str) -> list[Place]:
+def called(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list[Place]:
     """Return the functions of ours that the first cell calls, but for those that stand for one of PyTorch's.
 
     What is put in the place of another function must call it, so it cannot do without itself; all that it calls can.
@@ -210,7 +285,7 @@ def called(shell: InteractiveShell, options: str) -> list[Place]:
         threading.setprofile(note)
         sys.setprofile(note)
         try:
-            Session(shell, options, plain=False).run(CELLS[0])
+            Session(shell, options, plain=False).run(cells[0])
         finally:
             sys.setprofile(None)
         return [Seen({"places": [json.dumps(_place(code)) for code, stands in codes.items() if not stands]})]
@@ -262,6 +337,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--options", default="-b eager", help="of the magic")
     parser.add_argument("--only", default="", help="only functions in whose file or name this is")
+    parser.add_argument("--program", choices=PROGRAMS, help="only the faults in this one")
+    parser.add_argument("--part", type=int, default=0, help="of how many parts this is one, from 0")
+    parser.add_argument("--parts", type=int, default=1, help="run each of so many faults")
+    parser.add_argument("--lines", type=int, default=None, help="the most lines to show of what the user saw")
     parser.add_argument("--interrupt", action="store_true", help="interrupt at each function in place of a fault")
     arguments = parser.parse_args()
     breaking, judge = (interrupt, outcome_of_interrupt) if arguments.interrupt else (fault, outcome)
@@ -270,26 +349,44 @@ def main() -> None:
     for module in pkgutil.walk_packages([str(PACKAGE)], "jupyter_graphbreak."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    runs = [in_a_fork(functools.partial(run, shell, arguments.options, None, plain=plain)) for plain in (True, False)]
-    plain, right = (seen if not isinstance(seen, str) else sys.exit(seen) for seen in runs)
-    for seen in plain:
-        for name in ("told", "report"):
-            seen.parts.pop(name, None)
     outcomes = []
-    places = [place for place in called(shell, arguments.options) if arguments.only in f"{place.file} {place.name}"]
-    for number, place in enumerate(places):
-        print(f"\r{number} of {len(places)}", end="", file=sys.stderr, flush=True)
-        faulty = in_a_fork(functools.partial(run, shell, arguments.options, breaking(place), plain=False))
-        made = judge(place, plain, right, faulty)
-        outcomes.append(made)
-        if made.seen or not made.is_next_right or not made.is_told:
-            print(f"\n{place.file}:{place.line} {place.name}: {', '.join(_faults(made))}")
-            print("\n".join(made.seen), flush=True)
+    for name in PROGRAMS if arguments.program is None else [arguments.program]:
+        cells = PROGRAMS[name]
+        outcomes += judged(shell, cells, arguments, breaking, judge, name)
     late = [made for made in outcomes if made.place.file.startswith(("analysis", "views"))]
-    print(f"\n{len(outcomes)} functions raised; the user saw the same {sum(not made.seen for made in outcomes)} times,")
+    same = sum(not made.seen for made in outcomes)
+    print(f"\n{len(outcomes)} times a function raised; the user saw the same {same} times,")
     print(f"the next report was right {sum(made.is_next_right for made in outcomes)} times,")
     print(f"and the fault was told {sum(made.is_told for made in outcomes)} times.")
     print(f"Of {len(late)} in analysis and views {sum(made.has_report for made in late)} left a report.")
+
+
+def judged(
+    shell: InteractiveShell,
+    cells: Sequence[Cell],
+    arguments: argparse.Namespace,
+    breaking: Callable[[Place], AbstractContextManager[None]],
+    judge: Callable[..., Outcome],
+    name: str,
+) -> list[Outcome]:
+    """Return what became of each fault in a program, and print the bad ones."""
+    options = arguments.options
+    runs = [in_a_fork(functools.partial(run, shell, cells, options, None, plain=plain)) for plain in (True, False)]
+    plain, right = (seen if not isinstance(seen, str) else sys.exit(seen) for seen in runs)
+    for seen in plain:
+        for part in ("told", "report"):
+            seen.parts.pop(part, None)
+    outcomes = []
+    places = [place for place in called(shell, cells, options) if arguments.only in f"{place.file} {place.name}"]
+    for number, place in enumerate(places[arguments.part :: arguments.parts]):
+        print(f"\r{name}: {number} of {len(places)}", end="", file=sys.stderr, flush=True)
+        faulty = in_a_fork(functools.partial(run, shell, cells, options, breaking(place), plain=False))
+        made = judge(place, plain, right, faulty)
+        outcomes.append(made)
+        if made.seen or not made.is_next_right or not made.is_told:
+            print(f"\n{name}, {place.file}:{place.line} {place.name}: {', '.join(_faults(made))}")
+            print("\n".join(made.seen[: arguments.lines]), flush=True)
+    return outcomes
 
 
 def _faults(made: Outcome) -> Iterator[str]:

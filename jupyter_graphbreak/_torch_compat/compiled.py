@@ -10,12 +10,14 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import patched_inherited
+from jupyter_graphbreak._torch_compat.patching import patched, replaced_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import CodeType
     from weakref import ref
+
+    from jupyter_graphbreak._torch_compat.threads import Claim
 
 
 def is_torch_compile(value: Any) -> bool:
@@ -140,7 +142,7 @@ def codes_held() -> Iterator[list[ref[CodeType]]]:
         held.clear()
         clear()
 
-    with patched_inherited(tracker, "clear", clear_both):
+    with patched(tracker, "clear", clear_both):
         yield held
 
 
@@ -153,3 +155,28 @@ def compilations_begun() -> int | None:
     """Return how many compilations Dynamo has numbered since it was last reset, ``None`` where it does not say."""
     counted: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER", None)
     return sum(list(counted.values())) if hasattr(counted, "values") else None
+
+
+@contextlib.contextmanager
+def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
+    """Count the compilations that Dynamo begins for a run; the count is ``None`` if Dynamo does not say.
+
+    Yields
+    ------
+    callable
+        Returns the count so far.
+    """
+    module = importlib.import_module("torch._dynamo.convert_frame")
+    if not hasattr(module, "get_compile_id"):  # another torch
+        yield lambda: None
+        return
+    counted: list[None] = []
+
+    def count(made: Any, *_: Any) -> Any:
+        if claim.is_here():
+            counted.append(None)
+            claim.compilations.add((getattr(made, "frame_id", None), getattr(made, "frame_compile_id", None)))
+        return made
+
+    with replaced_result(module, "get_compile_id", count):
+        yield lambda: len(counted)

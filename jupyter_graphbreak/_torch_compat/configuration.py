@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import logging
 import os
 import sys
 import warnings
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import redirected_here, replaced_result, shielded
+from jupyter_graphbreak._torch_compat.threads import same_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,7 +114,7 @@ def tells_of_compiling(logger: str) -> bool:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep what torch logs of its compiling off the user's screen; the structured trace goes on."""
+    """Keep what torch logs of its compiling on this thread off the user's screen; the structured trace goes on."""
     loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
     handlers = {
         handler
@@ -122,17 +123,20 @@ def quiet() -> Iterator[None]:
         for handler in log.handlers
     }
 
-    def is_other(record: logging.LogRecord) -> bool:
-        return not record.name.startswith(_TELLS)
+    thread = get_ident()
 
+    def is_shown(record: logging.LogRecord) -> bool:
+        return get_ident() != thread or not record.name.startswith(_TELLS)
+
+    shown = shielded("reading logs", is_shown, lambda _: True)
     for handler in handlers:
-        handler.addFilter(is_other)
+        handler.addFilter(shown)
     try:
         with _to_be_said_again():
             yield
     finally:
         for handler in handlers:
-            handler.removeFilter(is_other)
+            handler.removeFilter(shown)
 
 
 @contextlib.contextmanager
@@ -179,11 +183,10 @@ def warns_of_compiling(filename: str) -> bool:
 
 @contextlib.contextmanager
 def _warnings_of_compiling_unseen() -> Iterator[None]:
-    """Show nothing that torch warns of while it compiles, and let it warn again the next time.
+    """Show nothing that torch warns of while it compiles on this thread, and let it warn again the next time.
 
     The list of filters stays alone: code may read it, and each change of it makes Python forget what it has shown.
     """
-    show = warnings._showwarnmsg  # type: ignore[attr-defined]
     registries = {
         name: dict(getattr(module, "__warningregistry__", {}))
         for name, module in list(sys.modules.items())
@@ -191,12 +194,11 @@ def _warnings_of_compiling_unseen() -> Iterator[None]:
     }
 
     @not_compiled
-    def show_others(message: Any) -> None:
-        if not warns_of_compiling(message.filename):
-            show(message)
+    def drop_those_of_compiling(message: Any) -> Any:
+        return (_nothing, (), {}) if warns_of_compiling(message.filename) else None
 
     try:
-        with patched(warnings, "_showwarnmsg", show_others):
+        with redirected_here(warnings, "_showwarnmsg", drop_those_of_compiling):
             yield
     finally:
         for name, registry in registries.items():
@@ -204,6 +206,10 @@ def _warnings_of_compiling_unseen() -> Iterator[None]:
             if now is not None:
                 now.clear()
                 now.update(registry)
+
+
+def _nothing() -> None:
+    return None
 
 
 def errors_suppressed() -> contextlib.AbstractContextManager[None]:
@@ -255,7 +261,7 @@ def held_back() -> str:
 
 @contextlib.contextmanager
 def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
-    """Make every ``torch.compile`` use one backend while the context is open; ``None`` leaves them alone.
+    """Make every ``torch.compile`` of this run use one backend while the context is open; ``None`` changes nothing.
 
     Yields
     ------
@@ -266,33 +272,20 @@ def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
     if backend is None or held != "default":
         yield held if backend is not None else ""
         return
-    import torch
-
     frames = importlib.import_module("torch._dynamo.eval_frame")
-    convert = importlib.import_module("torch._dynamo.convert_frame")
-    from_stance = frames._callback_from_stance
-    get_compiler_fn, catch_errors_wrapper = frames.get_compiler_fn, convert.catch_errors_wrapper
+    catch_errors_wrapper = importlib.import_module("torch._dynamo.convert_frame").catch_errors_wrapper
+    compiler, is_here = frames.get_compiler_fn(backend), same_run()
 
-    @functools.wraps(from_stance)
-    def with_backend(*args: Any, **kwargs: Any) -> Any:
-        made = from_stance(*args, **kwargs)
-        try:
-            callback = args[0]
-            compiler = getattr(callback, "_torchdynamo_orig_backend", None)
-            if compiler is None or frames._stance.stance != "default" or frames._stance.backend is None:
-                return made
-            return catch_errors_wrapper(
-                compiler._clone_with_backend(get_compiler_fn(frames._stance.backend)), callback.hooks
-            )
-        except Exception:  # noqa: BLE001 - another torch: then it is as torch makes it
+    def with_backend(made: Any, callback: Any) -> Any:
+        if callback in {None, False} or frames._stance.stance != "default" or frames._stance.backend is not None:
+            return made  # nothing is compiled, or the code has set a stance that is to stay
+        if not is_here():
             return made
+        # Unlike the stance with a backend, this keeps fullgraph=True, and leaves other threads alone.
+        clone = getattr(callback._torchdynamo_orig_backend, "_clone_with_backend", None)
+        if clone is None:  # another torch
+            return frames._create_wrapped_callback(compiler)
+        return catch_errors_wrapper(clone(compiler), callback.hooks)
 
-    # By itself the stance makes a callback that knows nothing of fullgraph=True.
-    with patched(frames, "_callback_from_stance", with_backend):
-        setting = torch.compiler.set_stance("default", force_backend=backend)
-        ours = frames._stance
-        try:
-            yield ""
-        finally:
-            if frames._stance is ours:  # else the code has set one that is to stay
-                setting.__exit__(None, None, None)
+    with replaced_result(frames, "_callback_from_stance", with_backend):
+        yield ""

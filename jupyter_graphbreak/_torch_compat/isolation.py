@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import forget_code
 from jupyter_graphbreak._torch_compat.configuration import errors_suppressed, uncompiled_output
-from jupyter_graphbreak._torch_compat.patching import patched
-from jupyter_graphbreak._torch_compat.separate_cache import (
-    _drop,
-    _entries,
-    _fresh_profile,
-    _kept_counters,
-    _living,
-)
+from jupyter_graphbreak._torch_compat.module_calls import while_converting
+from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, tell_fault
+from jupyter_graphbreak._torch_compat.separate_cache import CompiledHere, kept_counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,24 +22,17 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def isolated_compilation() -> Iterator[None]:
-    """Make Dynamo forget, when the context ends, what it compiled in it; what it held before stays.
+    """Make Dynamo forget, when the context ends, what this thread compiled in it; what it held before stays.
 
-    Its counters, the sizes that it has seen vary and the globals that compiled code needs are restored as well.
+    Its counters, the sizes that it has seen vary and the globals that compiled code needs are restored as well. What
+    other threads compile meanwhile is left alone.
     """
-    seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
-    importlib.import_module("torch._C._dynamo.eval_frame").reset_code  # noqa: B018 - what is missing fails here
-    held = {id(code): (code, {id(entry.guard_manager) for entry in _entries(code)}) for code in _living(seen)}
-    with _kept_counters(), _fresh_profile(), _no_globals():
+    compiled = CompiledHere()
+    with kept_counters(), while_converting(compiled.converting), _no_globals():
         try:
             yield
         finally:
-            for code in _living(seen):
-                _, managers = held.get(id(code), (code, set()))
-                if not managers:
-                    forget_code(code)
-                for entry in _entries(code):
-                    if id(entry.guard_manager) not in managers:
-                        _drop(entry)
+            compiled.forget()
 
 
 @contextlib.contextmanager
@@ -59,24 +46,20 @@ def _no_globals() -> Iterator[None]:
     if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # another torch
         yield
         return
-    create, import_source = hooks.create, tracer.import_source
     made: list[tuple[dict[str, Any], str]] = []
     pending: list[Any] = []
 
-    def creating(*args: Any, **kwargs: Any) -> Any:
-        hook = create(*args, **kwargs)
+    def created(_: None, hook: Any, *__: Any, **___: Any) -> None:
         pending.append(hook)
-        return hook
 
-    @functools.wraps(import_source)
-    def importing(self: Any, *args: Any, **kwargs: Any) -> Any:
-        scope = self.output.global_scope
-        before = set(scope)
-        source = import_source(self, *args, **kwargs)
+    def names(tracer: Any, *_: Any, **__: Any) -> set[str]:
+        return set(tracer.output.global_scope)
+
+    def imported(before: set[str], _: Any, tracer: Any, *__: Any, **___: Any) -> None:
+        scope = tracer.output.global_scope
         made.extend((scope, name) for name in set(scope) - before)
-        return source
 
-    with patched(hooks, "create", staticmethod(creating)), patched(tracer, "import_source", importing):
+    with followed_here(hooks, "create", created), followed_here(tracer, "import_source", imported, names):
         try:
             yield
         finally:
@@ -94,16 +77,15 @@ def _no_marks() -> Iterator[None]:
     Dynamo reads them while it compiles; later, copies and pickles of the tensor would have them.
     """
     decorators = importlib.import_module("torch._dynamo.decorators")
-    mark = decorators.mark_static_address
     marked: list[tuple[weakref.ref[Any], str]] = []
 
-    @functools.wraps(mark)
-    def marking(tensor: Any, *args: Any, **kwargs: Any) -> None:
-        before = set(vars(tensor))
-        mark(tensor, *args, **kwargs)
+    def marks(tensor: Any, *_: Any, **__: Any) -> set[str]:
+        return set(vars(tensor))
+
+    def marking(before: set[str], _: None, tensor: Any, *__: Any, **___: Any) -> None:
         marked.extend((weakref.ref(tensor), name) for name in set(vars(tensor)) - before)
 
-    with patched(decorators, "mark_static_address", marking):
+    with followed_here(decorators, "mark_static_address", marking, marks):
         try:
             yield
         finally:
@@ -140,7 +122,7 @@ def generators_kept() -> Iterator[None]:
             hints=["Use the generator up before the break, as with list(...)."],
         )
 
-    with patched(variable, "reconstruct", reconstruct):
+    with patched_here(variable, "reconstruct", reconstruct):
         yield
 
 
@@ -191,7 +173,7 @@ def new_globals_readable() -> Iterator[bool]:
         for tracer in tracers:
             original = vars(tracer).get("_load_global") if tracer is not None else None
             if original is not None:
-                stack.enter_context(patched(tracer, "_load_global", _reading_back(original)))
+                stack.enter_context(patched_here(tracer, "_load_global", _reading_back(original)))
                 possible = True
         yield possible
 
@@ -200,8 +182,12 @@ def _reading_back(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _load_global(self: Any, inst: Any, *args: Any, **kwargs: Any) -> Any:
         stored = None
-        with contextlib.suppress(AttributeError, KeyError, TypeError):  # another torch: then it is as torch does it
+        try:
             stored = _stored_value(self, inst)
+        except (AttributeError, KeyError, TypeError):  # another torch: then it is as torch does it
+            pass
+        except Exception as fault:  # noqa: BLE001 - as above
+            tell_fault("reading new globals", fault)
         if stored is None:
             return original(self, inst, *args, **kwargs)
         self.push(stored)

@@ -9,13 +9,14 @@ import itertools
 import threading
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.configuration import stance
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import in_place, patched, tell_fault
+from jupyter_graphbreak._torch_compat.threads import same_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -137,62 +138,153 @@ def compile_caller(options: dict[str, Any]) -> Callable[..., Any]:
 
 
 class Interception:
-    """Whether calls of modules are intercepted now: not within a call that runs compiled."""
+    """Whether the calls of a thread are intercepted now: not within a call that runs compiled."""
 
     def __init__(self) -> None:
+        self.is_open = True
         self.inside = False
+        self.thread = threading.get_ident()
         #: Why modules that were called were not compiled, by the name of their class.
         self.left_out: dict[str, str] = {}
+
+
+class Standin(NamedTuple):
+    """What is called in place of another function.
+
+    Parameters
+    ----------
+    function, args, kwargs
+        The call.
+    failed : callable
+        Given what the call raises; returns what is to be raised instead, or ``None``.
+    end : callable
+        Called when the call has ended.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    failed: Callable[[BaseException], BaseException | None]
+    end: Callable[[], None]
+
+
+def interposed(
+    original: Callable[..., Any],
+    state: Interception,
+    plan: Callable[..., Standin | None],
+    elsewhere: Callable[..., None] = lambda *_, **__: None,
+) -> Callable[..., Any]:
+    """Return a function that does what another does, or what a plan for the call says.
+
+    A fault of ours never reaches the program: then the original is called, and the run is told. The function itself
+    leaves no trace in the traceback of what the original raises.
+
+    Parameters
+    ----------
+    original : callable
+    state : Interception
+    plan : callable
+        Given the arguments of the call, makes the plan; with ``None`` the original is called. It is not asked for calls
+        on other threads, and for those that something compiled makes.
+    elsewhere : callable
+        Given the arguments of a call on another thread.
+    """
+    get_ident, get_callback = threading.get_ident, _eval_frame_callback()
+
+    @functools.wraps(original, assigned=(), updated=())
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - see above; its name in tracebacks
+        standin = None
+        try:
+            # With a callback set, Dynamo would compile our functions.
+            if state.is_open and not state.inside and get_callback() is None:
+                standin = (plan if get_ident() == state.thread else elsewhere)(*args, **kwargs)
+        except Exception as fault:  # noqa: BLE001 - the program runs all the same
+            tell_fault("deciding what to compile", fault)
+        if standin is None:
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                if error.__traceback__ is not None:
+                    error.__traceback__ = error.__traceback__.tb_next
+                raise  # a bare raise adds no entry for this function to the traceback
+        try:
+            return standin.function(*standin.args, **standin.kwargs)
+        except BaseException as error:
+            instead = None
+            try:
+                instead = standin.failed(error)
+            except Exception as fault:  # noqa: BLE001 - as above
+                tell_fault("hiding the frames of the compiler", fault)
+            if instead is None:
+                raise
+        finally:
+            try:
+                standin.end()
+            except Exception as fault:  # noqa: BLE001 - as above
+                tell_fault("ending a compiled call", fault)
+        try:
+            raise instead  # noqa: TRY301 - not while the other is handled, which it would be chained to
+        except BaseException:
+            instead.__traceback__ = instead.__traceback__.tb_next if instead.__traceback__ is not None else None
+            raise
+
+    _skip_code()(_code_of(__call__))
+    return __call__
+
+
+@functools.cache
+def _eval_frame_callback() -> Callable[[], Any]:
+    get: Callable[[], Any] = importlib.import_module("torch._C._dynamo.eval_frame").get_eval_frame_callback
+    return get
+
+
+@functools.cache
+def _skip_code() -> Callable[[types.CodeType], None]:
+    skip: Callable[[types.CodeType], None] = importlib.import_module("torch._dynamo.eval_frame").skip_code
+    return skip
 
 
 @contextlib.contextmanager
 def intercepted_module_calls(
     state: Interception,
-    on_call: Callable[[torch.nn.Module, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any],
-    on_error: Callable[[BaseException], None],
+    on_call: Callable[[torch.nn.Module, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Standin | None],
 ) -> Iterator[None]:
-    """Hand each call of a module on this thread over, while the context is open.
+    """Plan each call of a module on this thread, while the context is open.
 
     Parameters
     ----------
     state : Interception
     on_call : callable
         Given the module, its original ``__call__`` bound to it, the positional and the keyword arguments; returns what
-        the call returns. Calls that something else traces (Dynamo, ``torch.export``, ``torch.jit.trace``), and calls
+        to call instead. Calls that something else traces (Dynamo, ``torch.export``, ``torch.jit.trace``), and calls
         under a ``TorchDispatchMode``, under which Dynamo compiles nothing, are not handed over.
-    on_error : callable
-        Given what a call raises, before it goes on; removes our frames from its traceback.
     """
     original = torch.nn.Module.__call__
-    get_ident = threading.get_ident
-    get_callback = importlib.import_module("torch._C._dynamo.eval_frame").get_eval_frame_callback
-    thread = get_ident()
+    is_here = same_run()
 
-    @functools.wraps(original)
-    def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - its name in tracebacks
-        is_elsewhere = get_ident() != thread
-        if is_elsewhere and not state.inside:
-            state.left_out.setdefault(type(self).__name__, "another thread called it")
-        if state.inside or is_elsewhere or get_callback() is not None:
-            try:  # Dynamo skips this frame, but would compile our functions if they were called here
-                return original(self, *args, **kwargs)
-            except BaseException as error:
-                if error.__traceback__ is not None:
-                    error.__traceback__ = error.__traceback__.tb_next
-                raise  # a bare raise adds no entry for this function to the traceback
+    def plan(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Standin | None:
+        reason = _why_not_compiled(module)
+        if reason is not None:
+            state.left_out.setdefault(type(module).__name__, reason)
+            return None
+        return on_call(module, types.MethodType(original, module), args, kwargs)
+
+    def elsewhere(module: torch.nn.Module, *_: Any, **__: Any) -> None:
+        if is_here():
+            state.left_out.setdefault(type(module).__name__, "another thread called it")
+
+    __call__ = functools.update_wrapper(interposed(original, state, plan, elsewhere), original)
+    compiling = importlib.import_module("torch._dynamo.convert_frame").compile_lock
+    with contextlib.ExitStack() as stack:
+        with compiling:  # while no thread has the original in place
+            stack.enter_context(patched(torch.nn.Module, "__call__", __call__))
+            stack.enter_context(while_converting(lambda _: _replaced_call(original, __call__), everywhere=True))
         try:
-            reason = _why_not_compiled(self)
-            if reason is not None:
-                state.left_out.setdefault(type(self).__name__, reason)
-                return original(self, *args, **kwargs)
-            return on_call(self, types.MethodType(original, self), args, kwargs)
-        except BaseException as error:
-            on_error(error)
-            raise
-
-    importlib.import_module("torch._dynamo.eval_frame").skip_code(_code_of(__call__))
-    with patched(torch.nn.Module, "__call__", __call__), while_converting(lambda: _replaced_call(original, __call__)):
-        yield
+            yield
+        finally:
+            state.is_open = False
+            with compiling:
+                stack.close()
 
 
 def _code_of(function: Any) -> types.CodeType:
@@ -207,7 +299,7 @@ def _replaced_call(original: Any, ours: Any) -> Iterator[None]:
     if vars(torch.nn.Module)["__call__"] is not ours:
         yield
         return
-    with patched(torch.nn.Module, "__call__", original):
+    with patched(torch.nn.Module, "__call__", in_place(original)):
         yield
 
 
@@ -249,28 +341,56 @@ def is_traced() -> bool:
 
 
 @contextlib.contextmanager
-def while_converting(make: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    """Enter a context whenever Dynamo converts a frame, and leave it when the frame is converted."""
+def while_converting(
+    make: Callable[[types.CodeType], AbstractContextManager[Any]], *, everywhere: bool = False
+) -> Iterator[None]:
+    """Enter a context whenever Dynamo converts a frame on this thread, and leave it when the frame is converted.
+
+    If that fails, the frame is not converted, and runs as it is. Dynamo converts one frame at a time.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the context for the code of a frame.
+    everywhere : bool
+        Whether to enter it on other threads as well.
+    """
     module = importlib.import_module("torch._dynamo.convert_frame")
+    skipped = importlib.import_module("torch._dynamo.types").ConvertFrameReturn
     converting = threading.local()
+    thread, is_open, get_ident = threading.get_ident(), [True], threading.get_ident
 
     def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
             if "skip" in kwargs:  # how many frames Dynamo leaves out of the stacks that it records
                 kwargs["skip"] += 1
-            if getattr(converting, "active", False):
+            if not is_open or getattr(converting, "active", False) or not (everywhere or get_ident() == thread):
                 return original(self, *args, **kwargs)
             converting.active = True
             try:
-                with make():
+                try:
+                    context = make(args[0].f_code)
+                    context.__enter__()
+                except Exception as fault:  # noqa: BLE001 - the frame runs all the same
+                    tell_fault("preparing a compilation", fault)
+                    return skipped()
+                try:
                     return original(self, *args, **kwargs)
+                finally:
+                    try:
+                        context.__exit__(None, None, None)
+                    except Exception as fault:  # noqa: BLE001 - as above
+                        tell_fault("undoing what a compilation needed", fault)
             finally:
                 converting.active = False
 
         return convert
 
-    with contextlib.ExitStack() as stack:
-        for converter in (module.ConvertFrame, module.ConvertFrameAssert):
-            stack.enter_context(patched(converter, "__call__", wrapped(vars(converter)["__call__"])))
-        yield
+    try:
+        with contextlib.ExitStack() as stack:
+            for converter in (module.ConvertFrame, module.ConvertFrameAssert):
+                stack.enter_context(patched(converter, "__call__", wrapped(vars(converter)["__call__"])))
+            yield
+    finally:
+        is_open.clear()

@@ -1,38 +1,238 @@
-"""Replace functions of torch for a while."""
+"""Replace functions of torch and of Python for a while, for all threads or for one; none of our faults gets out.
+
+What PyTorch, Python or the user's program calls in place of another function is made here: it calls ours within a
+``try`` and does without it if it fails.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import threading
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.threads import note_fault, say_fault
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+_MISSING = object()
+#: What was below replacements that are over while others above them are in place, by the address of the replacement.
+#: Contexts on several threads end in any order.
+_below: dict[int, tuple[Any, Any]] = {}
+_lock = threading.RLock()
+
+
+def tell_fault(what: str, fault: Exception) -> None:
+    """Tell the run that the calling thread works for what failed on our side; this does not fail."""
+    if isinstance(fault, RecursionError):  # the program's own recursion is near its end
+        return
+    try:
+        note_fault(what, fault)
+    except Exception:  # noqa: BLE001 - what tells may be what fails
+        with contextlib.suppress(Exception):
+            say_fault(what, fault)
 
 
 @contextlib.contextmanager
 def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Give a module or a class another attribute while the context is open."""
-    original = inspect.getattr_static(owner, name)
+    """Give a module, a class or an instance another attribute while the context is open.
+
+    Contexts may end in any order. What was inherited is inherited again.
+    """
+    inspect.getattr_static(owner, name)  # what is missing fails here
+    below = vars(owner).get(name, _MISSING)
     try:
-        setattr(owner, name, replacement)
+        with _lock:
+            below = vars(owner).get(name, _MISSING)
+            setattr(owner, name, replacement)
         yield
     finally:
-        # Somebody who patched after us keeps their patch; it calls ours, which calls the original.
-        if inspect.getattr_static(owner, name, None) is replacement:
-            setattr(owner, name, original)
+        with _lock:
+            if vars(owner).get(name) is replacement:
+                below, over = in_place(below), below
+                while id(over) in _below:
+                    over = _below.pop(id(over))[1]
+                if below is _MISSING:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, below)
+            else:  # the replacement on top calls ours, which calls what is below; it is taken out when that one ends
+                _below[id(replacement)] = replacement, below
+
+
+def in_place(function: Any) -> Any:
+    """Return what a replacement replaces if it is over, and the function itself otherwise."""
+    while id(function) in _below:
+        function = _below[id(function)][1]
+    return function
 
 
 @contextlib.contextmanager
-def patched_inherited(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Give a class a method that it inherits so far, while the context is open."""
-    if name in vars(owner):
-        with patched(owner, name, replacement):
+def patched_here(owner: Any, name: str, replacement: Callable[..., Any]) -> Iterator[None]:
+    """Replace a function for the thread that opens the context, while it is open; other threads call the original.
+
+    If the replacement fails, its error goes on; see :func:`followed_here` for one that only looks.
+    """
+    static = inspect.getattr_static(owner, name)
+    original = _function(static)
+    thread, is_open = get_ident(), [True]
+
+    @functools.wraps(original)
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        if is_open and get_ident() == thread:
+            return replacement(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    with patched(owner, name, _as(static, dispatch)):
+        try:
             yield
-        return
-    try:
-        setattr(owner, name, replacement)
-        yield
-    finally:
-        if vars(owner).get(name) is replacement:
-            delattr(owner, name)
+        finally:
+            is_open.clear()
+
+
+@contextlib.contextmanager
+def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator[None]:
+    """Decide about each call of a function on the thread that opens the context, while it is open.
+
+    Parameters
+    ----------
+    owner : module or class
+    name : str
+    plan : callable
+        Given the arguments of a call; returns function, positional and keyword arguments of the call that is made
+        instead, or ``None``. It calls nothing of the user's.
+    """
+    original = inspect.getattr_static(owner, name)
+    thread, is_open = get_ident(), [True]
+
+    @functools.wraps(original)
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        chosen = None
+        try:
+            if is_open and get_ident() == thread:
+                chosen = plan(*args, **kwargs)
+        except Exception as fault:  # noqa: BLE001 - see the module
+            tell_fault(name, fault)
+        function, args, kwargs = chosen or (original, args, kwargs)
+        return function(*args, **kwargs)
+
+    with patched(owner, name, dispatch):
+        try:
+            yield
+        finally:
+            is_open.clear()
+
+
+@contextlib.contextmanager
+def followed_here(
+    owner: Any, name: str, after: Callable[..., None], before: Callable[..., Any] = lambda *_, **__: None
+) -> Iterator[None]:
+    """Look at each call of a function on the thread that opens the context, while it is open.
+
+    Parameters
+    ----------
+    owner : module or class
+    name : str
+    after : callable
+        Given what ``before`` returned, what the call returned, and its arguments.
+    before : callable
+        Given the arguments of the call.
+    """
+    static = inspect.getattr_static(owner, name)
+    original = _function(static)
+    thread, is_open = get_ident(), [True]
+
+    @functools.wraps(original)
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        is_followed = bool(is_open) and get_ident() == thread
+        kept = None
+        try:
+            if is_followed:
+                kept = before(*args, **kwargs)
+        except Exception as fault:  # noqa: BLE001 - see the module
+            is_followed = False
+            tell_fault(name, fault)
+        result = original(*args, **kwargs)
+        try:
+            if is_followed:
+                after(kept, result, *args, **kwargs)
+        except Exception as fault:  # noqa: BLE001 - see the module
+            tell_fault(name, fault)
+        return result
+
+    with patched(owner, name, _as(static, dispatch)):
+        try:
+            yield
+        finally:
+            is_open.clear()
+
+
+@contextlib.contextmanager
+def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterator[None]:
+    """Replace what a function returns, on all threads, while the context is open.
+
+    Parameters
+    ----------
+    owner : module or class
+    name : str
+    result : callable
+        Given what a call returns and its arguments; returns what is returned instead.
+    """
+    original, is_open = getattr(owner, name), [True]
+
+    @functools.wraps(original)
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        try:
+            return result(made, *args, **kwargs) if is_open else made
+        except Exception as fault:  # noqa: BLE001 - see the module
+            tell_fault(name, fault)
+            return made
+
+    with patched(owner, name, dispatch):
+        try:
+            yield
+        finally:
+            is_open.clear()
+
+
+def shielded(
+    what: str,
+    function: Callable[..., Any],
+    otherwise: Callable[..., Any],
+    on_fault: Callable[[str, Exception], None] = tell_fault,
+) -> Callable[..., Any]:
+    """Return a function that does what another does, and what a third one does if that fails on our side.
+
+    Parameters
+    ----------
+    what : str
+        What failed then, for the note: "internal error while ...".
+    function : callable
+        One of ours, which calls nothing of the user's.
+    otherwise : callable
+        Given the same arguments; no function of ours that could fail as well.
+    on_fault : callable
+        Receives what failed, and the error.
+    """
+
+    @functools.wraps(function)
+    def shield(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as fault:  # noqa: BLE001 - see the module
+            on_fault(what, fault)
+            return otherwise(*args, **kwargs)
+
+    return shield
+
+
+def _function(static: Any) -> Any:
+    return static.__func__ if isinstance(static, classmethod | staticmethod) else static
+
+
+def _as(static: Any, function: Any) -> Any:
+    return type(static)(function) if isinstance(static, classmethod | staticmethod) else function

@@ -6,10 +6,13 @@ import contextlib
 import functools
 import importlib
 import weakref
+from collections import Counter
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import forget_code, resume_codes
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.module_calls import while_converting
+from jupyter_graphbreak._torch_compat.patching import patched_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -68,29 +71,56 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
     codes : iterable of CodeType
         Code that may run. Where Dynamo holds no compiled code for it, it must not have given up on it either.
     """
-    seen = importlib.import_module("torch._dynamo.convert_frame").input_codes.seen
-    before = {id(code): (code, {id(entry.guard_manager) for entry in _entries(code)}) for code in _living(seen)}
+    compiled = CompiledHere()
     most = 0
     for code in codes:
         most = max(most, *map(_begin_anew, (code, *resume_codes(code))))
-    for code in _living(seen):  # what the given code leads to by ways that only a run shows
-        most = max(most, _begin_anew(code))
+    for seen in list(importlib.import_module("torch._dynamo.convert_frame").input_codes.seen):
+        if (known := seen()) is not None:  # what the given code leads to by ways that only a run shows
+            most = max(most, _begin_anew(known))
     with (
-        _higher_limits(most), _kept_counters(), _fresh_profile(), _no_reset(), _kept_hooks(), _own_wrappers(),
-        kept_override(), unprofiled_guards(),
+        while_converting(compiled.converting), kept_counters(), _higher_limits(most), _no_reset(), _kept_hooks(),
+        _own_wrappers(), kept_override(), unprofiled_guards(),
     ):  # fmt: skip
         try:
             yield
         finally:
-            for code in _living(seen):
-                _, held = before.get(id(code), (code, set()))
-                if not held:
-                    forget_code(code)
-                for entry in _entries(code):
-                    if id(entry.guard_manager) not in held:
-                        _drop(entry)
-                if held:
-                    _resume_compiling(code)
+            compiled.forget()
+
+
+class CompiledHere:
+    """What a thread compiles for a while, apart from what Dynamo holds, from its counters and from the sizes it saw."""
+
+    def __init__(self) -> None:
+        #: The code that Dynamo came to, by its address, with the compiled versions that it held of it before.
+        self._before: dict[int, tuple[ref[CodeType], set[int]]] = {}
+        self._profile: dict[str, Any] = {}
+        # What this torch lacks fails here, before anything is compiled.
+        importlib.import_module("torch._C._dynamo.eval_frame").reset_code  # noqa: B018
+        importlib.import_module("torch._dynamo.pgo")
+
+    @contextlib.contextmanager
+    def converting(self, code: CodeType) -> Iterator[None]:
+        """Keep apart what one conversion of a frame with some code changes."""
+        known = self._before.get(id(code))
+        if known is None or known[0]() is not code:
+            self._before[id(code)] = weakref.ref(code), {id(entry.guard_manager) for entry in _entries(code)}
+        with _exchanged_profile(self._profile):
+            yield
+
+    def forget(self) -> None:
+        """Make Dynamo forget what was compiled."""
+        for reference, managers in self._before.values():
+            code = reference()
+            if code is None:
+                continue
+            if not managers:
+                forget_code(code)
+            for entry in _entries(code):
+                if id(entry.guard_manager) not in managers:
+                    _drop(entry)
+            if managers:
+                _resume_compiling(code)
 
 
 @contextlib.contextmanager
@@ -103,12 +133,8 @@ def unprofiled_guards() -> Iterator[None]:
     if not hasattr(guards, "profile_guard_manager"):  # another torch
         yield
         return
-    with patched(guards, "profile_guard_manager", lambda *_: 0.0):
+    with patched_here(guards, "profile_guard_manager", lambda *_: 0.0):
         yield
-
-
-def _living(references: list[ref[CodeType]]) -> list[CodeType]:
-    return [code for reference in references if (code := reference()) is not None]
 
 
 def _entries(code: CodeType) -> list[Any]:
@@ -143,12 +169,29 @@ def _higher_limits(held: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _kept_counters() -> Iterator[None]:
-    """Put back Dynamo's counters, that of graph breaks for one."""
+def kept_counters() -> Iterator[None]:
+    """Put back Dynamo's counters, that of graph breaks for one, but for what other threads compile meanwhile."""
     counters = importlib.import_module("torch._dynamo.utils").counters
     before = {name: counted.copy() for name, counted in counters.items()}
+    thread = get_ident()
+
+    @contextlib.contextmanager
+    def counting(_: CodeType) -> Iterator[None]:
+        if get_ident() == thread:
+            yield
+            return
+        begun = {name: counted.copy() for name, counted in counters.items()}
+        try:
+            yield
+        finally:
+            for name, counted in counters.items():
+                more = counted - begun.get(name, Counter())
+                if more:
+                    before.setdefault(name, Counter()).update(more)
+
     try:
-        yield
+        with while_converting(counting, everywhere=True):
+            yield
     finally:
         counters.clear()
         counters.update(before)
@@ -182,7 +225,7 @@ def _own_wrappers() -> Iterator[None]:
         made.__code__ = made.__code__.replace()
         return made
 
-    with patched(home, "wrap_inline", wrap_inline):
+    with patched_here(home, "wrap_inline", wrap_inline):
         yield
 
 
@@ -221,19 +264,26 @@ def kept_override() -> Iterator[None]:
 
 def _no_reset() -> contextlib.AbstractContextManager[None]:
     """Make ``torch._dynamo.reset`` do nothing: strict export calls it and would forget everything that was compiled."""
-    return patched(importlib.import_module("torch._dynamo"), "reset", lambda: None)
+    return patched_here(importlib.import_module("torch._dynamo"), "reset", lambda: None)
 
 
 @contextlib.contextmanager
-def _fresh_profile() -> Iterator[None]:
-    """Make Dynamo forget, while the context is open, which sizes it has seen vary; then restore that."""
+def _exchanged_profile(own: dict[str, Any]) -> Iterator[None]:
+    """Give Dynamo its own record of which sizes it has seen vary while the context is open; at first it has seen none.
+
+    Parameters
+    ----------
+    own : dict
+        That record, which is kept for the next time.
+    """
     profile = importlib.import_module("torch._dynamo.pgo")
     names = [name for name in ("_CODE_STATE", "_INIT_CODE_STATE") if hasattr(profile, name)]
     before = {name: getattr(profile, name) for name in names}
     for name in names:
-        setattr(profile, name, None)
+        setattr(profile, name, own.get(name))
     try:
         yield
     finally:
+        own.update((name, getattr(profile, name)) for name in names)
         for name, value in before.items():
             setattr(profile, name, value)

@@ -8,10 +8,14 @@ import importlib
 import logging
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_graphbreak._torch_compat.patching import tell_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak._torch_compat.threads import Claim
 
 
 def envelope() -> dict[str, Any]:
@@ -35,14 +39,27 @@ def trace_logger() -> logging.Logger:
     return logger if isinstance(logger, logging.Logger) else logging.getLogger("torch.__trace")
 
 
+class _Reader(NamedTuple):
+    """Who reads the trace for a run."""
+
+    handler: logging.Handler
+    is_here: Callable[[], bool]
+    on_fault: Callable[[str, Exception], None]
+
+
+#: Those that read now, and the lock without which nobody touches torch's logger.
+_readers: list[_Reader] = []
+_alone = threading.RLock()
+
+
 @contextlib.contextmanager
 def narrowed_trace(
-    handler: logging.Handler, kept: frozenset[str], on_fault: Callable[[str, Exception], None]
+    handler: logging.Handler, kept: frozenset[str], on_fault: Callable[[str, Exception], None], claim: Claim
 ) -> Iterator[None]:
     """Spare torch the making of trace entries that nobody reads, while the context is open.
 
-    Torch makes every entry as soon as the logger has a handler, guards and kernels in full among them. Where ours is
-    the only one, entries of other kinds than those kept are not made; where somebody else listens, all are.
+    Torch makes every entry as soon as the logger has a handler, guards and kernels in full among them. If nobody but us
+    listens, only the kept kinds are made, and only on the threads of runs.
 
     Parameters
     ----------
@@ -50,8 +67,10 @@ def narrowed_trace(
     kept : frozenset of str
         The kinds of entries to make.
     on_fault : callable
-        Told the kind and the error of an entry that torch failed to make. Only we asked for it, so the user's program
-        does not see the error.
+        Receives the kind and the error of an entry that torch failed to make. Only we asked for it, so the user's
+        program does not see the error.
+    claim : Claim
+        Of the run that reads.
     """
     internal = importlib.import_module("torch._logging._internal")
     original = getattr(internal, "trace_structured", None)
@@ -59,45 +78,61 @@ def narrowed_trace(
     if original is None or getattr(internal, "trace_log", None) is not logger:
         yield  # entries of all kinds are made then, and those that nobody reads are dropped
         return
-    alone = threading.RLock()  # threads that compile at once must not put back what the other one has set
+    reader = _Reader(handler, claim.is_here, on_fault)
+    with _alone:
+        _readers.append(reader)
+        if len(_readers) == 1:
+            _replace_in_torch(original, _narrowed(original, logger, kept))
+    try:
+        yield
+    finally:
+        with _alone:
+            _readers[:] = [other for other in _readers if other is not reader]
+            ours = vars(internal)["trace_structured"]
+            if not _readers and hasattr(ours, "__wrapped__"):
+                _replace_in_torch(ours, ours.__wrapped__)
+
+
+def _replace_in_torch(function: Any, replacement: Any) -> None:
+    """Replace a function in all modules of torch, as modules that imported it by name hold it themselves."""
+    for key, module in list(sys.modules.items()):
+        if key.startswith("torch.") and vars(module).get("trace_structured") is function:
+            vars(module)["trace_structured"] = replacement
+
+
+def _narrowed(original: Callable[..., Any], logger: logging.Logger, kept: frozenset[str]) -> Callable[..., Any]:
+    """Return ``trace_structured`` that makes only the entries that are read."""
 
     @functools.wraps(original)
     def trace_structured(*args: Any, **kwargs: Any) -> Any:
         # logging.config in the cell disables loggers that it does not name; ours is to hear all the same, alone.
-        if not logger.disabled and logger.handlers != [handler]:
+        ours = [reader.handler for reader in _readers]
+        if not ours or (not logger.disabled and any(handler not in ours for handler in logger.handlers)):
             return original(*args, **kwargs)
         kind = "entry"
         try:
-            kind = _kind(*args, **kwargs)
-            if kind not in kept:
+            concerned = [reader for reader in _readers if reader.is_here()]
+            kind = _kind(*args, **kwargs) if concerned else kind
+            if not concerned or kind not in kept:
                 return None
             if "payload_fn" in kwargs:
                 kwargs["payload_fn"] = _encodable(kwargs["payload_fn"])
-            with alone:
+            with _alone:
                 disabled, logger.disabled = logger.disabled, False
-                handlers, logger.handlers = logger.handlers, [handler]
+                handlers, logger.handlers = logger.handlers, [reader.handler for reader in concerned]
                 try:
                     return original(*args, **kwargs)
                 finally:
                     logger.disabled, logger.handlers = disabled, handlers
         except Exception as error:  # noqa: BLE001 - see on_fault
-            on_fault(kind, error)
+            try:
+                for reader in _readers:
+                    reader.on_fault(kind, error)
+            except Exception as fault:  # noqa: BLE001 - as above
+                tell_fault("noting what the trace lacks", fault)
             return None
 
-    # Modules that imported the function by name hold it themselves.
-    holders = [
-        module
-        for key, module in list(sys.modules.items())
-        if key.startswith("torch.") and vars(module).get("trace_structured") is original
-    ]
-    try:
-        for module in holders:
-            vars(module)["trace_structured"] = trace_structured
-        yield
-    finally:
-        for module in [*holders, *(m for k, m in list(sys.modules.items()) if k.startswith("torch."))]:
-            if vars(module).get("trace_structured") is trace_structured:
-                vars(module)["trace_structured"] = original
+    return trace_structured
 
 
 def _kind(name: str, metadata_fn: Callable[[], Any] = dict, *_: Any, **__: Any) -> str:

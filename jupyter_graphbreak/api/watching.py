@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
+from jupyter_graphbreak._torch_compat.threads import claimed
+from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.api.rerun import Rerun, kept_for_questions
 from jupyter_graphbreak.api.run_reports import job_with, report_of
 from jupyter_graphbreak.compiling.compile_options import Options, ensure_compiled
@@ -123,7 +125,9 @@ def capture(
 ) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.
 
-    The block runs as it would without; an exception goes on unchanged, and the report is made all the same.
+    The block runs as it would without; an exception goes on unchanged, and the report is made all the same. It has the
+    compilations of this thread, and of threads that the block starts and that capture nothing themselves. Captures may
+    lie within each other, and several threads may capture at once.
 
     Parameters
     ----------
@@ -158,6 +162,7 @@ def capture(
     """
     from jupyter_graphbreak.recording.children import watched_children
 
+    require_torch()
     run = Run()
     recording: recorder.Recording | None = None
 
@@ -170,6 +175,7 @@ def capture(
             recording.note("warning", sentence)
 
     with (
+        claimed(),
         watched_children(tell) if processes else contextlib.nullcontext() as children,
         kept_for_questions() if entries or cost else contextlib.nullcontext() as kept,
     ):

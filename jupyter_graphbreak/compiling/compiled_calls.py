@@ -16,18 +16,22 @@ import torch
 from jupyter_graphbreak._torch_compat.isolation import eager_semantics, isolated_compilation, new_globals_readable
 from jupyter_graphbreak._torch_compat.module_calls import (
     Interception,
+    Standin,
     TraceableCallables,
     awaits_shapes,
     compile_caller,
     intercepted_module_calls,
+    interposed,
     is_traced,
     while_converting,
 )
+from jupyter_graphbreak._torch_compat.patching import shielded
+from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.graph_warnings import warnings_at_own_lines
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
 from jupyter_graphbreak.compiling.routes import RoutedFunctions
-from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler
+from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, rehearse_hiding
 from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
 from jupyter_graphbreak.recording.targets import is_compiled
@@ -54,17 +58,23 @@ class CompiledCalls:
         Given what failed on our side, and the error; the program then runs uncompiled.
     filename : str or None
         The file name of the program's code, where it is known.
+    opened : GuardedExitStack
+        Undoes what it sets, when compiling ends.
     """
 
     def __init__(
-        self, options: Options, on_fault: Callable[[str, Exception], None], filename: str | None = None
+        self,
+        options: Options,
+        on_fault: Callable[[str, Exception], None],
+        filename: str | None,
+        opened: GuardedExitStack,
     ) -> None:
         self.filename = filename
         self.compiled: list[CompiledCallable] = []
         self._known: dict[tuple[int, ...], CompiledCallable] = {}
         self._options = options
         self._on_fault = on_fault
-        self._opened = GuardedExitStack(on_fault)
+        self._opened = opened
         self._thread = threading.get_ident()
         self._state = Interception()
         self._depth = 0
@@ -82,42 +92,34 @@ class CompiledCalls:
 
     def open(self) -> None:
         """Begin to compile calls."""
-        intercept = functools.partial(intercepted_module_calls, self._state, self._call_module, hide_compiler)
+        self._opened.undo_last("undoing what compiling needed", self._traceable.close)
+        intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._opened.enter("compiling modules", intercept, None)
-        _active.append(self)
+        self._opened.undo_last("undoing what compiling needed", self._end_routing)
+        _active[self._thread] = (*_active.get(self._thread, ()), self)
 
-    def close(self) -> None:
-        """Compile no further calls, and make Dynamo forget what was compiled."""
-        if self in _active:
-            _active.remove(self)
-        with deferred_interrupts():
-            for undo in (self._opened.contexts.close, self._traceable.close):
-                try:
-                    undo()
-                except Exception as fault:  # noqa: BLE001 - the program has run, and its results stand
-                    self._on_fault("undoing what compiling needed", fault)
+    def _end_routing(self) -> None:
+        left = tuple(calls for calls in _active.pop(self._thread, ()) if calls is not self)
+        if left:
+            _active[self._thread] = left
 
     def route(self, call: Any) -> Any:
         """Return what to call in place of a callable: itself, itself with routed calls, or what decides when called."""
         if (
             self._depth > _DEEPEST
             or self._state.inside
-            or self._thread != threading.get_ident()
             or not may_be_compiled(call)
+            or _is_compiled(call)
+            or is_traced()
         ):
             return call
         try:
-            if _is_compiled(call) or is_traced():
-                return call
             role = self._role_of(call)
             if role == "look inside":
                 return self._looked_into(call)
         except RecursionError:  # the program's own recursion is near its end
             return call
-        except Exception as fault:  # noqa: BLE001 - the program runs all the same
-            self._on_fault("deciding what to compile", fault)
-            return call
-        return call if role == "leave" else self._routing(call)
+        return call if role == "leave" else interposed(call, self._state, functools.partial(self._plan, call))
 
     def _role_of(self, call: Any) -> Role | None:
         """Return what is done with calls of a callable, worked out once for its code."""
@@ -138,33 +140,18 @@ class CompiledCalls:
             self._roles_with[key] = role_with(call, args, kwargs)
         return self._roles_with[key]
 
-    def _routing(self, call: Any) -> Callable[..., Any]:
-        def routed(*args: Any, **kwargs: Any) -> Any:
-            self._depth += 1
-            try:
-                return self._call(call, args, kwargs)
-            except BaseException as error:
-                hide_compiler(error)
-                raise  # a bare raise adds no entry for this function to the traceback
-            finally:
-                self._depth -= 1
-
-        return routed
-
-    def _call(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _plan(self, call: Any, *args: Any, **kwargs: Any) -> Standin:
+        """Return how a routed call is made."""
         while isinstance(call, functools.partial):
             call, args, kwargs = call.func, (*call.args, *args), {**call.keywords, **kwargs}
         role: Role = "leave"
-        try:
+        with contextlib.suppress(RecursionError):  # the program's own recursion is near its end
             role = self._role_with(call, args, kwargs)
             if role == "look inside":
                 call = self._looked_into(call)
-        except RecursionError:  # the program's own recursion is near its end
-            role = "leave"
-        except Exception as fault:  # noqa: BLE001 - the program runs all the same
-            self._on_fault("deciding what to compile", fault)
-            role = "leave"
-        return self.run(call, call, args, kwargs) if role == "compile" else call(*args, **kwargs)
+        planned = self.plan(call, call, args, kwargs) if role == "compile" else None
+        self._depth += 1
+        return planned or Standin(call, args, kwargs, _as_uncompiled, self._end)
 
     def _looked_into(self, call: Any) -> Any:
         """Return a function or method whose own calls are routed, where its source is known."""
@@ -179,18 +166,23 @@ class CompiledCalls:
             return call
         return types.MethodType(twin, bound.__self__) if isinstance(bound, types.MethodType) else twin
 
-    def _call_module(
+    def _plan_module(
         self, module: torch.nn.Module, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    ) -> Standin | None:
         is_known = self._find(module) is not None
         reason = None if is_known else _why_run_eagerly(module)
         if reason is not None:
             self._state.left_out.setdefault(type(module).__name__, reason)
-            return original(*args, **kwargs)
-        return self.run(original, module, args, kwargs)
+            return None
+        planned = self.plan(original, module, args, kwargs)
+        if planned is not None:
+            self._depth += 1
+        return planned
 
-    def run(self, call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call something compiled.
+    def plan(
+        self, call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Standin | None:
+        """Return how something is called compiled; ``None`` if it cannot be compiled.
 
         Parameters
         ----------
@@ -201,27 +193,18 @@ class CompiledCalls:
             What to call it with.
         """
         caller = self._prepared()
-        traceable = None
-        try:
-            if caller is not None:
-                traceable = self._traceable.traceable(call, target)
-                self._note(target)
-        except Exception as fault:  # noqa: BLE001 - the program runs all the same
-            self._on_fault("compiling a call", fault)
-        if caller is None or traceable is None:
-            return call(*args, **kwargs)
-        grad_mode = torch.is_grad_enabled()
+        if caller is None:
+            return None
+        traceable = self._traceable.traceable(call, target)
+        self._note(target)
+        failed = functools.partial(_as_uncompiled, grad_mode=torch.is_grad_enabled())
         self._state.inside = True
-        try:
-            return caller(traceable, args, kwargs)
-        except BaseException as error:
-            torch.set_grad_enabled(grad_mode)  # a graph that fails within no_grad leaves it off
-            assertion = failed_assertion(error)
-            if assertion is None:
-                raise
-        finally:
-            self._state.inside = False
-        raise assertion  # not while the other is handled, which it would be chained to
+        return Standin(caller, (traceable, args, kwargs), {}, failed, self._end)
+
+    def _end(self) -> None:
+        """Note that a planned call has ended."""
+        self._depth -= 1
+        self._state.inside = False
 
     def run_cell(self, function: Callable[[], Any]) -> Any:
         """Call the function that a cell was made into, compiled."""
@@ -230,18 +213,25 @@ class CompiledCalls:
             self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
             return function()
         self._cell = function
-        return self.run(function, function, (), {})
+        return interposed(function, self._state, functools.partial(self._plan_cell, function))()
+
+    def _plan_cell(self, function: Callable[[], Any]) -> Standin | None:
+        planned = self.plan(function, function, (), {})
+        self._depth += planned is not None
+        return planned
 
     def _prepared(self) -> Callable[..., Any] | None:
         """Return what calls things compiled; the first time, prepare PyTorch. ``None`` if that fails."""
         if self._caller is None and self._opened.complete:
             with deferred_interrupts():
-                semantics = functools.partial(eager_semantics, fullgraph=self._options.fullgraph)
-                self._opened.enter("keeping what compiling changes", lambda: while_converting(semantics), None)
+                fullgraph = self._options.fullgraph
+                semantics = functools.partial(while_converting, lambda _: eager_semantics(fullgraph=fullgraph))
+                self._opened.enter("keeping what compiling changes", semantics, None)
                 self._opened.enter("placing warnings", warnings_at_own_lines, None)
                 self._opened.enter("isolating the compilation", isolated_compilation, None)
                 try:
                     if self._opened.complete:
+                        rehearse_hiding()
                         self._caller = compile_caller(self._options.arguments())
                 except Exception as fault:  # noqa: BLE001 - the program runs uncompiled
                     self._opened.complete = False
@@ -270,6 +260,23 @@ class CompiledCalls:
         """Return what is known of a callable that was compiled before."""
         known = self._known.get(_key(target))
         return known if known is not None and _is_same(known.target(), target) else None
+
+
+def _as_uncompiled(error: BaseException, *, grad_mode: bool | None = None) -> BaseException | None:
+    """Make an error look as if nothing was compiled; return what is to be raised instead of it, if it is not it.
+
+    Parameters
+    ----------
+    error : BaseException
+    grad_mode : bool or None
+        The grad mode when the compiled call began: a graph that fails within ``no_grad`` leaves it off.
+    """
+    instead = None
+    if grad_mode is not None:
+        torch.set_grad_enabled(grad_mode)
+        instead = failed_assertion(error)
+    hide_compiler(instead or error)
+    return instead
 
 
 def _why_run_eagerly(module: torch.nn.Module) -> str | None:
@@ -337,12 +344,17 @@ def _line_of(filename: str) -> int | None:
     return None
 
 
-_active: list[CompiledCalls] = []
+#: What compiles calls, by the number of the thread whose calls it compiles; the innermost comes last.
+_active: dict[int, tuple[CompiledCalls, ...]] = {}
 
 
-def route(call: Any) -> Any:
-    """Return what routed code calls in place of a callable."""
-    return _active[-1].route(call) if _active else call
+def _route(call: Any) -> Any:
+    active = _active.get(threading.get_ident())
+    return active[-1].route(call) if active else call
+
+
+#: What routed code calls; it returns what is called in place of a callable.
+route = shielded("deciding what to compile", _route, lambda call: call)
 
 
 @contextlib.contextmanager
@@ -350,9 +362,11 @@ def compiled_calls(
     options: Options, on_fault: Callable[[str, Exception], None], filename: str | None = None
 ) -> Iterator[CompiledCalls]:
     """Compile calls while the context is open; see :class:`CompiledCalls`."""
-    calls = CompiledCalls(options, on_fault, filename)
-    calls.open()
-    try:
-        yield calls
-    finally:
-        calls.close()
+    opened = GuardedExitStack(on_fault)
+    with claimed(on_fault):
+        try:
+            calls = CompiledCalls(options, on_fault, filename, opened)
+            calls.open()
+            yield calls
+        finally:
+            opened.contexts.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import contextlib
+import functools
 import inspect
 import itertools
 import linecache
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.patching import tell_fault
 from jupyter_graphbreak.analysis.source.python_text import parse_python, without_warnings
 from jupyter_graphbreak.recording.records import is_resume, plain_function
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 #: Where the frames lie that carry compiled code, and the code of a graph itself.
 _CARRIERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, str(Path(__file__).parents[1]) + os.sep)
 _GRAPH = "<eval_with_key>"
+_RESUMED = "torch_dynamo_resume_in_rehearsed_at_1"
 #: What calls a function that is not to be compiled, whether the code that calls it is compiled or not.
 _DISABLING = "DisableContext.__call__.<locals>._fn"
 
@@ -39,8 +41,37 @@ def hide_compiler(error: BaseException) -> None:
     for chained in _chain(error):
         entries = list(_entries(chained.__traceback__))
         if any(_carries(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
-            with contextlib.suppress(Exception):  # then it keeps some frames more
+            try:
                 chained.__traceback__ = _relinked([*_without_carriers(_with_lines_of_graphs(entries))])
+            except Exception as fault:  # noqa: BLE001 - then it keeps some frames more
+                tell_fault("hiding the frames of the compiler", fault)
+
+
+def rehearse_hiding() -> None:
+    """Hide a compiler that is not there, so that what fails of it fails before anything is compiled.
+
+    The error comes from a graph, in a resume function, in a compiled function.
+    """
+    filename = f"{__name__}.rehearsed"
+    function = compile(f"def rehearsed(x):\n {_RESUMED}(x)\n", filename, "exec").co_consts[0]
+    resumed = compile(f"def {_RESUMED}(x):\n self(x)\n", filename, "exec").co_consts[0]
+    inside = compile("def forward(self, x):\n y: 'Any' = x.missing\n", f"{_GRAPH}.rehearsed", "exec").co_consts[0]
+    node = types.SimpleNamespace(name="y", stack_trace=f'File "{filename}", line 2, in {resumed.co_name}')
+    holder = types.SimpleNamespace(graph=types.SimpleNamespace(nodes=[node]))
+    linecache.cache[inside.co_filename] = 1, None, ["def forward(self, x):\n", " y: 'Any' = x.missing\n"], ""
+    try:
+        scope: dict[str, Any] = {"self": functools.partial(types.FunctionType(inside, {}), holder)}
+        scope[_RESUMED] = types.FunctionType(resumed, scope)
+        types.FunctionType(function, scope)(None)
+    except AttributeError as error:
+        failed_assertion(RuntimeError().with_traceback(error.__traceback__))
+        entries = list(_without_carriers(_with_lines_of_graphs(list(_entries(error.__traceback__)))))
+        names = [entry.tb_frame.f_code.co_name for entry in _entries(_relinked(entries))]
+        if names[-1] != function.co_name:
+            raise AssertionError(f"the frames of the compiler cannot be hidden: {names}") from None
+        hide_compiler(error)
+    finally:
+        linecache.cache.pop(inside.co_filename, None)
 
 
 def failed_assertion(error: BaseException) -> AssertionError | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import sys
 import time
 import weakref
@@ -18,7 +20,7 @@ from jupyter_graphbreak.report.schema import Device, Diagnostic
 from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -201,7 +203,9 @@ class Observation:
             message = f"{type(fault).__name__}: {fault}"
         except Exception:  # noqa: BLE001 - a broken __str__
             message = type(fault).__name__
-        self._faults.append(Diagnostic("error", f"Of compile_explain itself {what} failed ({message})."))
+        diagnostic = Diagnostic("error", f"Of compile_explain itself {what} failed ({message}).")
+        if diagnostic not in self._faults:
+            self._faults.append(diagnostic)
 
     def ignore_compile_options(self, because: str) -> None:
         """Say that options for what the magic compiles had nothing to apply to."""
@@ -270,7 +274,6 @@ class Observation:
 
     def _run_again(self, report: Report, files: dict[str, str], kept: Kept) -> Report:
         """Return the report with what running entries again on copies tells; nothing of that is shown."""
-        from IPython.utils.capture import capture_output
         from msgspec.structs import replace
 
         from jupyter_graphbreak._torch_compat.default_device import default_device
@@ -292,7 +295,7 @@ class Observation:
                 self._phase = what
                 self._tell("")
                 try:
-                    with default_device(self._device), capture_output():
+                    with default_device(self._device), _silenced(self._shell):
                         step()
                 except KeyboardInterrupt:
                     self.note("warning", f"{what.capitalize()} was interrupted.")
@@ -384,6 +387,28 @@ class Observation:
         kept = {name: now[name] for name, held in self._compiled.items() if name in now and now[name] is held()}
         for name in stale(kept, self.recording.started_codes()):
             self.note("warning", f"{name} was compiled before and was not compiled again: its graphs are not here.")
+
+
+@contextlib.contextmanager
+def _silenced(shell: InteractiveShell) -> Iterator[None]:
+    """Show nothing of what this thread writes or displays while the context is open."""
+    from jupyter_graphbreak._torch_compat.patching import redirected_here
+    from jupyter_graphbreak.trial.other_threads import streams_here
+
+    def drop(*_: Any, **__: Any) -> tuple[Callable[[], None], tuple[()], dict[str, Any]]:
+        return _nothing, (), {}
+
+    publisher = type(shell.display_pub)
+    with (
+        streams_here(io.StringIO(), io.StringIO()),
+        redirected_here(publisher, "publish", drop),
+        redirected_here(publisher, "clear_output", drop),
+    ):
+        yield
+
+
+def _nothing() -> None:
+    return None
 
 
 def _patches(options: Options) -> list[Patch]:

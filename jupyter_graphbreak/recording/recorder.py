@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak._torch_compat.compiled import codes_held, compilations_begun, is_held
+from jupyter_graphbreak._torch_compat.compiled import codes_held, counted_compilations, is_held
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, held_back
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
+from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.recording import additions
 from jupyter_graphbreak.recording.library import is_library, library_roots
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from typing import Literal
     from weakref import ref
 
+    from jupyter_graphbreak._torch_compat.threads import Claim
     from jupyter_graphbreak.recording.additions import Addition
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Device
@@ -101,6 +103,17 @@ class Recording:
         if message not in self._lost:
             self._lost.add(message)
             self.note("error", message)
+
+    def note_fault(self, what: str, fault: Exception) -> None:
+        """Note that something of ours failed, each fault once."""
+        try:
+            message = f"{type(fault).__name__}: {fault}"
+        except Exception:  # noqa: BLE001 - a broken __str__
+            message = type(fault).__name__
+        sentence = f"Internal error in compile_explain while {what} ({message}); your code is not affected."
+        if sentence not in self._lost:
+            self._lost.add(sentence)
+            self.note("error", sentence)
 
     def describe_device(self, device: Device) -> None:
         """Note where the code runs."""
@@ -201,7 +214,10 @@ def record(
     on_record: Callable[[Record], None] | None = None,
     running: str | None = None,
 ) -> Iterator[Recording]:
-    """Record the compilations of the code in the ``with`` block, on all threads; :class:`Recording` says what is given.
+    """Record the compilations of the code in the ``with`` block; :class:`Recording` says what is given.
+
+    They are those of the calling thread and of the threads that are started from it meanwhile, but not of threads that
+    record for themselves. Recordings may lie within each other, and several threads may record at once.
 
     An exception of the block is noted and goes on unchanged. After the block the recording is complete: the sources
     that the records mention and a record of the run as a whole stand at its end.
@@ -213,16 +229,17 @@ def record(
     """
     require_torch()
     recording = Recording(find_cell, on_record, running)
-    handler = _TraceHandler(recording)
-    earlier = compilations_begun()
     start = time.perf_counter()
     held: list[ref[CodeType]] | None = None
+    begun: Callable[[], int | None] = _unknown
     try:
         with (
+            claimed(recording.note_fault) as claim,
             _what_is_held() as held,
-            _heard(handler),
-            narrowed_trace(handler, KEPT, recording.note_lost),
-            watch(recording.add, recording.spent) as missing,
+            counted_compilations(claim) as begun,
+            _heard(handler := _TraceHandler(recording, claim)),
+            narrowed_trace(handler, KEPT, recording.note_lost, claim),
+            watch(recording.add, recording.spent, claim) as missing,
         ):
             for sentence in missing:
                 recording.note("warning", sentence)
@@ -233,15 +250,11 @@ def record(
         raise
     finally:
         wall_s = time.perf_counter() - start
-        recording._finish(wall_s, _newly_begun(earlier), held)  # noqa: SLF001 - same module
+        recording._finish(wall_s, begun(), held)  # noqa: SLF001 - same module
 
 
-def _newly_begun(earlier: int | None) -> int | None:
-    """Return how many compilations Dynamo counted since then; it begins anew when it is reset."""
-    now = compilations_begun()
-    if earlier is None or now is None:
-        return None
-    return now - earlier if now >= earlier else now
+def _unknown() -> int | None:
+    return None
 
 
 @contextlib.contextmanager
@@ -268,16 +281,17 @@ def _heard(handler: logging.Handler) -> Iterator[None]:
 class _TraceHandler(logging.Handler):
     """Takes the entries that a report needs off the structured trace."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, claim: Claim) -> None:
         super().__init__(logging.DEBUG)
         self._recording = recording
+        self._claim = claim
         self._named: set[int] = set()
 
     def emit(self, entry: logging.LogRecord) -> None:
         start = time.perf_counter()
         try:
             envelope = getattr(entry, "metadata", None)
-            if isinstance(envelope, dict):
+            if isinstance(envelope, dict) and self._claim.is_here():
                 self._take(Record(envelope, getattr(entry, "payload", None)))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             with contextlib.suppress(Exception):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from jupyter_graphbreak._torch_compat.patching import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,15 +52,12 @@ class GuardedExitStack:
             self.complete = False
             self._on_fault(what, fault)
             return default
-
-        def leave() -> None:
-            try:
-                context.__exit__(None, None, None)
-            except Exception as fault:  # noqa: BLE001 - as above
-                self._on_fault(what, fault)
-
-        self.contexts.callback(leave)
+        self.undo_last(what, functools.partial(context.__exit__, None, None, None))
         return value
+
+    def undo_last(self, what: str, undo: Callable[[], object]) -> None:
+        """Call a function when the contexts are left, before those that were entered earlier."""
+        self.contexts.callback(shielded(what, undo, lambda: None, self._on_fault))
 
 
 @contextlib.contextmanager

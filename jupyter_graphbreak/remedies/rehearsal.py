@@ -24,6 +24,7 @@ from jupyter_graphbreak.remedies.original import Original
 from jupyter_graphbreak.remedies.program.application import (
     Application,
     CannotApplyError,
+    OtherThreadError,
     Program,
     applied,
     compile_file,
@@ -218,6 +219,8 @@ class Rehearsal:
 
         try:
             performed = perform(promises)
+        except OtherThreadError as error:
+            verdict, reason = "not tried", str(error)
         except (CannotApplyError, SyntaxError) as error:
             reason = f"cannot be applied: {error}"
         except Exception as error:  # noqa: BLE001 - whatever the changed program makes torch do

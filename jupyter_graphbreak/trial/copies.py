@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak.recording.targets import is_own
 
 if TYPE_CHECKING:
@@ -154,7 +154,10 @@ def _leaves(failed: list[Any] | None) -> Iterator[None]:
             return _clone_tensor(tensor, memo, failed)
         return (of_parameters if isinstance(tensor, torch.nn.Parameter) else of_tensors)(tensor, memo)
 
-    with patched(torch.Tensor, "__deepcopy__", deepcopy), patched(torch.nn.Parameter, "__deepcopy__", deepcopy):
+    with (
+        patched_here(torch.Tensor, "__deepcopy__", deepcopy),
+        patched_here(torch.nn.Parameter, "__deepcopy__", deepcopy),
+    ):
         yield
 
 

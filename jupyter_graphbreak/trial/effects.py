@@ -9,6 +9,7 @@ import io
 import logging
 import random
 import sys
+import threading
 import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import tells_of_compiling, warns_of_compiling
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak.trial.other_threads import streams_here, version_of_filters, warnings_kept_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,10 +56,10 @@ class Effects:
 def observed() -> Iterator[Effects]:
     """Keep what is written, warned and logged while the context is open; it can be read after that."""
     effects = Effects()
-    handle = logging.Logger.callHandlers
+    handle, thread = logging.Logger.callHandlers, threading.get_ident()
 
     def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
-        if tells_of_compiling(record.name):
+        if tells_of_compiling(record.name) or threading.get_ident() != thread:
             handle(logger, record)
         else:
             effects.logged.append((record.name, record.levelname, _message(record)))
@@ -66,8 +68,8 @@ def observed() -> Iterator[Effects]:
     out, err = io.StringIO(), io.StringIO()
     try:
         with (
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
+            streams_here(out, err),
+            warnings_kept_elsewhere(),
             patched(logging.Logger, "callHandlers", keep),
             warnings.catch_warnings(record=True) as caught,
         ):
@@ -161,24 +163,25 @@ def kept_warnings() -> Iterator[None]:
 
     Each change of the filters of warnings makes Python forget, in every module, what it has shown.
     """
-    registries = {name: dict(registry) for name, registry in _shown_warnings()}
-    version, always = _version_of_filters(), torch.is_warn_always_enabled()
-    logged = [(cache, dict(cache)) for cache in _logged_once()]
-    torch.set_warn_always(True)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.set_warn_always(always)
-        now = _version_of_filters()
-        for name, registry in _shown_warnings():
-            before = registries.get(name, {})
-            registry.clear()
-            registry.update(before | {"version": now} if before.get("version") == version else before)
-        for cache, content in logged:
-            cache.clear()
-            cache.update(content)
+    with warnings_kept_elsewhere():
+        registries = {name: dict(registry) for name, registry in _shown_warnings()}
+        version, always = version_of_filters(), torch.is_warn_always_enabled()
+        logged = [(cache, dict(cache)) for cache in _logged_once()]
+        torch.set_warn_always(True)
+        try:
+            with warnings.catch_warnings(record=True):
+                warnings.simplefilter("always")
+                yield
+        finally:
+            torch.set_warn_always(always)
+            now = version_of_filters()
+            for name, registry in _shown_warnings():
+                before = registries.get(name, {})
+                registry.clear()
+                registry.update(before | {"version": now} if before.get("version") == version else before)
+            for cache, content in logged:
+                cache.clear()
+                cache.update(content)
 
 
 def _shown_warnings() -> Iterator[tuple[str, dict[Any, Any]]]:
@@ -188,17 +191,6 @@ def _shown_warnings() -> Iterator[tuple[str, dict[Any, Any]]]:
         registry = getattr(module, "__dict__", {}).get("__warningregistry__")
         if isinstance(registry, dict):
             yield name, registry
-
-
-class _Probe(Warning):
-    """Shows the version of the filters, which Python writes to a registry."""
-
-
-def _version_of_filters() -> Any:
-    registry: dict[Any, Any] = {}
-    with patched(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_Probe):
-        warnings.warn_explicit("", _Probe, "", 1, registry=registry)
-    return registry.get("version")
 
 
 def _logged_once() -> Iterator[dict[Any, Any]]:

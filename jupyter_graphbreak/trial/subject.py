@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
 from jupyter_graphbreak.recording.library import library_roots
 from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.trial.copies import Saved, clone, filled, is_atom, is_code, is_data, keeping, slot
 from jupyter_graphbreak.trial.places import named
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.trial.inputs import Arguments
 
 _MISSING = object()
+
+
+class OtherThreadError(Exception):
+    """A copy cannot run now: another thread would see what is exchanged for it."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,11 @@ class _Swapped:
             self._other = value
         elif value is not self._place.read():
             self._place.write(value)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it holds what never changes, such as a number: nothing is exchanged until a run assigns to it."""
+        return is_atom(self._other) or self._other is _MISSING
 
     def exchange(self) -> None:
         held = self._place.read()
@@ -89,6 +99,7 @@ class Subject:
     def __init__(self, fn: Callable[..., Any], arguments: Arguments | None = None) -> None:
         self._memo: dict[Any, Any] = {}
         self._globals: dict[int, dict[str, Any]] = {}
+        self._functions: list[types.FunctionType] = []
         self._places: list[_Place | _Swapped] = []
         self._entered = 0
         self._library = tuple(library_roots())
@@ -119,7 +130,7 @@ class Subject:
 
     def functions(self) -> list[types.FunctionType]:
         """Return the functions that are copies."""
-        return [made for made in self._memo.values() if isinstance(made, types.FunctionType)]
+        return list(self._functions)
 
     def state(self, memo: dict[Any, Any] | None = None) -> dict[str, Any]:
         """Return a copy of everything that a call may have changed, by name."""
@@ -139,8 +150,17 @@ class Subject:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Exchange what methods and other code that is not copied read for the copies while the context is open."""
+        """Exchange what methods and other code that is not copied read for the copies while the context is open.
+
+        Raises
+        ------
+        OtherThreadError
+            If another thread of the user's runs, which would see the copies.
+        """
         swapped = [place for place in self._places if isinstance(place, _Swapped)]
+        shared = next((place.name for place in swapped if not place.is_constant), None)
+        if shared is not None and (thread := thread_at_work()) is not None:
+            raise OtherThreadError(f"another thread of yours is running ({thread}), and would see copies of {shared}")
         self._entered += 1
         if self._entered == 1:
             for place in swapped:
@@ -220,6 +240,7 @@ class Subject:
             made.__defaults__ = tuple(self._fresh(value, name) for value in function.__defaults__)
         if function.__kwdefaults__ is not None:
             made.__kwdefaults__ = {key: self._fresh(value, name) for key, value in function.__kwdefaults__.items()}
+        self._functions.append(made)
         made.__annotations__ = function.__annotations__
         made.__qualname__ = function.__qualname__
         made.__module__ = function.__module__

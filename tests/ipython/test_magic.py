@@ -7,6 +7,7 @@ import contextlib
 import logging
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO, capture_output
 
+import jupyter_graphbreak
 from jupyter_graphbreak.recording.steady import GuardedExitStack
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
@@ -546,3 +548,70 @@ def test_a_traceback_names_all_parameters_of_a_function_that_broke_before(shell:
         shells.append(re.findall(r"line \d+, in (f\(.*\))", printed))
     assert shells == [["f(x, flag, *rest, **more)"]] * 2
     assert shell.report.frames
+
+
+OTHER = """import torch
+@torch.compile(backend="eager")
+def g(x):
+    torch._dynamo.graph_break()
+    torch._dynamo.graph_break()
+    return x - 1
+"""
+CALLED = """import torch
+class Net(torch.nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x * 2
+        return x + 1
+net = Net()
+net(torch.ones(3))"""
+
+
+def test_another_thread_records_while_a_cell_is_explained(shell: Shell) -> None:
+    shell.run(OTHER)
+    other, began, ends = shell.ip.user_ns["g"], threading.Event(), threading.Event()
+    reports: list[Report] = []
+
+    def work() -> None:
+        with jupyter_graphbreak.capture() as run:
+            began.set()
+            ends.wait()
+            other(torch.ones(3))
+        reports.append(run.report)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    began.wait()
+    shell.run(f"%%compile_explain\n{CALLED}")
+    explained = shell.report
+    shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))")
+    ends.set()
+    thread.join()
+    assert [compiled.name for compiled in explained.compiled] == ["net"]
+    assert (explained.summary.breaks, shell.report.summary.breaks) == (1, 1)
+    assert [found.location.code for found in reports[0].breaks if found.location is not None] == [
+        "torch._dynamo.graph_break()"
+    ] * 2
+
+
+@pytest.mark.parametrize("options", ["", "--try", "--check"])
+def test_other_threads_notice_nothing_of_an_explained_cell(shell: Shell, options: str) -> None:
+    """Another thread calls what the cell calls: its calls are not compiled, and run no changed code."""
+    shell.run(CALLED)
+    net, began, ends = shell.ip.user_ns["net"], threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    def work() -> None:
+        while not ends.is_set():
+            seen.append(net(torch.ones(3)).tolist())
+            began.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    began.wait()
+    shell.run(f"%%compile_explain {options}\nnet(torch.ones(3))")
+    ends.set()
+    thread.join()
+    assert shell.report.summary.breaks == 1
+    assert all(value == [3.0, 3.0, 3.0] for value in seen)
+    assert shell.ip.user_ns["_"].tolist() == [3.0, 3.0, 3.0]

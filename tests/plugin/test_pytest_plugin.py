@@ -157,3 +157,45 @@ def test_a_limit_on_breaks_proves_nothing_where_nothing_is_compiled(
     outcome.stdout.fnmatch_lines(
         ["*_ test_compiled _*", "warning: torch.compile is switched off (TORCH_COMPILE_DISABLE=1, or*"]
     )
+
+
+TOGETHER = """
+import pytest
+import torch
+
+def step(x):
+    if x.sum() > 0:
+        x = x + 1
+    return x
+
+def other(x):
+    torch._dynamo.graph_break()
+    return x * 2
+
+compiled, compiled_other = torch.compile(step, backend="eager"), torch.compile(other, backend="eager")
+
+def both(graph_breaks):
+    compiled(torch.ones(3))
+    with graph_breaks.expect("Data-dependent branching"):
+        compiled(torch.ones(3))
+    with graph_breaks.expect(1):
+        compiled_other(torch.ones(3))
+        with graph_breaks.expect():
+            torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+    assert len(graph_breaks.report.breaks) == 1
+
+@pytest.mark.max_graph_breaks(2)
+def test_together(graph_breaks):
+    both(graph_breaks)
+
+@pytest.mark.max_graph_breaks(1)
+def test_too_many_together(graph_breaks):
+    both(graph_breaks)
+"""
+
+
+def test_the_fixture_and_the_marker_together(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_model=TOGETHER)
+    result = run(pytester)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*2 graph breaks, at most 1 allowed*"])

@@ -196,7 +196,6 @@ def test_there_is_no_compile_context(monkeypatch: pytest.MonkeyPatch) -> None:
     ("module", "name"),
     [
         ("torch._dynamo.pgo", ""),
-        ("torch._dynamo.convert_frame", "input_codes"),
         ("torch._dynamo.utils", "counters"),
         ("torch._C._dynamo.eval_frame", "reset_code"),
     ],
@@ -240,7 +239,7 @@ def call_compiled(*, as_cell: bool = False) -> tuple[Any, list[str]]:
     """Return what a call gives that is compiled although nobody asked, and what failed on our side."""
     faults: list[str] = []
     with compiled_calls(Options(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
-        return calls.run_cell(lambda: breaks(ONES)) if as_cell else calls.run(breaks, breaks, (ONES,), {}), faults
+        return calls.run_cell(lambda: breaks(ONES)) if as_cell else calls.route(breaks)(ONES), faults
 
 
 def without_module(monkeypatch: pytest.MonkeyPatch, name: str) -> None:

@@ -42,6 +42,7 @@ LAYERS = {
     ),
     "recording.source_texts": Layer({"recording.records", "recording.additions", "recording.library"}),
     "recording.library": Layer(set()),
+    "recording.threads_at_work": Layer({"recording.library"}),
     "trace": Layer({"recording.records", "recording.additions", "recording.source_texts"}),
     "gate": Layer({"report"}),
     "notebookfiles": Layer({"report"}),
@@ -63,12 +64,14 @@ LAYERS = {
         },
         TORCH,
     ),
-    "trial": Layer({"report", "_torch_compat", "recording", "recording.library"}, TORCH),
+    "trial": Layer({"report", "_torch_compat", "recording", "recording.library", "recording.threads_at_work"}, TORCH),
     "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "remedies.proposal": Layer({"report"}),
     "remedies.drafting": Layer({"analysis.source"}),
     "remedies.forms": Layer({"report", "analysis.source", "remedies.proposal", "remedies.drafting"}),
-    "remedies.program": Layer({"report", "recording.source_texts", "analysis.source", "remedies.proposal"}),
+    "remedies.program": Layer(
+        {"report", "recording.source_texts", "recording.threads_at_work", "analysis.source", "remedies.proposal"}
+    ),
     "remedies.families": Layer(
         {"report", "analysis.source", "remedies.proposal", "remedies.drafting", "remedies.forms"}
     ),

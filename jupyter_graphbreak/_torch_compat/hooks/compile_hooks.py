@@ -15,7 +15,6 @@ from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
-from jupyter_graphbreak._torch_compat.hooks.scope_hooks import SCOPES
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     code_number,
     code_object,
@@ -66,7 +65,7 @@ def watch_starts(observer: Observer) -> Iterator[None]:
 
     def look(call: Call) -> FrameStarted:
         observer.observe("log_dynamo_start", look_at_settings)
-        SCOPES.begin_trace()
+        observer.scopes.begin_trace()
         site = fullgraph_site(observer) if observer.local(call.caller, "one_graph") else None  # of _compile
         return FrameStarted(**identity(call.argument("code")), stack=stack_above(), fullgraph_site=site)
 
@@ -132,7 +131,7 @@ def logging_breaks(original: Callable[..., Any], observer: Observer) -> Callable
             fullgraph=getattr(tracer, "one_graph", None),
             stack=with_positions(stack_entries(stack if stack is not None else tracing_stack()), tracer),
             above=stack_above(),
-            scopes=SCOPES.chain(tracer),
+            scopes=observer.scopes.chain(tracer),
         )
 
     return watched(original, observer, before=look)
@@ -158,7 +157,7 @@ def watch_failures(observer: Observer) -> Iterator[None]:
             error_on_graph_break=setting,
             fullgraph=one_graph,
             fullgraph_site=fullgraph_site(observer) if one_graph else None,
-            scopes=SCOPES.last_chain(),
+            scopes=observer.scopes.last_chain(),
             raised=_goes_up(error, strict=bool(one_graph) or bool(setting)),
         )
 

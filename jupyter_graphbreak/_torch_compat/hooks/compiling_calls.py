@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched_inherited
+from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.recording.additions import CompiledAgain, FullgraphSite
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def watch_fullgraph(observer: Observer) -> Iterator[None]:
         if site is not None:
             _SITES[call.argument("self")] = site
 
-    with patched_inherited(context, "__init__", watched(context.__init__, observer, after=look)):
+    with patched(context, "__init__", watched(context.__init__, observer, after=look)):
         yield
 
 
@@ -70,7 +70,7 @@ def watch_repeated_compiling(observer: Observer) -> Iterator[None]:
             site=site,
         )
 
-    with patched_inherited(context, "__call__", watched(context.__call__, observer, after=look)):
+    with patched(context, "__call__", watched(context.__call__, observer, after=look)):
         yield
 
 

@@ -10,11 +10,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jupyter_graphbreak._torch_compat.hooks.open_scopes import Scopes
+from jupyter_graphbreak._torch_compat.patching import tell_fault
+from jupyter_graphbreak._torch_compat.threads import same_run
 from jupyter_graphbreak.recording.additions import Addition, CodeObject, Note, WatchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
+
+    from jupyter_graphbreak._torch_compat.threads import Claim
 
 
 class Emit(Protocol):
@@ -33,9 +38,14 @@ class Observer:
         Given each observation, under no lock, from the thread that compiles.
     spent : callable
         Given the seconds that each observation took.
+    claim : Claim or None
+        Of the run that watches: only its threads are looked at. Without one it is the run that makes the observer.
     """
 
-    def __init__(self, emit: Emit, spent: Callable[[float], None]) -> None:
+    def __init__(self, emit: Emit, spent: Callable[[float], None], claim: Claim | None = None) -> None:
+        #: Whether the thread that asks is looked at.
+        self.is_here: Callable[[], bool] = claim.is_here if claim is not None else same_run()
+        self.scopes = Scopes()
         self._emit = emit
         self._spent = spent
         self._faults: set[tuple[str, str]] = set()
@@ -153,26 +163,31 @@ def watched(
     def watching(*args: Any, **kwargs: Any) -> Any:
         call = None
         try:
-            call = Call(function, args, kwargs, _caller())
-            if before is not None:
+            if observer.is_here():
+                call = Call(function, args, kwargs, _caller())
+            if before is not None and call is not None:
                 observer.observe(name, functools.partial(before, call))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us, whatever of ours fails
-            observer.note_fault(name, error)
+            tell_fault(name, error)
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
             if failed is not None and call is not None:
-                with contextlib.suppress(Exception):
+                try:
                     call.error = error
                     observer.observe(name, functools.partial(failed, call))
+                except Exception as fault:  # noqa: BLE001 - as above
+                    tell_fault(name, fault)
             own = error.__traceback__
             if own is not None and own.tb_frame is sys._getframe():
                 error.__traceback__ = own.tb_next  # a bare raise adds no entry: the traceback is as without us
             raise
         if after is not None and call is not None:
-            with contextlib.suppress(Exception):
+            try:
                 call.result = result
                 observer.observe(name, functools.partial(after, call))
+            except Exception as error:  # noqa: BLE001 - as above
+                tell_fault(name, error)
         return result
 
     return watching

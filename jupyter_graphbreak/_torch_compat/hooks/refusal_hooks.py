@@ -13,9 +13,9 @@ from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
-from jupyter_graphbreak._torch_compat.hooks.scope_hooks import SCOPES, is_wrapper
+from jupyter_graphbreak._torch_compat.hooks.scope_hooks import is_wrapper
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity, stack_above, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.patching import patched, tell_fault
 from jupyter_graphbreak.recording.additions import Blind, FrameGivenUp, FrameRefused, FrameSkipped, FrameStarted
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def watch_generators(observer: Observer) -> Iterator[None]:
             fullgraph=one_graph,
             fullgraph_site=fullgraph_site(observer) if one_graph else None,
             error_on_graph_break=setting,
-            scopes=SCOPES.chain(None),
+            scopes=observer.scopes.chain(None),
             raised=bool(one_graph) or bool(setting),
         )
 
@@ -94,7 +94,7 @@ def _limited(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
         above=stack_above(),
         fullgraph=one_graph,
         fullgraph_site=fullgraph_site(observer) if one_graph else None,
-        scopes=SCOPES.chain(None),
+        scopes=observer.scopes.chain(None),
         raised=bool(one_graph) or bool(config.fail_on_recompile_limit_hit),
     )
 
@@ -208,8 +208,11 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
 
     @functools.wraps(original)
     def noting(callback: Any) -> Any:
-        if running or (callable(callback) and id(callback) not in settled):
-            observer.observe("_maybe_set_eval_frame", functools.partial(look, sys._getframe(1), callback))
+        try:
+            if (running or (callable(callback) and id(callback) not in settled)) and observer.is_here():
+                observer.observe("_maybe_set_eval_frame", functools.partial(look, sys._getframe(1), callback))
+        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+            tell_fault("_maybe_set_eval_frame", error)
         return original(callback)
 
     try:

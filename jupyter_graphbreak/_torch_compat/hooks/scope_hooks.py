@@ -6,12 +6,12 @@ import contextlib
 import functools
 import importlib
 import sys
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, Scopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched, patched_inherited
+from jupyter_graphbreak._torch_compat.patching import patched, tell_fault
 from jupyter_graphbreak.recording.additions import OpenScope, ScopeOpened
 from jupyter_graphbreak.recording.records import StackEntry, is_resume
 
@@ -23,81 +23,21 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.additions import Addition
 
 
-class Scopes:
-    """The ``error_on_graph_break`` scopes that are open: those that Python has entered, then those being traced.
-
-    The setting itself is one global of torch; which scope set it is known only to who watches scopes open and close.
-    """
-
-    def __init__(self) -> None:
-        self._entered: list[tuple[int, OpenScope]] = []  # each with the id() of its scope object
-        self._last: list[OpenScope] = []
-        #: Where each scope object was made; kept between runs, for functions that an earlier cell decorated.
-        self.sites: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
-
-    @property
-    def entered(self) -> list[OpenScope]:
-        """The scopes that Python has entered, outermost first."""
-        return [scope for _, scope in self._entered]
-
-    def forget(self) -> None:
-        """Forget the scopes of an earlier watch."""
-        self._entered.clear()
-        self._last.clear()
-
-    def made(self, manager: Any, frame: FrameType) -> None:
-        """Note where a scope object was made."""
-        site = site_of(frame)
-        if site is not None:
-            self.sites[manager] = site
-
-    def enter(self, manager: Any, scope: OpenScope) -> None:
-        """Note that Python has entered a scope."""
-        self._entered.append((id(manager), scope))
-
-    def leave(self, manager: Any) -> None:
-        """Note that Python has left a scope."""
-        index = next((i for i in reversed(range(len(self._entered))) if self._entered[i][0] == id(manager)), None)
-        if index is not None:
-            del self._entered[index]
-
-    def open_traced(self, tracer: Any, variable: Any, scope: OpenScope) -> None:
-        """Note that the tracer has entered a scope; each attempt to trace a frame has an output of its own."""
-        tracer.output.graphbreak_scopes = [*self._traced(tracer), (id(variable), scope)]
-        self._last = self.chain(tracer)
-
-    def close_traced(self, tracer: Any, variable: Any) -> None:
-        """Note that the tracer has left a scope."""
-        tracer.output.graphbreak_scopes = [traced for traced in self._traced(tracer) if traced[0] != id(variable)]
-        self._last = self.chain(tracer)
-
-    @staticmethod
-    def _traced(tracer: Any) -> list[tuple[int, OpenScope]]:
-        traced: list[tuple[int, OpenScope]] = getattr(getattr(tracer, "output", None), "graphbreak_scopes", [])
-        return traced
-
-    def begin_trace(self) -> None:
-        """Close what the last frame left open: another is about to be traced."""
-        self._last = self.entered
-
-    def chain(self, tracer: Any) -> list[OpenScope]:
-        """Return the open scopes, outermost first."""
-        return [*self.entered, *(scope for _, scope in self._traced(tracer))]
-
-    def last_chain(self) -> list[OpenScope]:
-        """Return the scopes that were open when tracing last said so; for an error that has lost its tracer."""
-        return list(self._last)
-
-
-SCOPES = Scopes()
+#: Those of each watch that is open.
+_watched: list[Scopes] = []
 
 
 @contextlib.contextmanager
 def watch_scopes(observer: Observer) -> Iterator[None]:
     """Record which error_on_graph_break scope is in force."""
-    SCOPES.forget()
-    with _watch_entered(observer), _watch_traced(observer):
-        yield
+    scopes = observer.scopes
+    scopes.begin_within(_watched)
+    _watched.append(scopes)
+    try:
+        with _watch_entered(observer), _watch_traced(observer):
+            yield
+    finally:
+        _watched[:] = [other for other in _watched if other is not scopes]
 
 
 @contextlib.contextmanager
@@ -114,11 +54,14 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
         def watching(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
             frame = sys._getframe(1)
+            while frame.f_code == function.__code__ and frame.f_back is not None:  # of a watch within this one
+                frame = frame.f_back
             callback = set_eval_frame(None)
             try:
-                observer.observe("error_on_graph_break", functools.partial(look, args[0], frame))
+                if observer.is_here():
+                    observer.observe("error_on_graph_break", functools.partial(look, args[0], frame))
             except Exception as error:  # noqa: BLE001 - the user's program must not notice us
-                observer.note_fault("error_on_graph_break", error)
+                tell_fault("error_on_graph_break", error)
             finally:
                 set_eval_frame(callback)
             return result
@@ -130,17 +73,24 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
         skip_code(function.__code__)
         return function
 
+    scopes = observer.scopes
+
+    def made(scope_object: Any, frame: FrameType) -> None:
+        site = site_of(frame)
+        if site is not None:
+            SITES[scope_object] = site
+
     def entered(scope_object: Any, frame: FrameType) -> ScopeOpened:
         scope = _entered_scope(observer, _original(observer, frame, scope_object), frame)
-        around = SCOPES.entered
-        SCOPES.enter(scope_object, scope)
+        around = scopes.entered
+        scopes.enter(scope_object, scope)
         return _opened(scope, around)
 
     def left(scope_object: Any, _: FrameType) -> None:
-        SCOPES.leave(scope_object)
+        scopes.leave(scope_object)
 
     with (
-        patched(manager, "__init__", watched_apart(manager.__init__, SCOPES.made)),
+        patched(manager, "__init__", watched_apart(manager.__init__, made)),
         patched(manager, "__enter__", watched_apart(manager.__enter__, entered)),
         patched(manager, "__exit__", watched_apart(manager.__exit__, left)),
     ):
@@ -152,19 +102,21 @@ def _watch_traced(observer: Observer) -> Iterator[None]:
     """Watch Dynamo trace into scopes and out of them."""
     variable = importlib.import_module("torch._dynamo.variables.ctx_manager").ErrorOnGraphBreakVariable
 
+    scopes = observer.scopes
+
     def opened(call: Call) -> ScopeOpened:
         scope_variable, tracer = call.argument("self"), call.argument("tx")
         scope = _traced_scope(tracer, value=bool(scope_variable.target_values[0]))
-        around = SCOPES.chain(tracer)
-        SCOPES.open_traced(tracer, scope_variable, scope)
+        around = scopes.chain(tracer)
+        scopes.open_traced(tracer, scope_variable, scope)
         return _opened(scope, around)
 
     def closed(call: Call) -> None:
-        SCOPES.close_traced(call.argument("tx"), call.argument("self"))
+        scopes.close_traced(call.argument("tx"), call.argument("self"))
 
     with (
-        patched_inherited(variable, "enter", watched(variable.enter, observer, after=opened)),
-        patched_inherited(variable, "exit", watched(variable.exit, observer, before=closed)),
+        patched(variable, "enter", watched(variable.enter, observer, after=opened)),
+        patched(variable, "exit", watched(variable.exit, observer, before=closed)),
     ):
         yield
 
@@ -202,7 +154,7 @@ def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenSc
     generated = entered is not None and (is_resume(entered.function) or entered.column is None)
     return OpenScope(
         value=bool(manager.error_on_graph_break),
-        site=SCOPES.sites.get(manager) if wrapped is not None else None,
+        site=SITES.get(manager) if wrapped is not None else None,
         entered=entered,
         wrapped=wrapped_code(wrapped),
         inside=_inside_compiled(frame),
@@ -231,7 +183,7 @@ def _traced_scope(tx: Any, *, value: bool) -> OpenScope:
             cells[name] = cell.cell_contents
     return OpenScope(
         value=value,
-        site=SCOPES.sites.get(cells["self"]) if "self" in cells else None,
+        site=SITES.get(cells["self"]) if "self" in cells else None,
         entered=StackEntry(code.co_filename, tx.lineno, code.co_name, code.co_firstlineno),
         wrapped=wrapped_code(cells.get("func")),
         inside=True,

@@ -27,6 +27,8 @@ from jupyter_graphbreak._torch_compat.hooks.scope_hooks import watch_scopes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from jupyter_graphbreak._torch_compat.threads import Claim
+
 _HOOKS = (
     watch_scopes, watch_fullgraph, watch_starts, watch_breaks, watch_failures, watch_resumes, watch_graphs,
     watch_generators, watch_limits, watch_given_up, watch_skips, watch_cudagraph_skips,
@@ -35,8 +37,8 @@ _HOOKS = (
 
 
 @contextlib.contextmanager
-def watch(emit: Emit, spent: Callable[[float], None]) -> Iterator[list[str]]:
-    """Send what Dynamo does to ``emit`` while the context is open.
+def watch(emit: Emit, spent: Callable[[float], None], claim: Claim) -> Iterator[list[str]]:
+    """Send what Dynamo does on the threads of a run to ``emit`` while the context is open.
 
     Parameters
     ----------
@@ -44,6 +46,8 @@ def watch(emit: Emit, spent: Callable[[float], None]) -> Iterator[list[str]]:
         Called under no lock, from the thread that compiles. An exception in it never reaches PyTorch.
     spent : callable
         Given the seconds that each observation took.
+    claim : Claim
+        Of the run.
 
     Yields
     ------
@@ -51,7 +55,7 @@ def watch(emit: Emit, spent: Callable[[float], None]) -> Iterator[list[str]]:
         A sentence for each hook that this release of PyTorch does not support.
     """
     missing: list[str] = []
-    observer = Observer(emit, spent)
+    observer = Observer(emit, spent, claim)
     with contextlib.ExitStack() as stack:
         for hook in _HOOKS:
             try:

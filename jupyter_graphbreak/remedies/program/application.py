@@ -11,10 +11,12 @@ import types
 import weakref
 from collections import defaultdict
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.analysis.source.python_text import parse_python, without_warnings
 from jupyter_graphbreak.recording.source_texts import CellText
+from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 class CannotApplyError(Exception):
     """A change cannot be made to functions that exist already."""
+
+
+class OtherThreadError(CannotApplyError):
+    """A change cannot be made now, as another thread of the user's would run it."""
 
 
 @without_warnings()
@@ -135,7 +141,7 @@ class Application:
     Raises
     ------
     CannotApplyError
-        If a function would need other variables of its outer function than it has.
+        If a function would need other variables of its outer function than it has, or another thread would see it.
     SyntaxError
         If a new text is no Python.
     """
@@ -160,7 +166,32 @@ class Application:
             if made.co_freevars != old.co_freevars:
                 raise CannotApplyError(f"{old.co_name} would need other variables of the function around it")
             self._codes.append((function, made))
+        self._leave_other_threads_alone(by_file, copies)
         self.functions = [function for function, _ in self._codes]
+
+    def _leave_other_threads_alone(
+        self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
+    ) -> None:
+        """Change only copies if another thread of the user's runs, which must not run changed code.
+
+        Raises
+        ------
+        OtherThreadError
+            If the change needs a function of which there is no copy, such as a method.
+        """
+        thread = thread_at_work(by_file)
+        if thread is None:
+            return
+        own = {id(copy): copy for copy in copies}
+        codes = [copy.__code__ for copy in own.values()]
+        pairs = [pair for known in by_file.values() for of_name in known.values() for pair in of_name]
+        same = {id(new) for old, new in pairs if _is_same(old, new)}
+        for function, made in self._codes:
+            if id(function) not in own and id(made) not in same and function.__code__ not in codes:
+                raise OtherThreadError(
+                    f"another thread of yours is running ({thread}), and would run the changed {function.__qualname__}"
+                )
+        self._codes = [(function, made) for function, made in self._codes if id(function) in own]
 
     @contextlib.contextmanager
     def in_force(self) -> Iterator[None]:
@@ -249,6 +280,17 @@ def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
     return found[-1][1] if found else None
 
 
+def _is_same(one: object, other: object) -> bool:
+    """Whether two constants, or two code objects but for their lines, are the same."""
+    if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
+        return type(one) is type(other) and one == other
+    return (
+        (one.co_code, one.co_names, one.co_varnames) == (other.co_code, other.co_names, other.co_varnames)
+        and len(one.co_consts) == len(other.co_consts)
+        and all(map(_is_same, one.co_consts, other.co_consts))
+    )
+
+
 def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:
     for code in codes:
         yield code
@@ -277,14 +319,17 @@ def _decorators(node: ast.FunctionDef) -> list[str]:
 
 @contextlib.contextmanager
 def _text_in_cache(filename: str, text: str) -> Iterator[None]:
-    """Have tracebacks and reports read the new text of a file."""
-    before = linecache.cache.get(filename)
+    """Have tracebacks and reports of this thread read the new text of a file."""
     lines = [line + "\n" for line in text.split("\n")]
-    linecache.cache[filename] = (len(text), None, lines, filename)
+    original, thread = linecache.getlines, get_ident()
+
+    def getlines(name: str, module_globals: dict[str, Any] | None = None) -> list[str]:
+        if name == filename and get_ident() == thread:
+            return lines
+        return original(name, module_globals)
+
+    linecache.getlines = getlines
     try:
         yield
     finally:
-        if before is None:
-            linecache.cache.pop(filename, None)
-        else:
-            linecache.cache[filename] = before
+        linecache.getlines = original

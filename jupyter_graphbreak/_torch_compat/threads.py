@@ -1,0 +1,172 @@
+"""Which run a thread works for: what is watched, patched or silenced concerns only the threads of the run that asks.
+
+A run claims the thread that begins it, and the threads that are started from there while it lasts; a thread that begins
+a run of its own works for that one alone. Runs on one thread lie within each other, and each of them sees everything.
+What fails on our side is told to the run, and never raised in the user's program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import sys
+import threading
+import weakref
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType
+
+
+class Claim:
+    """The claim of one run to its threads.
+
+    Parameters
+    ----------
+    on_fault : callable or None
+        Receives what failed on our side, and the error.
+
+    Attributes
+    ----------
+    is_open : bool
+        Whether the run lasts.
+    compilations : set of tuple
+        What it compiles, each by the ids of the frame and of the compilation. PyTorch does some of that work on threads
+        of its own, such as the backward pass on a device.
+    """
+
+    def __init__(self, on_fault: Callable[[str, Exception], None] | None = None) -> None:
+        self.on_fault = on_fault
+        self.thread = get_ident()
+        self.is_open = True
+        self.compilations: set[tuple[Any, Any]] = set()
+
+    def is_here(self) -> bool:
+        """Whether the thread that calls this works for the run."""
+        if not self.is_open:
+            return False
+        claims = claims_here()
+        if claims:
+            return self in claims
+        return bool(self.compilations) and not _is_started_by_python() and _compilation() in self.compilations
+
+
+#: The runs that a thread began, outermost first, by the number of the thread.
+_begun: dict[int, tuple[Claim, ...]] = {}
+#: The runs for which a thread was started, with a reference to it, by the address of the thread.
+_inherited: dict[int, tuple[weakref.ref[threading.Thread], tuple[Claim, ...]]] = {}
+_lock = threading.RLock()
+#: ``Thread.start`` as it was before the first run, and what notes for which runs threads are started.
+_noting: list[Callable[[threading.Thread], None]] = []
+
+
+@contextlib.contextmanager
+def claimed(on_fault: Callable[[str, Exception], None] | None = None) -> Iterator[Claim]:
+    """Claim this thread, and the threads that are started from it, while the context is open; see :class:`Claim`."""
+    claim = Claim(on_fault)
+    with _lock:
+        if not _begun:
+            _noting[:] = [threading.Thread.start, _starting(threading.Thread.start)]
+            setattr(threading.Thread, "start", _noting[1])  # noqa: B010 - no method may be assigned to
+        _begun[claim.thread] = (*_begun.get(claim.thread, ()), claim)
+    try:
+        yield claim
+    finally:
+        claim.is_open = False
+        with _lock:
+            _begun[claim.thread] = tuple(other for other in _begun[claim.thread] if other is not claim)
+            if not _begun[claim.thread]:
+                del _begun[claim.thread]
+            if not _begun:
+                _inherited.clear()
+                original, ours = _noting
+                if threading.Thread.start is ours:
+                    setattr(threading.Thread, "start", original)  # noqa: B010 - as above
+
+
+def claims_here() -> tuple[Claim, ...]:
+    """Return the runs that the calling thread works for, outermost first."""
+    number = get_ident()
+    begun = _begun.get(number)
+    if begun is not None or not _inherited:
+        return begun or ()
+    for reference, claims in list(_inherited.values()):
+        thread = reference()
+        if thread is not None and thread.ident == number:
+            return claims
+    return ()
+
+
+def same_run() -> Callable[[], bool]:
+    """Return what says whether a thread works for the run that calls this; without a run, whether it is this thread."""
+    claims = claims_here()
+    if claims:
+        return claims[-1].is_here
+    thread = get_ident()
+    return lambda: get_ident() == thread
+
+
+def note_fault(what: str, fault: Exception) -> None:
+    """Tell the innermost run that the calling thread works for what failed on our side; without one, say so."""
+    told = next((claim.on_fault for claim in reversed(claims_here()) if claim.on_fault is not None), None)
+    if told is not None:
+        told(what, fault)
+    else:
+        say_fault(what, fault)
+
+
+def say_fault(what: str, fault: Exception) -> None:
+    """Say on the standard error, in one line, what failed on our side."""
+    message = f"{type(fault).__name__}: {fault}".partition("\n")[0]
+    print(  # noqa: T201 - there is no report to say it in
+        f"compile_explain: internal error while {what} ({message}); your code is not affected", file=sys.stderr
+    )
+
+
+def _starting(original: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+    """Return ``Thread.start`` that notes for which runs a thread is started."""
+
+    @functools.wraps(original)
+    def start(self: threading.Thread) -> None:
+        try:
+            claims = claims_here()
+            if claims:
+                address = id(self)
+                _inherited[address] = weakref.ref(self, lambda _: _inherited.pop(address, None)), claims
+        except Exception:  # noqa: BLE001, S110 - the thread starts all the same, and works for no run
+            pass
+        try:
+            original(self)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next
+            raise  # a bare raise adds no entry for this function to the traceback
+
+    # Dynamo goes by the file of a function, and does not trace what Python's own module has.
+    function: Any = start
+    function.__code__ = function.__code__.replace(co_filename=_code_of(original).co_filename)
+    skip_code = getattr(importlib.import_module("torch._dynamo.eval_frame"), "skip_code", None)
+    if skip_code is not None:
+        skip_code(function.__code__)
+    return start
+
+
+def _code_of(function: Any) -> CodeType:
+    code: CodeType = inspect.unwrap(function).__code__
+    return code
+
+
+def _is_started_by_python() -> bool:
+    number = get_ident()
+    return any(thread.ident == number and type(thread).__name__ != "_DummyThread" for thread in threading.enumerate())
+
+
+def _compilation() -> tuple[Any, Any] | None:
+    """Return what is compiled on this thread."""
+    current = getattr(importlib.import_module("torch._guards").CompileContext, "current_compile_id", None)
+    compilation = current() if current is not None else None
+    return (compilation.frame_id, compilation.frame_compile_id) if compilation is not None else None

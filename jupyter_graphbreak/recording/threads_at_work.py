@@ -1,0 +1,56 @@
+"""Which other threads run the reader's code now."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.recording.library import is_library
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+    from types import FrameType
+
+_OWN = str(Path(__file__).parents[1])
+
+
+def thread_at_work(filenames: Container[str] = ()) -> str | None:
+    """Return the name of another thread that runs code of the reader's, or of some files; ``None`` if there is none.
+
+    Threads that only wait for work, such as those of a kernel or of an idle pool, have no such code on their stack. A
+    timer counts: it calls the reader's code when its time has come.
+
+    Parameters
+    ----------
+    filenames : container of str
+        Files of libraries that count as well.
+    """
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for number, frame in sys._current_frames().items():  # noqa: SLF001 - there is no other way to ask
+        if number != get_ident() and any(_counts(file, filenames) for file in _files(frame)):
+            return names.get(number, "unknown")
+    for thread in threading.enumerate():
+        code = getattr(getattr(thread, "function", None), "__code__", None)
+        if isinstance(thread, threading.Timer) and code is not None and _counts(code.co_filename, filenames):
+            return thread.name
+    return None
+
+
+def _files(frame: FrameType | None) -> Iterator[str]:
+    while frame is not None:
+        yield frame.f_code.co_filename
+        frame = frame.f_back
+
+
+def _counts(filename: str, filenames: Container[str]) -> bool:
+    if filename in filenames:
+        return True
+    return not filename.startswith((_OWN, "<frozen")) and not is_library(filename) and _is_source(filename)
+
+
+def _is_source(filename: str) -> bool:
+    """Whether a file holds code of the reader's, and is not what starts a kernel or a test runner."""
+    return Path(filename).suffix in {".py", ""} and Path(filename).parent.name != Path(sys.executable).parent.name

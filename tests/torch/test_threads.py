@@ -1,0 +1,478 @@
+"""What is watched, patched and silenced concerns the threads of the run that asks; runs may lie within each other."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat import threads
+from jupyter_graphbreak._torch_compat.configuration import forced_backend, uncompiled_output
+from jupyter_graphbreak._torch_compat.patching import (
+    followed_here,
+    patched,
+    patched_here,
+    redirected_here,
+    shielded,
+)
+from jupyter_graphbreak.compiling.compile_options import Options
+from jupyter_graphbreak.compiling.compiled_calls import compiled_calls, route
+from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.report.schema import Report
+from jupyter_graphbreak.trial.effects import kept_warnings, observed
+from jupyter_graphbreak.trial.other_threads import streams_here
+
+ONES = torch.ones(3)
+log = logging.getLogger("a.thread")
+
+
+def first(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    torch._dynamo.graph_break()
+    return y + 1
+
+
+def second(x: torch.Tensor) -> torch.Tensor:
+    y = x * 3
+    torch._dynamo.graph_break()
+    return y + 2
+
+
+def third(x: torch.Tensor) -> torch.Tensor:
+    return x - 1
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Begin with nothing compiled, and end with nothing patched."""
+    torch.compiler.reset()
+    start = threading.Thread.start
+    yield
+    assert threading.Thread.start is start
+    assert not threads._begun
+    assert not threads._inherited
+
+
+def in_thread(work: Callable[[], Any]) -> Any:
+    """Return what a function returns on another thread, or raise what it raises there."""
+    results: list[Any] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+class Worker:
+    """A thread that was there before, and runs what it is given."""
+
+    def __init__(self) -> None:
+        self._given: list[Callable[[], Any]] = []
+        self._results: list[Any] = []
+        self._ready, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._given.append(lambda: None)
+        self._thread_ends = True
+        self._ready.release()
+        self._thread.join()
+
+    _thread_ends = False
+
+    def _run(self) -> None:
+        while self._ready.acquire() and not self._thread_ends:
+            try:
+                self._results.append((self._given.pop()(), None))
+            except Exception as error:  # noqa: BLE001 - raised in __call__
+                self._results.append((None, error))
+            self._done.release()
+
+    def __call__(self, work: Callable[[], Any]) -> Any:
+        """Return what a function returns there."""
+        self._given.append(work)
+        self._ready.release()
+        self._done.acquire()
+        result, error = self._results.pop()
+        if error is not None:
+            raise error
+        return result
+
+
+def functions(report: Report) -> set[str]:
+    return {frame.function.rpartition("_in_")[2].partition("_at_")[0] or frame.function for frame in report.frames}
+
+
+def doubts(report: Report) -> list[str]:
+    return [note.message for note in report.diagnostics if note.level != "info"]
+
+
+# -- Who sees which compilations.
+
+
+def test_two_threads_record_at_once_and_each_sees_its_own() -> None:
+    barrier = threading.Barrier(2)
+    reports: dict[str, Report] = {}
+
+    def work(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        compiled = torch.compile(function, backend="eager")
+        with jupyter_graphbreak.capture() as run:
+            barrier.wait()
+            with torch._dynamo.error_on_graph_break(False):
+                compiled(ONES)
+            barrier.wait()
+        reports[function.__name__] = run.report
+
+    workers = [threading.Thread(target=work, args=(function,)) for function in (first, second)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for name, report in reports.items():
+        assert functions(report) == {name}
+        assert (len(report.breaks), len(report.graphs), len(report.scopes)) == (1, 2, 1)
+        assert report.scopes[0].breaks == ["b1"]
+        assert doubts(report) == []
+    assert len(reports) == 2
+
+
+@pytest.mark.parametrize("ends_first", ["the outer one", "the inner one"])
+def test_runs_of_two_threads_end_in_any_order(ends_first: str) -> None:
+    compiled = [torch.compile(function, backend="eager") for function in (first, second)]
+    call = torch.nn.Module.__call__
+    began, ends = threading.Event(), threading.Event()
+
+    def other() -> Report:
+        with jupyter_graphbreak.capture(compile=True) as run:
+            began.set()
+            if ends_first == "the inner one":
+                compiled[1](ONES)
+            else:
+                ends.wait()
+                compiled[1](ONES)
+        return run.report
+
+    reports: list[Report] = []
+    thread = threading.Thread(target=lambda: reports.append(other()))
+    with jupyter_graphbreak.capture(compile=True) as run:
+        thread.start()
+        began.wait()
+        compiled[0](ONES)
+        if ends_first == "the inner one":
+            thread.join()
+    ends.set()
+    thread.join()
+    assert functions(run.report) == {"first"}
+    assert functions(reports[0]) == {"second"}
+    assert torch.nn.Module.__call__ is call
+
+
+def test_a_run_within_another_and_both_see_its_scopes() -> None:
+    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    with jupyter_graphbreak.capture() as outer, torch._dynamo.error_on_graph_break(False):
+        with jupyter_graphbreak.capture() as inner, torch._dynamo.error_on_graph_break(False):
+            two(ONES)
+        one(ONES)
+    assert functions(outer.report) == {"first", "second"}
+    assert functions(inner.report) == {"second"}
+    by_line = {scope.location.code: scope for scope in outer.report.scopes if scope.location is not None}
+    assert len(by_line) == 2
+    assert sorted(len(scope.breaks) for scope in by_line.values()) == [1, 1]
+    assert [len(scope.breaks) for scope in inner.report.scopes] == [0, 1]
+    assert doubts(outer.report) == doubts(inner.report) == []
+
+
+def test_a_thread_started_by_a_run_belongs_to_it_and_to_its_own_run() -> None:
+    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+
+    def captured() -> Report:
+        with jupyter_graphbreak.capture() as run:
+            two(ONES)
+        return run.report
+
+    with jupyter_graphbreak.capture() as outer:
+        in_thread(lambda: in_thread(lambda: one(ONES)))
+        inner = in_thread(captured)
+    assert functions(outer.report) == {"first"}
+    assert functions(inner) == {"second"}
+    assert doubts(outer.report) == doubts(inner) == []
+
+
+def test_a_thread_that_was_there_before_belongs_to_nobody() -> None:
+    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    with Worker() as worker, jupyter_graphbreak.capture() as run:
+        assert torch.equal(worker(lambda: two(ONES)), second(ONES))
+    assert run.report.frames == []
+    assert doubts(run.report) == []
+    with Worker() as worker, jupyter_graphbreak.capture(entries=True) as run:
+        one(ONES)
+        worker(lambda: two(2 * torch.ones(4)))
+    assert functions(run.report) == {"first"}
+
+
+def test_the_backward_pass_of_a_thread_of_pytorch_belongs_to_the_forward_pass() -> None:
+    with threads.claimed() as claim:
+        claim.compilations.add((7, 0))
+        assert claim.is_here()
+        with Worker() as worker:  # started by Python: it would have to belong to the run
+            assert worker(claim.is_here)
+    assert not claim.is_here()
+
+
+# -- Patches.
+
+
+class Owner:
+    """Has something to patch."""
+
+    @staticmethod
+    def value() -> str:
+        return "original"
+
+
+def test_patches_end_in_any_order() -> None:
+    original = vars(Owner)["value"]
+    one, two = contextlib.ExitStack(), contextlib.ExitStack()
+    one.enter_context(patched(Owner, "value", staticmethod(lambda: "one")))
+    two.enter_context(patched(Owner, "value", staticmethod(lambda: "two")))
+    one.close()
+    assert Owner.value() == "two"
+    two.close()
+    assert vars(Owner)["value"] is original
+
+
+def test_patches_of_a_thread_are_its_own() -> None:
+    seen: list[Any] = []
+    with Worker() as worker:
+        for context in (
+            patched_here(Owner, "value", lambda: "here"),
+            followed_here(Owner, "value", lambda _, result: seen.append(result)),
+            redirected_here(Owner, "value", lambda: (str, ("here",), {})),
+        ):
+            with context:
+                here, elsewhere = Owner.value(), worker(Owner.value)
+            assert elsewhere == "original"
+            assert here in {"here", "original"}
+    assert seen == ["original"]
+
+
+def test_a_fault_of_ours_does_without_us(capsys: pytest.CaptureFixture[str]) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    assert shielded("testing", failing, lambda: "instead")() == "instead"
+    with redirected_here(Owner, "value", failing):
+        assert Owner.value() == "original"
+    with followed_here(Owner, "value", failing, failing):
+        assert Owner.value() == "original"
+    assert capsys.readouterr().err.count("internal error while") == 3
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shielded("testing", interrupted, lambda: "instead")()
+
+
+def test_a_forced_backend_is_that_of_the_run() -> None:
+    used: list[str] = []
+
+    def other(graph: Any, _: Any) -> Any:
+        used.append(threading.current_thread().name)
+        return graph
+
+    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    with Worker() as worker, forced_backend(other):
+        worker(lambda: two(ONES))
+        assert used == []
+        one(ONES)
+    assert len(used) == 2
+
+
+def test_what_other_threads_compile_and_call_is_left_alone() -> None:
+    """Compiling for the reader forgets what it compiled, and nothing else."""
+    two, net = torch.compile(second, backend="eager"), torch.nn.Linear(3, 3)
+    faults: list[str] = []
+    with Worker() as worker:
+        with compiled_calls(Options(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+            calls.route(first)(ONES)
+            worker(lambda: two(ONES))
+            assert worker(lambda: net(ONES).shape) == (3,)
+            assert [made.name for made in calls.compiled] == ["first"]
+            assert worker(lambda: route(third)) is third
+            assert route(third) is not third
+        with jupyter_graphbreak.capture() as run:
+            two(ONES)
+    assert run.report.frames == []  # its compiled code was found
+    assert faults == []
+
+
+def test_output_and_warnings_of_compiling_are_hidden_on_one_thread(capsys: pytest.CaptureFixture[str]) -> None:
+    with Worker() as worker, warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with uncompiled_output():
+            filename = torch._dynamo.__file__
+            worker(lambda: warnings.warn_explicit("theirs", UserWarning, filename, 1))
+            warnings.warn_explicit("ours", UserWarning, filename, 1)
+    assert [str(message.message) for message in shown] == ["theirs"]
+    assert capsys.readouterr().err == ""
+
+
+# -- Trials.
+
+
+def warned(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=1)
+
+
+def test_other_threads_print_log_and_warn_as_ever_during_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
+    records: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+
+    def work() -> None:
+        print("theirs")  # noqa: T201
+        print("theirs", file=sys.stderr)  # noqa: T201
+        log.warning("theirs")
+        warned("theirs")
+        warned("theirs")
+
+    try:
+        with Worker() as worker, warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("default")
+            with kept_warnings(), observed() as effects:
+                work_here = [print("ours"), log.warning("ours"), warned("ours")]  # noqa: T201
+                worker(work)
+            warned("theirs")
+            worker(lambda: warned("theirs"))
+    finally:
+        log.removeHandler(handler)
+    assert work_here == [None] * 3
+    assert (effects.printed, effects.stderr) == ("ours\n", "")
+    assert [text for _, text in effects.warned] == ["ours"]
+    assert effects.logged == [("a.thread", "WARNING", "ours")]
+    assert capsys.readouterr() == ("theirs\n", "theirs\n")
+    assert records == ["theirs"]
+    assert [str(message.message) for message in shown] == ["theirs"]  # once, as the filter says
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"), [("error", "raised"), ("ignore", "nothing"), ("always", "shown twice")]
+)
+def test_the_filters_hold_for_other_threads_during_a_trial(action: Any, expected: str) -> None:
+    def warn_twice() -> str:
+        try:
+            warned("theirs")
+            warned("theirs")
+        except UserWarning:
+            return "raised"
+        return "nothing" if not shown else f"shown {'twice' if len(shown) == 2 else len(shown)}"
+
+    with Worker() as worker, warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter(action)
+        with kept_warnings(), observed():
+            assert worker(warn_twice) == expected
+
+
+def test_a_stream_that_somebody_kept_is_the_processs_own_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
+    with streams_here(io.StringIO(), io.StringIO()):
+        kept = sys.stdout
+    print("afterwards", file=kept)
+    assert capsys.readouterr().out == "afterwards\n"
+
+
+class Net(torch.nn.Module):
+    """Has a method to be changed, of which there is no copy."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        torch._dynamo.graph_break()
+        return y + 1
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    torch._dynamo.graph_break()
+    return y + 1
+
+
+@pytest.fixture
+def busy() -> Iterator[tuple[set[Any], list[BaseException]]]:
+    """Call functions again and again on a thread; yield the code that they have, and what they raise."""
+    codes: set[Any] = set()
+    errors: list[BaseException] = []
+    ends, began = threading.Event(), threading.Event()
+
+    def work() -> None:
+        while not ends.is_set():
+            codes.update((plain.__code__, Net.forward.__code__))
+            try:
+                assert torch.equal(plain(ONES), 2 * ONES + 1)
+            except BaseException as error:  # noqa: BLE001 - the test reads it
+                errors.append(error)
+            began.set()
+
+    thread = threading.Thread(target=work, name="busy")
+    thread.start()
+    began.wait()
+    yield codes, errors
+    ends.set()
+    thread.join()
+
+
+def test_a_function_is_tried_on_copies_while_another_thread_calls_it(
+    busy: tuple[set[Any], list[BaseException]],
+) -> None:
+    codes, errors = busy
+    assert thread_at_work() == "busy"
+    report = jupyter_graphbreak.try_remedies(plain, ONES, seconds=20)
+    assert "works" in {remedy.verdict for remedy in report.remedies or ()}
+    assert (len(codes), errors) == (2, [])
+
+
+def test_a_method_is_not_tried_while_another_thread_runs(busy: tuple[set[Any], list[BaseException]]) -> None:
+    codes, errors = busy
+    report = jupyter_graphbreak.try_remedies(Net(), ONES, seconds=20)
+    changed = [remedy for remedy in report.remedies or () if remedy.edits]
+    assert changed
+    assert {remedy.verdict for remedy in changed} == {"not tried"}
+    assert "another thread of yours is running (busy)" in (changed[0].reason or "")
+    assert (len(codes), errors) == (2, [])
+
+
+def test_threads_that_wait_for_work_do_not_count() -> None:
+    pool = contextlib.ExitStack()
+    with pool:
+        from concurrent.futures import ThreadPoolExecutor
+
+        executor = pool.enter_context(ThreadPoolExecutor(1))
+        executor.submit(int).result()
+        assert thread_at_work() is None
+        timer = threading.Timer(60, plain, (ONES,))
+        timer.start()
+        assert thread_at_work() == timer.name
+        timer.cancel()
+        timer.join()

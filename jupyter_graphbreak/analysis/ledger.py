@@ -10,7 +10,8 @@ import msgspec
 
 from jupyter_graphbreak.analysis.torch_text import messages
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.records import StackEntry, is_resume, plain_function, without_handing_on
+from jupyter_graphbreak.recording.package_paths import PackagePaths
+from jupyter_graphbreak.recording.records import StackEntry, is_resume, plain_function, strip_torch_function_frames
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ class Ledger:
         Each with the id of the frame from which on they were in force.
     cudagraph_skips : list of (FrameLedger or None, str)
         Why a graph runs without a CUDA graph; without a frame where that was found out when it ran.
+    packages : PackagePaths
+        Where the run's packages are.
     kinds : Counter
         How many records there are of each kind.
     """
@@ -169,6 +172,7 @@ class Ledger:
     compiled: list[additions.CompiledForReport] = field(default_factory=list)
     settings: list[tuple[str, additions.SettingsInForce]] = field(default_factory=list)
     cudagraph_skips: list[tuple[FrameLedger | None, str]] = field(default_factory=list)
+    packages: PackagePaths = field(default_factory=PackagePaths)
     records: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
 
@@ -202,7 +206,9 @@ def _line(entry: StackEntry) -> tuple[str, str, int | None]:
 
 def read_records(records: Iterable[Record]) -> Ledger:
     """Read a recording; a record that cannot be read is a diagnostic."""
-    reader = _Reader()
+    records = list(records)
+    run = next(reversed(additions.additions_of(records, additions.RunSummary)), additions.RunSummary())
+    reader = _Reader(PackagePaths(tuple(run.library_roots), tuple(run.package_folders)))
     for record in records:
         reader.read(record)
     for frame in reader.ledger.frames:
@@ -228,8 +234,8 @@ _LISTS: dict[type[additions.Addition], str] = {
 class _Reader:
     """Reads one record after the other; what it holds beside the ledger is where it stands."""
 
-    def __init__(self) -> None:
-        self.ledger = Ledger()
+    def __init__(self, packages: PackagePaths) -> None:
+        self.ledger = Ledger(packages=packages)
         self._names: dict[int, str] = {}  # of files, by the number that the trace gives them
         self._current: dict[CompileKey, FrameLedger] = {}
         self._begun: Counter[CompileKey] = Counter()
@@ -291,11 +297,15 @@ class _Reader:
         frame.attempts = max(frame.attempts, record.attempt + 1)
         match addition:
             case additions.BreakSeen():
-                frame.pending_break = msgspec.structs.replace(addition, stack=without_handing_on(addition.stack))
+                frame.pending_break = msgspec.structs.replace(
+                    addition, stack=strip_torch_function_frames(addition.stack, self.ledger.packages)
+                )
             case additions.FrameGivenUp():
                 frame.left_at = addition
             case additions.FrameFailed():
-                frame.pending_failure = msgspec.structs.replace(addition, stack=without_handing_on(addition.stack))
+                frame.pending_failure = msgspec.structs.replace(
+                    addition, stack=strip_torch_function_frames(addition.stack, self.ledger.packages)
+                )
             case additions.GraphStacks():
                 frame.pending_graph = addition
                 if frame.graphs and frame.graphs[-1].stacks is None:  # in some releases the trace's entry comes first
@@ -329,9 +339,9 @@ class _Reader:
         frame.attempts = max(frame.attempts, record.attempt + 1)
         match record.kind:
             case "artifact:dynamo_graph_break_reason":
-                _add_break(frame, record, self.ledger.records)
+                _add_break(frame, record, self.ledger)
             case "artifact:dynamo_error":
-                _add_failure(frame, record, self.ledger.records)
+                _add_failure(frame, record, self.ledger)
             case "artifact:recompile_reasons":
                 frame.recompile_reasons = _reasons(record.payload or "")
             case "dynamo_output_graph":
@@ -380,19 +390,19 @@ def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.Bl
             return [Diagnostic(addition.level, addition.message)]
 
 
-def _add_break(frame: FrameLedger, record: Record, order: int) -> None:
+def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     seen, frame.pending_break = frame.pending_break, None
     text = record.payload or ""
     if text.startswith("Graph break: ") and frame.pending_failure is not None:
         return  # logged once more when the frame is given up, if the user's logs show graph breaks
-    message = messages.parse_break(text, seen.type if seen is not None else None)
+    message = messages.parse_break(text, seen.type if seen is not None else None, ledger.packages)
     if seen is not None and seen.gb_id is not None and message.cause.gb_id is None:  # torch < 2.11 links some only
         cause = msgspec.structs.replace(message.cause, gb_id=seen.gb_id, url=messages.page_of(seen.gb_id))
         message = msgspec.structs.replace(message, cause=cause)
-    frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), order))
+    frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), ledger.records))
 
 
-def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
+def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     seen, frame.pending_failure = frame.pending_failure, None
     exception = seen.type if seen is not None else None
     if seen is not None and seen.message is not None:
@@ -401,7 +411,7 @@ def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
         message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, list(seen.stack))
     else:
-        message = _within(frame, messages.parse_error(record.payload or "", exception))
+        message = _within(frame, messages.parse_error(record.payload or "", exception, ledger.packages))
     raised = seen is not None and seen.raised
     last = frame.events[-1] if frame.events else None
     if last is not None and last.attempt == record.attempt and not raised and _same_cause(last.message, message):
@@ -413,7 +423,9 @@ def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
         last.failed = True  # a log: Dynamo logs the break at which it gives a frame up, and an error it does not
         return
     conditions = seen or additions.Conditions()
-    frame.events.append(Event(message, record.attempt, conditions, order, failed=True, raised=raised or seen is None))
+    frame.events.append(
+        Event(message, record.attempt, conditions, ledger.records, failed=True, raised=raised or seen is None)
+    )
 
 
 def _within(frame: FrameLedger, message: messages.BreakMessage) -> messages.BreakMessage:

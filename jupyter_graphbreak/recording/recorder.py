@@ -26,7 +26,7 @@ from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.library import is_library, library_roots
+from jupyter_graphbreak.recording.library import is_library, library_roots, package_folders
 from jupyter_graphbreak.recording.records import KEPT, Record, StackEntry, encodable, without_spare_metrics
 from jupyter_graphbreak.recording.source_texts import recorded_sources
 
@@ -145,6 +145,7 @@ class Recording:
                 python=platform.python_version(),
                 config=self._settings(),
                 library_roots=library_roots(),
+                package_folders=package_folders(),
                 **_folders(),
                 wall_s=wall_s,
                 capture_s=self.capture_s + time.perf_counter() - start,

@@ -14,7 +14,7 @@ import msgspec
 
 from jupyter_graphbreak.recording import additions
 from jupyter_graphbreak.recording.additions import SegmentText, SourceRecorded
-from jupyter_graphbreak.recording.library import library_roots
+from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.recording.records import plain_function, read_stack
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ def recorded_sources(
     """
     lines: dict[str, set[int]] = {running: set()} if running is not None else {}
     functions: dict[str, dict[int, str]] = {}
-    roots = tuple(library_roots())
     records = list(records)
     without_code = {
         record.compile_key
@@ -69,7 +68,7 @@ def recorded_sources(
             if line is None:
                 continue
             lines.setdefault(filename, set()).add(line)
-            if part == "happened" or (part == "frame" and not filename.startswith(roots)):
+            if part == "happened" or (part == "frame" and not is_library(filename)):
                 functions.setdefault(filename, {}).setdefault(line, function)
     if not any(lines.values()):
         return []

@@ -13,8 +13,10 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.recording.records import StackEntry, read_stack, without_handing_on
+from jupyter_graphbreak.recording.package_paths import PackagePaths
+from jupyter_graphbreak.recording.records import StackEntry, read_stack, strip_torch_function_frames
 
+_NO_FOLDERS = PackagePaths()
 _HEADER = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\s*\n")
 _REASON = re.compile(
     r"Graph Break Reason: (?P<reason>.*?)\n\s*(?:User code traceback:|Stack variable source attribution)", re.DOTALL
@@ -82,7 +84,7 @@ class BreakMessage(msgspec.Struct, frozen=True):
     inlined: bool = False
 
 
-def parse_break(text: str, exception: str | None = None) -> BreakMessage:
+def parse_break(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
     """Read the payload of a ``dynamo_graph_break_reason`` artifact.
 
     Parameters
@@ -91,11 +93,13 @@ def parse_break(text: str, exception: str | None = None) -> BreakMessage:
         The payload.
     exception : str or None
         The class of the exception behind it, which names the cause where the message has no name for it.
+    packages : PackagePaths
+        Where the run's packages are.
     """
     header = _HEADER.search(text)
     reason = _REASON.search(text)
     traced = _stack(text)
-    stack = without_handing_on(traced)
+    stack = strip_torch_function_frames(traced, packages)
     # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
     body = reason["reason"] if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
@@ -113,9 +117,9 @@ def parse_break(text: str, exception: str | None = None) -> BreakMessage:
     )
 
 
-def parse_error(text: str, exception: str | None = None) -> BreakMessage:
+def parse_error(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
     """Read the payload of a ``dynamo_error`` artifact: a traceback that ends in the exception's message."""
-    stack = without_handing_on(_stack(text))
+    stack = strip_torch_function_frames(_stack(text), packages)
     match = _last_exception(text)
     name = exception or (match["type"] if match else None)
     message = parse_reason(_exception_message(text), name)

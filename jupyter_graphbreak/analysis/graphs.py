@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 #: How PyTorch begins the reason why it uses no CUDA graph, and what comes before the stack of the cause.
 _SKIPPING = re.compile(r"^skipping cudagraphs? due to (?:skipping cudagraphs? due to )?", re.IGNORECASE)
+_PLACE = re.compile(
+    r"^(?P<indent>[ \t]*)# File: (?P<file>.{1,4096}?):(?P<line>\d{1,9}) in (?P<name>[^,\n]{1,300}), code:", re.MULTILINE
+)
 _FOUND_FROM = re.compile(r"\.?\s*Found from\s*:")
 
 
@@ -99,10 +102,12 @@ class GraphTable:
             location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
             if location is None:
                 return match[0]
-            return f"# {self._sources.name(match['file'])}:{location.line} in {location.function}, code:"
+            return (
+                f"{match['indent']}# {self._sources.name(match['file'])}:{location.line} in {location.function}, code:"
+            )
 
         code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
-        return re.sub(r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<name>[^,\n]+), code:", renamed, code)
+        return _PLACE.sub(renamed, code)
 
     def _op(self, op: graph_code.CodeOp, traces: _Traces) -> Op:
         trace = traces.of(op)

@@ -27,6 +27,9 @@ _PAIRS = (
     ("graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
 )
 _SO = "This torch may differ from those that are known here; the report may be incomplete."
+_MOST_WORDS = 300
+#: PyTorch's reasons for a recompile are shorter, and fewer than the compilations that its limit allows.
+_LONGEST_REASON, _MOST_REASONS = 4000, 100
 _LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reached")  # the last two before torch 2.11
 
 
@@ -211,6 +214,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
     reader = _Reader(PackagePaths(tuple(run.library_roots), tuple(run.package_folders)))
     for record in records:
         reader.read(record)
+    reader.ledger.notes += reader.notes()
     for frame in reader.ledger.frames:
         _infer_giving_up(frame)
     error = reader.ledger.error
@@ -239,6 +243,8 @@ class _Reader:
         self._names: dict[int, str] = {}  # of files, by the number that the trace gives them
         self._current: dict[CompileKey, FrameLedger] = {}
         self._begun: Counter[CompileKey] = Counter()
+        self._unreadable: Counter[str] = Counter()
+        self._why: dict[str, str] = {}
 
     def read(self, record: Record) -> None:
         """Take one record; what cannot be read is noted."""
@@ -252,8 +258,16 @@ class _Reader:
             elif not self._read_about_run(record, addition) and record.compile_key is not None:
                 self._read_about_frame(record, record.compile_key, addition)
         except Exception as error:  # noqa: BLE001 - one record that cannot be read leaves the others
-            message = f"A record {record.kind!r} could not be read ({type(error).__name__}: {error})."
-            ledger.notes.append(Diagnostic("warning", message))
+            why = f"{type(error).__name__}: {error}"
+            self._unreadable[record.kind] += 1
+            self._why.setdefault(record.kind, why[:_MOST_WORDS])
+
+    def notes(self) -> list[Diagnostic]:
+        """Return what is to be said of records that could not be read: of each kind how many, and why the first."""
+        return [
+            Diagnostic("warning", f"{_records(number)} {kind[:_MOST_WORDS]!r} could not be read ({self._why[kind]}).")
+            for kind, number in self._unreadable.items()
+        ]
 
     def _read_about_run(self, record: Record, addition: additions.Addition) -> bool:
         """Take an entry of ours that is about no single frame; return whether it was one."""
@@ -479,10 +493,15 @@ def _same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> boo
     return one.cause.gb_type == other.cause.gb_type and (other.line is None or one.line == other.line)
 
 
+def _records(number: int) -> str:
+    return "A record" if number == 1 else f"{number} records"
+
+
 def _reasons(payload: str) -> list[str]:
     """Read the payload of ``recompile_reasons``: one reason is a bare string, several are a JSON list."""
     try:
         reasons = msgspec.json.decode(payload)
-    except msgspec.DecodeError:
-        return [payload] if payload else []
-    return [str(reason) for reason in reasons] if isinstance(reasons, list) else [str(reasons)]
+    except (msgspec.DecodeError, RecursionError):
+        reasons = payload or []
+    listed = reasons if isinstance(reasons, list) else [reasons]
+    return [str(reason)[:_LONGEST_REASON] for reason in listed[:_MOST_REASONS]]

@@ -17,8 +17,8 @@ import msgspec
 if TYPE_CHECKING:
     from jupyter_graphbreak.recording.package_paths import PackagePaths
 
-_TRACE_ENTRY = re.compile(r'^[ \t]*File "(.+)", line (\d{1,9}), in (.+)$', re.MULTILINE)
-_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
+_TRACE_ENTRY = re.compile(r'^[ \t]*File "(.{1,4096})", line (\d{1,9}), in (.{1,4096})$', re.MULTILINE)
+_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d{1,9})$")
 
 #: The entries of PyTorch's trace that a report is made from.
 KEPT = frozenset(
@@ -132,7 +132,8 @@ class Record(msgspec.Struct, frozen=True):
         """The name of the entry, e.g. ``"dynamo_start"``; of an artifact its own name, ``"artifact:NAME"``."""
         kind = next((key for key in self.envelope if key not in _CONTEXT_KEYS), "")
         if kind == "artifact":
-            return f"artifact:{self.data.get('name')}"
+            data = self.data
+            return f"artifact:{data.get('name') if isinstance(data, dict) else None}"
         return kind
 
     @property

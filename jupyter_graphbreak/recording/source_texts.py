@@ -74,7 +74,7 @@ def recorded_sources(
         return []
     sources = (
         source_of_cell(filename, cell) if (cell := find_cell(filename)) is not None
-        else source_of_file(filename, mentioned, functions.get(filename, {}))
+        else source_of_file(filename, linecache.getlines(filename), mentioned, functions.get(filename, {}))
         for filename, mentioned in lines.items()
     )  # fmt: skip
     return [source for source in sources if source is not None]
@@ -92,9 +92,20 @@ def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
     )
 
 
-def source_of_file(filename: str, mentioned: set[int], functions: dict[int, str]) -> SourceRecorded | None:
-    """Return of a file the lines that are mentioned, and the functions around others; ``None`` if it is not here."""
-    text = linecache.getlines(filename)
+def source_of_file(
+    filename: str, text: list[str], mentioned: set[int], functions: dict[int, str]
+) -> SourceRecorded | None:
+    """Return of a file the lines that are mentioned, and the functions around others; ``None`` if it has no lines.
+
+    Parameters
+    ----------
+    filename : str
+    text : list of str
+        Its lines, each with its end.
+    mentioned : set of int
+    functions : dict
+        Names of functions by a line in them.
+    """
     if not text:
         return None
     return SourceRecorded(

@@ -43,9 +43,15 @@ LAYERS = {
         TORCH,
     ),
     "recording.source_texts": Layer({"recording.records", "recording.additions", "recording.library"}),
-    "trace": Layer({"recording.records", "recording.additions", "recording.source_texts"}),
-    "gate": Layer({"report"}),
-    "notebookfiles": Layer({"report"}),
+    "regular_files": Layer(set()),
+    "trace": Layer(
+        {
+            "recording.records", "recording.additions", "recording.source_texts", "recording.package_paths",
+            "recording.library", "regular_files",
+        }
+    ),
+    "gate": Layer({"report", "regular_files"}),
+    "notebookfiles": Layer({"report", "regular_files"}),
     "analysis.reports": Layer({"recording.records", "report"}),
     "analysis.source": Layer({"recording.records", "recording.package_paths", "report"}),
     "analysis.torch_text": Layer({"recording.records", "recording.package_paths"}),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["cell", "file", "library", "machinery"]
 
-_PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
+_PLACE = re.compile(r'File "(?P<file>[^"\n]{1,4096})", line (?P<line>\d{1,9})')
 
 #: What the code of a cell is called that was made one function.
 _WHOLE_CELL = "cell"

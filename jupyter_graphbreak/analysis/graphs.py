@@ -156,7 +156,7 @@ class _Traces:
     def of(self, op: graph_code.CodeOp) -> list[StackEntry]:
         """Return the stack of an operation, outermost first."""
         index = self._ops.get(op.name)
-        if index is not None:
+        if index is not None and 0 <= index < len(self._stacks):
             return self._stacks[index]
         return [StackEntry(*op.place[:3])] if op.place else []
 

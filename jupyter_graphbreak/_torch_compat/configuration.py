@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import redirected_here, replaced_result, shielded
 from jupyter_graphbreak._torch_compat.threads import same_run
+from jupyter_graphbreak.recording.library import package_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -167,7 +168,7 @@ def uncompiled_output() -> Iterator[None]:
 
 
 _COMPILING = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._subclasses")
-_FOLDERS_OF_COMPILING = tuple(f"/{name.replace('.', '/')}/" for name in _COMPILING)
+_FOLDERS_OF_COMPILING = tuple(f"{name.replace('.', '/')}/" for name in _COMPILING)
 
 
 def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,7 +179,7 @@ def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def warns_of_compiling(filename: str) -> bool:
     """Whether a warning from a file is torch's about its compiling."""
-    return any(folder in filename.replace("\\", "/") for folder in _FOLDERS_OF_COMPILING)
+    return (package_paths().module_path(filename) or "").startswith(_FOLDERS_OF_COMPILING)
 
 
 @contextlib.contextmanager

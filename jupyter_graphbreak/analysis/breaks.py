@@ -271,6 +271,7 @@ class BreakTable:
         setting = folded.occurrences[-1].setting
         stack = _code_of(folded.first)
         owner = self._sources.owner(stack)
+        path = self._sources.module_path(stack[-1].filename) if stack else None
         outcome = max((occurrence.outcome for occurrence in folded.occurrences), key=_WORST.__getitem__)
         return Break(
             id=folded.ident,
@@ -290,7 +291,7 @@ class BreakTable:
             scope=setting.scope if setting is not None else None,
             setting=setting,
             also_reported_as=messages.other_names(cause, folded.reasons),
-            advice=advice.advise(cause, folded.consequence, owner, stack[-1].filename if stack else ""),
+            advice=advice.advise(cause, folded.consequence, owner, path),
             owner=owner,
         )
 

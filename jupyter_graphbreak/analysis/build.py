@@ -75,9 +75,9 @@ def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]
     """Make the report of a run, and name the file of each source as code objects name it, by the source's id."""
     ledger = read_records(records)
     run = ledger.run
-    kinds = Sources([], run.library_roots)
+    kinds = Sources([], run.library_roots, package_folders=run.package_folders)
     texts = [_source_text(recorded, kinds) for recorded in ledger.texts]
-    sources = Sources(texts, run.library_roots, run.folder, run.home)
+    sources = Sources(texts, run.library_roots, run.folder, run.home, run.package_folders)
     for frame in ledger.started:
         if frame.start is not None and frame.start.qualname is not None:
             _, filename, line = frame.code

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_graphbreak.analysis.torch_text import graph_code
-from jupyter_graphbreak.recording.records import StackEntry, compiled_function, read_stack, without_handing_on
+from jupyter_graphbreak.recording.records import StackEntry, compiled_function, read_stack, strip_torch_function_frames
 from jupyter_graphbreak.report.schema import CudagraphSkip, Diagnostic, Graph, GraphLine, Op, Tensor, TensorMeta
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 #: How PyTorch begins the reason why it uses no CUDA graph, and what comes before the stack of the cause.
 _SKIPPING = re.compile(r"^skipping cudagraphs? due to (?:skipping cudagraphs? due to )?", re.IGNORECASE)
+_PLACE = re.compile(
+    r"^(?P<indent>[ \t]*)# File: (?P<file>.{1,4096}?):(?P<line>\d{1,9}) in (?P<name>[^,\n]{1,300}), code:", re.MULTILINE
+)
 _FOUND_FROM = re.compile(r"\.?\s*Found from\s*:")
 
 
@@ -87,7 +90,7 @@ class GraphTable:
         for frame, message in ledger.cudagraph_skips:
             reason, stack = _parted(message)
             graphs = self.of_frame(frame.ident) if frame is not None else []
-            entry = next(reversed(without_handing_on(read_stack(stack))), None)
+            entry = next(reversed(strip_torch_function_frames(read_stack(stack), ledger.packages)), None)
             location = self._sources.place(entry) if entry is not None else None
             made.append(CudagraphSkip(reason, graphs[-1] if graphs else None, location))
         return [skip for number, skip in enumerate(made) if skip not in made[:number]]
@@ -99,15 +102,17 @@ class GraphTable:
             location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
             if location is None:
                 return match[0]
-            return f"# {self._sources.name(match['file'])}:{location.line} in {location.function}, code:"
+            return (
+                f"{match['indent']}# {self._sources.name(match['file'])}:{location.line} in {location.function}, code:"
+            )
 
         code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
-        return re.sub(r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<name>[^,\n]+), code:", renamed, code)
+        return _PLACE.sub(renamed, code)
 
     def _op(self, op: graph_code.CodeOp, traces: _Traces) -> Op:
         trace = traces.of(op)
         shown = [entry for entry in trace if self._sources.kind(entry.filename, entry.function) != "machinery"]
-        inner = next((e for e in reversed(shown) if "/torch/" not in e.filename.replace("\\", "/")), None)
+        inner = next((e for e in reversed(shown) if not self._is_of_torch(e)), None)
         entry = inner or (shown[-1] if shown else (trace[-1] if trace else None))
         tensor = op.tensor
         return Op(
@@ -118,6 +123,9 @@ class GraphTable:
             if tensor and tensor.shape is not None
             else None,
         )
+
+    def _is_of_torch(self, entry: StackEntry) -> bool:
+        return (self._sources.module_path(entry.filename) or "").startswith("torch/")
 
     def _lines(self, ops: list[graph_code.CodeOp], traces: _Traces) -> list[GraphLine]:
         counted: dict[tuple[str, int], int] = {}
@@ -148,7 +156,7 @@ class _Traces:
     def of(self, op: graph_code.CodeOp) -> list[StackEntry]:
         """Return the stack of an operation, outermost first."""
         index = self._ops.get(op.name)
-        if index is not None:
+        if index is not None and 0 <= index < len(self._stacks):
             return self._stacks[index]
         return [StackEntry(*op.place[:3])] if op.place else []
 

@@ -10,7 +10,8 @@ import msgspec
 
 from jupyter_graphbreak.analysis.torch_text import messages
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.records import StackEntry, is_resume, plain_function, without_handing_on
+from jupyter_graphbreak.recording.package_paths import PackagePaths
+from jupyter_graphbreak.recording.records import StackEntry, is_resume, plain_function, strip_torch_function_frames
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ _PAIRS = (
     ("graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
 )
 _SO = "This torch may differ from those that are known here; the report may be incomplete."
+_MOST_WORDS = 300
+#: PyTorch's reasons for a recompile are shorter, and fewer than the compilations that its limit allows.
+_LONGEST_REASON, _MOST_REASONS = 4000, 100
 _LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reached")  # the last two before torch 2.11
 
 
@@ -151,6 +155,8 @@ class Ledger:
         Each with the id of the frame from which on they were in force.
     cudagraph_skips : list of (FrameLedger or None, str)
         Why a graph runs without a CUDA graph; without a frame where that was found out when it ran.
+    packages : PackagePaths
+        Where the run's packages are.
     kinds : Counter
         How many records there are of each kind.
     """
@@ -169,6 +175,7 @@ class Ledger:
     compiled: list[additions.CompiledForReport] = field(default_factory=list)
     settings: list[tuple[str, additions.SettingsInForce]] = field(default_factory=list)
     cudagraph_skips: list[tuple[FrameLedger | None, str]] = field(default_factory=list)
+    packages: PackagePaths = field(default_factory=PackagePaths)
     records: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
 
@@ -202,9 +209,12 @@ def _line(entry: StackEntry) -> tuple[str, str, int | None]:
 
 def read_records(records: Iterable[Record]) -> Ledger:
     """Read a recording; a record that cannot be read is a diagnostic."""
-    reader = _Reader()
+    records = list(records)
+    run = next(reversed(additions.additions_of(records, additions.RunSummary)), additions.RunSummary())
+    reader = _Reader(PackagePaths(tuple(run.library_roots), tuple(run.package_folders)))
     for record in records:
         reader.read(record)
+    reader.ledger.notes += reader.notes()
     for frame in reader.ledger.frames:
         _infer_giving_up(frame)
     error = reader.ledger.error
@@ -228,11 +238,13 @@ _LISTS: dict[type[additions.Addition], str] = {
 class _Reader:
     """Reads one record after the other; what it holds beside the ledger is where it stands."""
 
-    def __init__(self) -> None:
-        self.ledger = Ledger()
+    def __init__(self, packages: PackagePaths) -> None:
+        self.ledger = Ledger(packages=packages)
         self._names: dict[int, str] = {}  # of files, by the number that the trace gives them
         self._current: dict[CompileKey, FrameLedger] = {}
         self._begun: Counter[CompileKey] = Counter()
+        self._unreadable: Counter[str] = Counter()
+        self._why: dict[str, str] = {}
 
     def read(self, record: Record) -> None:
         """Take one record; what cannot be read is noted."""
@@ -246,8 +258,16 @@ class _Reader:
             elif not self._read_about_run(record, addition) and record.compile_key is not None:
                 self._read_about_frame(record, record.compile_key, addition)
         except Exception as error:  # noqa: BLE001 - one record that cannot be read leaves the others
-            message = f"A record {record.kind!r} could not be read ({type(error).__name__}: {error})."
-            ledger.notes.append(Diagnostic("warning", message))
+            why = f"{type(error).__name__}: {error}"
+            self._unreadable[record.kind] += 1
+            self._why.setdefault(record.kind, why[:_MOST_WORDS])
+
+    def notes(self) -> list[Diagnostic]:
+        """Return what is to be said of records that could not be read: of each kind how many, and why the first."""
+        return [
+            Diagnostic("warning", f"{_records(number)} {kind[:_MOST_WORDS]!r} could not be read ({self._why[kind]}).")
+            for kind, number in self._unreadable.items()
+        ]
 
     def _read_about_run(self, record: Record, addition: additions.Addition) -> bool:
         """Take an entry of ours that is about no single frame; return whether it was one."""
@@ -291,11 +311,15 @@ class _Reader:
         frame.attempts = max(frame.attempts, record.attempt + 1)
         match addition:
             case additions.BreakSeen():
-                frame.pending_break = msgspec.structs.replace(addition, stack=without_handing_on(addition.stack))
+                frame.pending_break = msgspec.structs.replace(
+                    addition, stack=strip_torch_function_frames(addition.stack, self.ledger.packages)
+                )
             case additions.FrameGivenUp():
                 frame.left_at = addition
             case additions.FrameFailed():
-                frame.pending_failure = msgspec.structs.replace(addition, stack=without_handing_on(addition.stack))
+                frame.pending_failure = msgspec.structs.replace(
+                    addition, stack=strip_torch_function_frames(addition.stack, self.ledger.packages)
+                )
             case additions.GraphStacks():
                 frame.pending_graph = addition
                 if frame.graphs and frame.graphs[-1].stacks is None:  # in some releases the trace's entry comes first
@@ -329,9 +353,9 @@ class _Reader:
         frame.attempts = max(frame.attempts, record.attempt + 1)
         match record.kind:
             case "artifact:dynamo_graph_break_reason":
-                _add_break(frame, record, self.ledger.records)
+                _add_break(frame, record, self.ledger)
             case "artifact:dynamo_error":
-                _add_failure(frame, record, self.ledger.records)
+                _add_failure(frame, record, self.ledger)
             case "artifact:recompile_reasons":
                 frame.recompile_reasons = _reasons(record.payload or "")
             case "dynamo_output_graph":
@@ -380,19 +404,19 @@ def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.Bl
             return [Diagnostic(addition.level, addition.message)]
 
 
-def _add_break(frame: FrameLedger, record: Record, order: int) -> None:
+def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     seen, frame.pending_break = frame.pending_break, None
     text = record.payload or ""
     if text.startswith("Graph break: ") and frame.pending_failure is not None:
         return  # logged once more when the frame is given up, if the user's logs show graph breaks
-    message = messages.parse_break(text, seen.type if seen is not None else None)
+    message = messages.parse_break(text, seen.type if seen is not None else None, ledger.packages)
     if seen is not None and seen.gb_id is not None and message.cause.gb_id is None:  # torch < 2.11 links some only
         cause = msgspec.structs.replace(message.cause, gb_id=seen.gb_id, url=messages.page_of(seen.gb_id))
         message = msgspec.structs.replace(message, cause=cause)
-    frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), order))
+    frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), ledger.records))
 
 
-def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
+def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     seen, frame.pending_failure = frame.pending_failure, None
     exception = seen.type if seen is not None else None
     if seen is not None and seen.message is not None:
@@ -401,7 +425,7 @@ def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
         message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, list(seen.stack))
     else:
-        message = _within(frame, messages.parse_error(record.payload or "", exception))
+        message = _within(frame, messages.parse_error(record.payload or "", exception, ledger.packages))
     raised = seen is not None and seen.raised
     last = frame.events[-1] if frame.events else None
     if last is not None and last.attempt == record.attempt and not raised and _same_cause(last.message, message):
@@ -413,7 +437,9 @@ def _add_failure(frame: FrameLedger, record: Record, order: int) -> None:
         last.failed = True  # a log: Dynamo logs the break at which it gives a frame up, and an error it does not
         return
     conditions = seen or additions.Conditions()
-    frame.events.append(Event(message, record.attempt, conditions, order, failed=True, raised=raised or seen is None))
+    frame.events.append(
+        Event(message, record.attempt, conditions, ledger.records, failed=True, raised=raised or seen is None)
+    )
 
 
 def _within(frame: FrameLedger, message: messages.BreakMessage) -> messages.BreakMessage:
@@ -467,10 +493,15 @@ def _same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> boo
     return one.cause.gb_type == other.cause.gb_type and (other.line is None or one.line == other.line)
 
 
+def _records(number: int) -> str:
+    return "A record" if number == 1 else f"{number} records"
+
+
 def _reasons(payload: str) -> list[str]:
     """Read the payload of ``recompile_reasons``: one reason is a bare string, several are a JSON list."""
     try:
         reasons = msgspec.json.decode(payload)
-    except msgspec.DecodeError:
-        return [payload] if payload else []
-    return [str(reason) for reason in reasons] if isinstance(reasons, list) else [str(reasons)]
+    except (msgspec.DecodeError, RecursionError):
+        reasons = payload or []
+    listed = reasons if isinstance(reasons, list) else [reasons]
+    return [str(reason)[:_LONGEST_REASON] for reason in listed[:_MOST_REASONS]]

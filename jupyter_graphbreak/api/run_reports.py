@@ -59,9 +59,11 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> list[Pro
         Given the file name of a code object, the cell that it comes from.
     """
     from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
+    from jupyter_graphbreak.trace.source_folders import SourceFolders
 
+    anywhere = SourceFolders([folder.absolute().anchor])  # the logs of our own run: they name what it imported
     try:
-        traces = list(read_processes(trace_files(folder), find_cell=find_cell))
+        traces = list(read_processes(trace_files(folder), find_cell=find_cell, folders=anywhere))
     except UnreadableTrace:  # there are none
         return []
     return [

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.results import ExplainedNotebook, Job, Report
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def read_trace(path: str | Path, *, progress: bool = False) -> Report | Job:
+
+def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress: bool = False) -> Report | Job:
     """Read the logs that a program wrote with ``TORCH_TRACE``, and explain what happened in it.
 
     Parameters
     ----------
     path : str or Path
         A folder of such logs, or one of them; also compressed with gzip or zstd, and cut short.
+    sources : iterable of str or Path
+        Folders from which source files that the logs name may be read, besides the working folder and those of
+        installed packages. The text of a file is used only if the lines that the log quotes are still the same.
     progress : bool
         Whether to show a progress bar, on ``stderr`` or in the notebook.
 
@@ -38,12 +45,13 @@ def read_trace(path: str | Path, *, progress: bool = False) -> Report | Job:
 
     from jupyter_graphbreak.analysis.reports.jobs import build_job
     from jupyter_graphbreak.trace.processes import read_processes, trace_files
+    from jupyter_graphbreak.trace.source_folders import SourceFolders
 
-    files = trace_files(Path(path))
-    size = sum(file.stat().st_size for file in files)
+    found = trace_files(Path(path))
+    size = sum(file.stat().st_size for file in found.files)
     processes: list[Process] = []
     with tqdm(total=size, unit="B", unit_scale=True, leave=False, delay=1, disable=not progress) as bar:
-        for trace in read_processes(files, bar.update):
+        for trace in read_processes(found, bar.update, folders=SourceFolders(sources)):
             report = build_report(trace.records)
             processes.append(Process(f"p{len(processes) + 1}", trace.rank, trace.pid or None, None, report))
     if len(processes) == 1:

@@ -147,10 +147,14 @@ def _stdout_to_stderr(*, really: bool) -> Iterator[None]:
 
 def _own_traceback(error: Exception) -> TracebackType | None:
     """Return the traceback of an error from the program's first line on, without what ran the program."""
+    from jupyter_graphbreak.analysis.source.machinery import is_runner
+    from jupyter_graphbreak.recording.library import package_paths
+
+    packages = package_paths()
     own = error.__traceback__
     while own is not None:
-        name = own.tb_frame.f_code.co_filename
-        if "runpy" not in name and "jupyter_graphbreak" not in name and not name.endswith("contextlib.py"):
+        path = packages.module_path(own.tb_frame.f_code.co_filename)
+        if path is None or not (is_runner(path) or path.startswith(("jupyter_graphbreak/", "contextlib.py"))):
             return own
         own = own.tb_next
     return None if isinstance(error, SyntaxError) else error.__traceback__  # the program itself may be no Python

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import threading
 import types
@@ -322,7 +323,7 @@ def _nothing() -> None:
 
 def _path_now(target: Any) -> str | None:
     """Return the expression by which code that calls something names it: the outermost code that does, no library's."""
-    ours = (str(Path(__file__).parents[1]), "<frozen")
+    ours = (str(Path(__file__).parents[1]) + os.sep, "<frozen")
     callers: list[types.FrameType] = []
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask who calls
     while frame is not None:

@@ -427,6 +427,7 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     python: str | None = None
     config: dict[str, Any] = {}
     library_roots: list[str] = []
+    package_folders: list[str] = []
     folder: str | None = None
     home: str | None = None
     wall_s: float | None = None

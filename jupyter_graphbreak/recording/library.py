@@ -1,4 +1,4 @@
-"""Where the code of libraries is: code that the reader has not written."""
+"""Where the code of libraries is in this process: code that the reader has not written."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import os
 import sys
 import sysconfig
 from pathlib import Path
+
+from jupyter_graphbreak.recording.package_paths import PackagePaths
+
+#: Packages that may be installed from their sources, outside of the folders for packages.
+_FROM_SOURCES = ("torch", "IPython", "ipykernel", "tornado", "traitlets", "zmq", "jupyter_client", "jupyter_graphbreak")
 
 
 def library_roots() -> list[str]:
@@ -18,6 +23,17 @@ def library_roots() -> list[str]:
     return list(_roots(tuple(sys.path)))
 
 
+def package_folders() -> list[str]:
+    """Return the folders of PyTorch, of what runs notebooks and of ourselves, if they are outside of those folders."""
+    loaded = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _FROM_SOURCES)
+    return list(_folders(tuple(sys.path), loaded))
+
+
+def package_paths() -> PackagePaths:
+    """Return both as one, to say whose a file is."""
+    return PackagePaths(tuple(library_roots()), tuple(package_folders()))
+
+
 def is_library(filename: str) -> bool:
     """Whether a file is a library's."""
     return filename.startswith(tuple(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
@@ -27,7 +43,15 @@ def is_library(filename: str) -> bool:
 def _roots(search_path: tuple[str, ...]) -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     own = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths}
-    return tuple(sorted(own | {folder for folder in search_path if folder and _holds_packages(folder)}))
+    found = own | {folder for folder in search_path if folder and _holds_packages(folder)}
+    return tuple(sorted(found | {os.path.realpath(folder) for folder in found}))
+
+
+@functools.lru_cache(maxsize=8)
+def _folders(search_path: tuple[str, ...], loaded: tuple[str, ...]) -> tuple[str, ...]:
+    known = PackagePaths(_roots(search_path))
+    outside = {os.path.dirname(file) for file in loaded if file and known.module_path(file) is None}  # noqa: PTH120
+    return tuple(sorted(outside | {os.path.realpath(folder) for folder in outside}))
 
 
 def _holds_packages(folder: str) -> bool:

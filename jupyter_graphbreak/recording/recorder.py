@@ -27,7 +27,7 @@ from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.library import is_library, library_roots
+from jupyter_graphbreak.recording.library import is_library, library_roots, package_folders
 from jupyter_graphbreak.recording.records import KEPT, Record, StackEntry, encodable, without_spare_metrics
 from jupyter_graphbreak.recording.source_texts import recorded_sources
 
@@ -158,6 +158,7 @@ class Recording:
                 python=platform.python_version(),
                 config=self._settings(),
                 library_roots=library_roots(),
+                package_folders=package_folders(),
                 **_folders(),
                 wall_s=wall_s,
                 capture_s=self.capture_s + time.perf_counter() - start,

@@ -10,12 +10,15 @@ a handler in process: a JSON envelope and, for some kinds, a payload of text. Wh
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-_TRACE_ENTRY = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
+if TYPE_CHECKING:
+    from jupyter_graphbreak.recording.package_paths import PackagePaths
+
+_TRACE_ENTRY = re.compile(r'^[ \t]*File "(.{1,4096})", line (\d{1,9}), in (.{1,4096})$', re.MULTILINE)
+_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d{1,9})$")
 
 #: The entries of PyTorch's trace that a report is made from.
 KEPT = frozenset(
@@ -129,7 +132,8 @@ class Record(msgspec.Struct, frozen=True):
         """The name of the entry, e.g. ``"dynamo_start"``; of an artifact its own name, ``"artifact:NAME"``."""
         kind = next((key for key in self.envelope if key not in _CONTEXT_KEYS), "")
         if kind == "artifact":
-            return f"artifact:{self.data.get('name')}"
+            data = self.data
+            return f"artifact:{data.get('name') if isinstance(data, dict) else None}"
         return kind
 
     @property
@@ -191,22 +195,22 @@ def read_stack(text: str) -> list[StackEntry]:
     return [StackEntry(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]
 
 
-def hands_on(path: str, function: str) -> bool:
-    """Whether a frame is torch's way from a call of an operation to the operation, as where a default device is set.
+def is_torch_function_frame(module_path: str | None, function: str) -> bool:
+    """Return whether a frame is torch's way from a call of an operation to it, as if a default device is set.
 
     Parameters
     ----------
-    path : str
-        The file's name, with slashes.
+    module_path : str or None
+        The file as Python finds it, ``None`` for the reader's own.
     function : str
     """
-    return function == "__torch_function__" and "/torch/" in path
+    return function == "__torch_function__" and module_path is not None and module_path.startswith("torch/")
 
 
-def without_handing_on(stack: list[StackEntry]) -> list[StackEntry]:
+def strip_torch_function_frames(stack: list[StackEntry], packages: PackagePaths) -> list[StackEntry]:
     """Return a stack, outermost entry first, that ends where the program calls an operation, not inside torch's way."""
     end = len(stack)
-    while end and hands_on(stack[end - 1].filename.replace("\\", "/"), stack[end - 1].function):
+    while end and is_torch_function_frame(packages.module_path(stack[end - 1].filename), stack[end - 1].function):
         end -= 1
     return stack[:end] or stack
 

@@ -14,7 +14,7 @@ import msgspec
 
 from jupyter_graphbreak.recording import additions
 from jupyter_graphbreak.recording.additions import SegmentText, SourceRecorded
-from jupyter_graphbreak.recording.library import library_roots
+from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.recording.records import plain_function, read_stack
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ def recorded_sources(
     """
     lines: dict[str, set[int]] = {running: set()} if running is not None else {}
     functions: dict[str, dict[int, str]] = {}
-    roots = tuple(library_roots())
     records = list(records)
     without_code = {
         record.compile_key
@@ -69,13 +68,13 @@ def recorded_sources(
             if line is None:
                 continue
             lines.setdefault(filename, set()).add(line)
-            if part == "happened" or (part == "frame" and not filename.startswith(roots)):
+            if part == "happened" or (part == "frame" and not is_library(filename)):
                 functions.setdefault(filename, {}).setdefault(line, function)
     if not any(lines.values()):
         return []
     sources = (
         source_of_cell(filename, cell) if (cell := find_cell(filename)) is not None
-        else source_of_file(filename, mentioned, functions.get(filename, {}))
+        else source_of_file(filename, linecache.getlines(filename), mentioned, functions.get(filename, {}))
         for filename, mentioned in lines.items()
     )  # fmt: skip
     return [source for source in sources if source is not None]
@@ -93,9 +92,20 @@ def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
     )
 
 
-def source_of_file(filename: str, mentioned: set[int], functions: dict[int, str]) -> SourceRecorded | None:
-    """Return of a file the lines that are mentioned, and the functions around others; ``None`` if it is not here."""
-    text = linecache.getlines(filename)
+def source_of_file(
+    filename: str, text: list[str], mentioned: set[int], functions: dict[int, str]
+) -> SourceRecorded | None:
+    """Return of a file the lines that are mentioned, and the functions around others; ``None`` if it has no lines.
+
+    Parameters
+    ----------
+    filename : str
+    text : list of str
+        Its lines, each with its end.
+    mentioned : set of int
+    functions : dict
+        Names of functions by a line in them.
+    """
     if not text:
         return None
     return SourceRecorded(

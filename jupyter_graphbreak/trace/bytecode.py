@@ -46,7 +46,9 @@ def resumed_line(listing: str) -> int | None:
 
 
 def _rows(listing: str) -> list[_Row]:
-    matches = [match for match in map(_ROW.match, listing.split("\n")) if match is not None]
+    # With single spaces a row is matched in one way only, however long it is.
+    texts = (" " + " ".join(line.split()) for line in listing.split("\n"))
+    matches = [match for match in map(_ROW.match, texts) if match is not None]
     has_offsets = all(match["first"] or match["second"] for match in matches)  # Python 3.13 writes labels instead
     rows = []
     line: int | None = None

@@ -17,9 +17,12 @@ import msgspec
 
 from jupyter_graphbreak.recording.records import Record
 from jupyter_graphbreak.trace.bytecode import LISTING
+from jupyter_graphbreak.trace.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from jupyter_graphbreak.trace.limits import Deadline
 
 _PREFIX = re.compile(
     rb"[VIWEC]\d{4} \d\d:\d\d:\d\d[.,]\d+ (?P<process>\d+) [^\n]{1,2000}?:\d+\]"
@@ -27,18 +30,23 @@ _PREFIX = re.compile(
 )
 _TAGGED = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
-#: Longer lines and payloads are no part of what a report is made from.
-_LONGEST_LINE = 16 << 20
-_LONGEST_PAYLOAD = 64 << 20
+#: Launchers tag the lines of each process; lines with further tags belong to no entry.
+_MOST_TAGS = 4096
+#: After so many lines the time is looked at.
+_LINES_BETWEEN_LOOKS = 1024
+_MOST_DIGITS = 10
 #: What was called a thread's number in old traces exceeds any process id.
 _MOST_PROCESSES = 1 << 22
+_LIMITS = Limits()
+_NAMED = {"name": ""}
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One entry: its process, 0 where the prefix does not say, and its record."""
+    """One entry: its process, 0 where the prefix does not say, its record, and the bytes of its envelope."""
 
     process: int
     record: Record
+    size: int = 0
 
 
 @dataclass
@@ -51,6 +59,8 @@ class Tally:
         All entries, also of kinds that nobody asked for.
     unreadable : int
         Entries whose envelope is no JSON.
+    malformed : int
+        Entries whose envelope has another form than PyTorch gives it.
     damaged : int
         Payloads that are not those that were written, going by their checksum.
     foreign : int
@@ -59,14 +69,18 @@ class Tally:
         Why the end may be missing, where it may.
     damage : str or None
         What is wrong with its compression.
+    limit : str or None
+        Why reading ended before the end.
     """
 
     entries: int = 0
     unreadable: int = 0
+    malformed: int = 0
     damaged: int = 0
     foreign: int = 0
     cut: str | None = None
     damage: str | None = None
+    limit: str | None = None
 
 
 @dataclass
@@ -75,11 +89,18 @@ class _Open:
 
     process: int
     envelope: dict[str, object]
+    length: int = 0
     lines: list[bytes] = field(default_factory=list)
     size: int = 0
 
 
-def entries(stream: BinaryIO, tally: Tally, kinds: frozenset[str] | None = None) -> Iterator[Entry]:
+def entries(
+    stream: BinaryIO,
+    tally: Tally,
+    kinds: frozenset[str] | None = None,
+    limits: Limits = _LIMITS,
+    deadline: Deadline | None = None,
+) -> Iterator[Entry]:
     """Yield the entries of a trace.
 
     Parameters
@@ -91,38 +112,58 @@ def entries(stream: BinaryIO, tally: Tally, kinds: frozenset[str] | None = None)
     kinds : set of str or None
         The kinds that are asked for, beside the additions of ours and the bytecode of resume functions; of others the
         payload is passed over.
+    limits : Limits
+        How long lines and payloads may be.
+    deadline : Deadline or None
+        When to stop reading.
     """
     heads = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
     waiting: dict[bytes, _Open | None] = {}  # by what stands in front of a line
     line = b"\n"
-    for line in iter(partial(stream.readline, _LONGEST_LINE), b""):
+    for line, is_cut in _lines(stream, limits.line, tally, deadline):
         tag = b""
         if line[:1] == b"[" and (tagged := _TAGGED.match(line)):
             tag, line = tagged[0], line[tagged.end() :]  # noqa: PLW2901
         if line[:1] == b"\t":
             entry = waiting.get(tag)
-            if entry is not None and entry.size <= _LONGEST_PAYLOAD:
+            if entry is not None and entry.size <= limits.payload:
                 entry.lines.append(line[1:])
                 entry.size += len(line)
             elif tag not in waiting:
                 tally.foreign += 1
             continue
         head = _PREFIX.match(line)
-        if head is None:
+        if head is None or (tag not in waiting and len(waiting) >= _MOST_TAGS):
             tally.foreign += bool(line.strip()) and not line.startswith(b"#")
             continue
         done, waiting[tag] = waiting.get(tag), None
         if done is not None:
             yield _closed(done, tally)
         tally.entries += 1
-        opened = _opened(line, head, heads, tally)
+        opened = _opened(line, head, heads, tally) if not is_cut else None
+        tally.unreadable += is_cut
         if opened is not None and (kinds is None or _is_wanted(Record(opened.envelope).kind, kinds)):
             waiting[tag] = opened
-    if not line.endswith(b"\n"):
+    if not line.endswith(b"\n") and tally.limit is None:
         tally.cut = "its last line has no end"
     for done in waiting.values():
         if done is not None:
             yield _closed(done, tally)
+
+
+def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | None) -> Iterator[tuple[bytes, bool]]:
+    """Yield the lines of a file until the time is over, and of each whether it was too long and has lost its end."""
+    for number, line in enumerate(iter(partial(stream.readline, longest), b"")):
+        if deadline is not None and number % _LINES_BETWEEN_LOOKS == 0 and deadline.over:
+            tally.limit = "reading it takes too long"
+            return
+        if line.endswith(b"\n") or len(line) < longest:
+            yield line, False
+            continue
+        for rest in iter(partial(stream.readline, longest), b""):
+            if rest.endswith(b"\n"):
+                break
+        yield line + b"\n", True
 
 
 def begins_as_trace(text: bytes) -> bool:
@@ -144,13 +185,17 @@ def _opened(line: bytes, head: re.Match[bytes], heads: frozenset[str] | None, ta
         return None
     try:
         envelope = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         envelope = None
     if not isinstance(envelope, dict):
         tally.unreadable += 1
         return None
-    process = int(head["process"])
-    return _Open(process if process < _MOST_PROCESSES else 0, envelope)
+    artifact = envelope.get("artifact", _NAMED)
+    if not isinstance(artifact, dict) or not isinstance(artifact.get("name"), str):
+        tally.malformed += 1
+        return None
+    process = int(head["process"]) if len(head["process"]) <= _MOST_DIGITS else 0
+    return _Open(process if process < _MOST_PROCESSES else 0, envelope, len(text))
 
 
 def _checksum(payload: bytes) -> str:
@@ -161,11 +206,11 @@ def _closed(done: _Open, tally: Tally) -> Entry:
     """Return a complete entry; the line break after its last line is not part of the payload."""
     if not done.lines:
         tally.damaged += bool(done.envelope.get("has_payload"))
-        return Entry(done.process, Record(done.envelope))
+        return Entry(done.process, Record(done.envelope), done.length)
     payload = b"".join(done.lines).removesuffix(b"\n")
     checksum = done.envelope.get("has_payload")
     if payload.endswith(b"\r") and _checksum(payload) != checksum:  # written where lines end in two characters
         payload = payload.removesuffix(b"\r").replace(b"\r\n", b"\n")
     if isinstance(checksum, str) and _checksum(payload) != checksum:
         tally.damaged += 1
-    return Entry(done.process, Record(done.envelope, payload.decode(errors="replace")))
+    return Entry(done.process, Record(done.envelope, payload.decode(errors="replace")), done.length)

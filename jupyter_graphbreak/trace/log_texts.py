@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import linecache
+import ast
+import itertools
 import re
 from collections import defaultdict
 from pathlib import PurePath
@@ -11,22 +12,33 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from jupyter_graphbreak.recording.additions import SourceRecorded
+from jupyter_graphbreak.recording.package_paths import PackagePaths
 from jupyter_graphbreak.recording.records import Record
 from jupyter_graphbreak.recording.source_texts import source_of_cell, source_of_file
+from jupyter_graphbreak.trace.source_folders import SourceFolders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from jupyter_graphbreak.recording.additions import SegmentText
     from jupyter_graphbreak.recording.records import CompileKey
     from jupyter_graphbreak.recording.source_texts import FindCell
 
 _STACK_ENTRY = re.compile(
-    r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$(?:\n(?! *File ")(?P<code> +\S.*)$)?',
+    r'^ *File "(?P<file>.{1,4096})", line (?P<line>\d{1,9}), in (?P<function>.{1,4096})$'
+    r'(?:\n(?! *File ")(?P<code> +\S.*)$)?',
     re.MULTILINE,
 )
-_COMMENT = re.compile(r"# File: (?P<file>.+?):(?P<line>\d+) in (?P<function>\S+?), code: (?P<code>.*)$", re.MULTILINE)
-_HEADER = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\s*\n")
-_LIBRARY = re.compile(r"/lib/python3\.\d+/|/site-packages/|/dist-packages/|^<")
+_COMMENT = re.compile(
+    r"^[ \t]*# File: (?P<file>.{1,4096}?):(?P<line>\d{1,9}) in (?P<function>\S{1,4096}?), code: (?P<code>.*)$",
+    re.MULTILINE,
+)
+_HEADER = re.compile(r"Graph break in user code at (?P<file>.{1,4096}):(?P<line>\d{1,9})[ \t]*\n")
+_ANY_MACHINE = PackagePaths()
+_DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\s)")
+#: Characters that a log has to quote of a function: a closing bracket proves nothing.
+_ENOUGH_QUOTED = 6
+_MOST_SOURCES = 10_000
 
 
 class _Mention(NamedTuple):
@@ -40,57 +52,105 @@ class _Mention(NamedTuple):
 
 
 class Texts(msgspec.Struct, frozen=True):
-    """Records with the texts of files, and what is to be said of them."""
+    """Records with the texts of files, what is to be said of them, and what the reader can do to see more."""
 
     records: list[Record]
     notes: list[str]
+    hints: list[str]
 
 
-def source_records(records: list[Record], find_cell: FindCell = lambda _: None) -> Texts:
+def source_records(
+    records: list[Record], find_cell: FindCell = lambda _: None, folders: SourceFolders | None = None
+) -> Texts:
     """Return the texts of what the records of a process mention.
+
+    Of a file in one of the folders it is the functions of which the log quotes a line, if all lines that the log quotes
+    are still the same. Of any other file it is the lines that the log quotes.
 
     Parameters
     ----------
     records : list of Record
     find_cell : callable
         Given the file name of a code object, the cell that it comes from, where the notebook is open here.
+    folders : SourceFolders or None
+        ``None``: the working folder and those of packages.
     """
+    folders = folders if folders is not None else SourceFolders()
     known = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
     without_code = {
         record.compile_key
         for record in records
         if record.kind == "compilation_metrics" and record.data.get("graph_op_count") is None
     }
-    mentioned: dict[str, set[int]] = defaultdict(set)
+    mentioned: dict[str, None] = {}
     functions: dict[str, dict[int, str]] = defaultdict(dict)
     codes: dict[str, dict[int, str]] = defaultdict(dict)
     for filename, line, function, part, code in _mentions(records, without_code):
         if filename in known:
             continue
-        mentioned[filename].add(line)
+        mentioned[filename] = None
         if code:
             codes[filename][line] = code
-        if part == "happened" or (part == "frame" and not _LIBRARY.search(filename)):
+        if part == "happened" or (part == "frame" and not _is_library(filename)):
             functions[filename].setdefault(line, function)
-    made, changed = [], []
-    for filename, lines in mentioned.items():
+    made: list[SourceRecorded] = []
+    changed, outside = [], []
+    for filename in itertools.islice(mentioned, _MOST_SOURCES):
         cell = find_cell(filename)
         if cell is not None:
-            source = source_of_cell(filename, cell)
-            made.append(Record({source.kind: msgspec.to_builtins(source)}))
+            made.append(source_of_cell(filename, cell))
             continue
-        linecache.checkcache(filename)  # it may have changed since somebody read it last
-        file = source_of_file(filename, lines, functions[filename])
-        if file is not None and any(file.lines.get(line, "").strip() != code for line, code in codes[filename].items()):
+        quoted = codes[filename]
+        if not quoted:  # nothing proves that a file of this name is the one that the log means
+            continue
+        text = folders.lines(filename)
+        if text is not None and not _is_same(text, quoted):
             changed.append(PurePath(filename).name)
-            file = None
-        if file is None and codes[filename]:
-            name = PurePath(filename.replace("\\", "/")).name or filename
-            file = SourceRecorded(filename=filename, name=name, lines=codes[filename])
-        if file is not None:
-            made.append(Record({file.kind: msgspec.to_builtins(file)}))
+            text = None
+        elif text is None and not _is_library(filename) and not folders.may_hold(filename):
+            outside.append(filename)
+        name = PurePath(filename.replace("\\", "/")).name or filename
+        if text is None:
+            made.append(SourceRecorded(filename=filename, name=name, lines=quoted))
+            continue
+        segments = _proven(filename, text, quoted, functions[filename])
+        lines = {line: text[line - 1].rstrip("\n") for line in quoted}
+        made.append(SourceRecorded(filename=filename, name=name, segments=segments, lines=lines))
     notes = [f"{name} has changed since the log was written: its lines are those of the log." for name in changed]
-    return Texts(made, notes)
+    hints = [_hint(len(outside))] if outside else []
+    return Texts([Record({source.kind: msgspec.to_builtins(source)}) for source in made], notes, hints)
+
+
+def _is_same(text: list[str], quoted: dict[int, str]) -> bool:
+    return all(0 < line <= len(text) and text[line - 1].strip() == code for line, code in quoted.items())
+
+
+def _proven(filename: str, text: list[str], quoted: dict[int, str], functions: dict[int, str]) -> list[SegmentText]:
+    """Return the functions of a file of which the log quotes enough that only the same text can be meant."""
+    try:
+        ast.parse("".join(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a file that Python cannot have compiled
+        return []
+    source = source_of_file(filename, text, set(), functions)
+    proven = []
+    for segment in source.segments if source is not None else []:
+        last = segment.first_line + segment.text.count("\n")
+        inside = [code for line, code in quoted.items() if segment.first_line <= line <= last]
+        if _DEFINITION.match(segment.text) and sum(map(len, inside)) >= _ENOUGH_QUOTED:
+            proven.append(segment)
+    return proven
+
+
+def _is_library(filename: str) -> bool:
+    return filename.startswith("<") or _ANY_MACHINE.module_path(filename) is not None
+
+
+def _hint(number: int) -> str:
+    files = "a file is" if number == 1 else f"{number} files are"
+    return (
+        f"Only the lines that the log quotes are shown, since {files} outside the working folder: sources=[FOLDER], or "
+        "--sources FOLDER, names further folders from which source text may be read."
+    )
 
 
 def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -> Iterator[_Mention]:

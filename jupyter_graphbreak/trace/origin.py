@@ -71,15 +71,16 @@ class Origin:
             case _:
                 pass
 
-    def records(self, notes: Iterable[str]) -> list[Record]:
+    def records(self, notes: Iterable[str], hints: Iterable[str] = ()) -> list[Record]:
         """Return what was collected as records of ours.
 
         Parameters
         ----------
-        notes : iterable of str
-            What is to be said of the log itself.
+        notes, hints : iterable of str
+            What is to be said of the log itself; what the reader can do to see more.
         """
         made: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
+        made += [additions.Note(level="info", message=message) for message in hints]
         if not self._complete:  # else the log is a recording of ours, and says all this itself
             made.append(additions.Note(level="info", message=WHAT_NO_LOG_HAS))
             if self._torch is None and self._failed:  # the versions that logs name begin with 2.11
@@ -129,6 +130,6 @@ def _started(data: Any) -> str:
 def _json(text: Any) -> dict[str, Any]:
     try:
         data = msgspec.json.decode(text) if isinstance(text, str) else None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from jupyter_graphbreak.recording import additions
 from jupyter_graphbreak.recording.additions import ResumedAt
 from jupyter_graphbreak.recording.records import KEPT, Record, without_spare_metrics
 from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
 from jupyter_graphbreak.trace.entries import Tally, begins_as_trace, entries
+from jupyter_graphbreak.trace.entry_forms import checked
+from jupyter_graphbreak.trace.limits import Deadline, Limits
 from jupyter_graphbreak.trace.log_texts import source_records
-from jupyter_graphbreak.trace.opening import DAMAGE, opened
+from jupyter_graphbreak.trace.opening import DAMAGE, TooMuchUnpacked, opened
 from jupyter_graphbreak.trace.origin import Origin
+from jupyter_graphbreak.trace.source_folders import SourceFolders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.trace.entries import Entry
 
-_RANK = re.compile(r"_rank_(\d+)(?:_|\.|$)")
+_RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
 _HEAD = 1 << 16
 _WANTED = KEPT | {"artifact:torch_version", "str"}
 #: Graphs beyond so many characters of code in all are listed without their operations, so that memory stays flat.
 _MOST_CODE = 24 << 20
+#: PyTorch's words on a break or an error, with their stacks, are shorter.
+_LONGEST_MESSAGE = 1 << 20
+#: Of the names in a folder no more are sorted.
+_MOST_NAMES = 1 << 16
+_LIMITS = Limits()
 
 
 class UnreadableTrace(ValueError):  # noqa: N818 - reads as the sentence it reports
@@ -51,8 +65,21 @@ class ProcessTrace:
     records: list[Record] = field(default_factory=list)
 
 
-def trace_files(path: Path) -> list[Path]:
+class TraceFiles(NamedTuple):
+    """The files of traces that a path means, and what is to be said of others."""
+
+    files: list[Path]
+    notes: list[str]
+
+
+def trace_files(path: Path, limits: Limits = _LIMITS) -> TraceFiles:
     """Return the files of traces that a path means: itself, or those in the folder and the folders in it.
+
+    Parameters
+    ----------
+    path : Path
+    limits : Limits
+        How many files are looked at.
 
     Raises
     ------
@@ -61,100 +88,183 @@ def trace_files(path: Path) -> list[Path]:
     """
     try:
         if path.is_file():
-            return [path]
+            return TraceFiles([path], [])
         if not path.is_dir():
             what = "neither a file nor a folder" if path.exists() else "no such file or folder"
             raise UnreadableTrace(f"{path}: {what}")
-    except OSError as error:  # a name that no file can have
-        raise UnreadableTrace(f"{path}: {error.strerror or error}") from None
-    candidates = [
-        each
-        for pattern in ("*", "*/*")
-        for each in sorted(path.glob(pattern))
-        if each.is_file() and not each.name.startswith(".")
-    ]
-    files = [each for each in candidates if _is_trace(each)]
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise UnreadableTrace(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    candidates = list(itertools.islice(_files_below(path), limits.files + 1))
+    unreadable = 0
+    files = []
+    for file in candidates[: limits.files]:
+        try:
+            if _is_trace(file):
+                files.append(file)
+        except OSError:
+            unreadable += 1
+    notes = []
+    if unreadable:
+        notes.append(f"{_counted(unreadable, 'file')} in {path.name} could not be opened.")
+    if len(candidates) > limits.files:
+        notes.append(f"Only {limits.files} files in {path.name} were looked at: there are more.")
     if not files:
-        raise UnreadableTrace(f"{path}: no structured trace in this folder; run the program with TORCH_TRACE={path}")
-    return sorted(files, key=lambda each: (_rank_in(each) is not None, _rank_in(each) or 0, str(each)))
+        why = f" ({notes[0].rstrip('.')})" if notes else ""
+        raise UnreadableTrace(
+            f"{path}: no structured trace in this folder{why}; run the program with TORCH_TRACE={path}"
+        )
+    by_rank = sorted(files, key=lambda file: (_rank_in(file) is not None, _rank_in(file) or 0, str(file)))
+    return TraceFiles(by_rank, notes)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield the regular files in a folder and in the folders in it, in order."""
+    for inner in (folder, *_entries_of(folder)):
+        if inner == folder or inner.is_dir():
+            yield from (file for file in _entries_of(inner) if file.is_file() and not file.name.startswith("."))
+
+
+def _entries_of(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted(folder / entry.name for entry in itertools.islice(found, _MOST_NAMES))
+    except OSError:
+        return []
 
 
 def read_processes(
-    files: Sequence[Path], on_read: Callable[[int], None] = lambda _: None, find_cell: FindCell = lambda _: None
+    found: TraceFiles,
+    on_read: Callable[[int], None] = lambda _: None,
+    find_cell: FindCell = lambda _: None,
+    folders: SourceFolders | None = None,
+    limits: Limits = _LIMITS,
 ) -> Iterator[ProcessTrace]:
     """Yield what each process wrote, one file after the other.
 
     Parameters
     ----------
-    files : sequence of Path
+    found : TraceFiles
     on_read : callable
         Told how many further bytes were read.
     find_cell : callable
         Given the file name of a code object, the cell that it comes from.
+    folders : SourceFolders or None
+        From which folders source files may be read; ``None``: the working folder and those of packages.
+    limits : Limits
+        How much is read.
 
     Raises
     ------
     UnreadableTrace
-        If a file cannot be read or holds no entry of a trace.
+        If no file can be read or none holds an entry of a trace.
     """
-    for file in files:
-        yield from _FileReader(file, on_read, find_cell).processes()
+    folders = folders if folders is not None else SourceFolders()
+    deadline = Deadline(limits.seconds)
+    notes = list(found.notes)
+    failed: list[UnreadableTrace] = []
+    waiting: list[ProcessTrace] = []  # the last process takes the notes on files that come after it
+    for file in found.files:
+        try:
+            processes = _FileReader(file, on_read, find_cell, folders, limits, deadline).processes()
+        except UnreadableTrace as error:
+            failed.append(error)
+            continue
+        yield from waiting
+        waiting = processes[-1:]
+        yield from processes[:-1]
+    if not waiting and failed:
+        raise failed[0]
+    for process in waiting:
+        notes += [f"{error}." for error in failed]
+        made = (additions.Note(level="warning", message=note) for note in notes)
+        process.records += [Record({note.kind: msgspec.to_builtins(note)}) for note in made]
+        yield process
 
 
 class _FileReader:
     """Reads one file, in which more than one process may have written."""
 
-    def __init__(self, file: Path, on_read: Callable[[int], None], find_cell: FindCell) -> None:
+    def __init__(
+        self,
+        file: Path,
+        on_read: Callable[[int], None],
+        find_cell: FindCell,
+        folders: SourceFolders,
+        limits: Limits,
+        deadline: Deadline,
+    ) -> None:
         self._find_cell = find_cell
         self._file = file
         self._on_read = on_read
+        self._folders = folders
+        self._limits = limits
+        self._deadline = deadline
         self._tally = Tally()
         self._by_pid: dict[int, ProcessTrace] = {}
         self._origins: dict[int, Origin] = {}
         self._payloads: dict[str, str] = {}
         self._code = 0
         self._left_out = 0
+        self._held = 0
+        self._text = 0
 
     def processes(self) -> list[ProcessTrace]:
         tally = self._tally
         try:
-            with opened(self._file, self._on_read) as stream:
+            with opened(self._file, self._on_read, self._limits) as stream:
                 try:
-                    for entry in entries(stream, tally, _WANTED):
-                        self._take(entry.process, entry.record)
+                    for entry in entries(stream, tally, _WANTED, self._limits, self._deadline):
+                        tally.limit = self._take(entry)
+                        if tally.limit is not None:
+                            break
+                except TooMuchUnpacked:
+                    tally.limit = "it unpacks to far more than a log of its size"
                 except DAMAGE as error:
                     tally.cut = tally.damage = f"its compression is damaged ({error})"
         except OSError as error:
             raise UnreadableTrace(f"{self._file}: {error.strerror or error}") from None
         if tally.entries == tally.unreadable:
             empty = self._file.stat().st_size == 0
-            what = "the file is empty" if empty else tally.damage or "not a structured trace"
+            what = "the file is empty" if empty else tally.damage or tally.limit or "not a structured trace"
             raise UnreadableTrace(f"{self._file}: {what}; run the program with TORCH_TRACE=FOLDER")
         if not self._by_pid:  # entries there are, but none that a report is made from
             self._by_pid[0] = ProcessTrace(self._file, 0, _rank_in(self._file))
             self._origins[0] = Origin()
         notes = list(_told(self._file.name, tally, self._left_out))
         for pid, process in self._by_pid.items():
-            texts = source_records(process.records, self._find_cell)
-            process.records += [*texts.records, *self._origins[pid].records([*notes, *texts.notes])]
+            texts = source_records(process.records, self._find_cell, self._folders)
+            process.records += [*texts.records, *self._origins[pid].records([*notes, *texts.notes], texts.hints)]
         return list(self._by_pid.values())
 
-    def _take(self, pid: int, record: Record) -> None:
-        process = self._by_pid.get(pid)
+    def _take(self, entry: Entry) -> str | None:
+        """Hold one entry; return why no more can be held, if so."""
+        unchecked = entry.record
+        if LISTING.fullmatch(unchecked.kind):
+            line = resumed_line(unchecked.payload or "")
+            if line is None:
+                return None
+            unchecked = _resumed_at(line, unchecked)
+        record = checked(unchecked)
+        if record is None:
+            self._tally.malformed += 1
+            return None
+        process = self._by_pid.get(entry.process)
         if process is None:
-            process = self._by_pid[pid] = ProcessTrace(self._file, pid, _rank_in(self._file))
-            self._origins[pid] = Origin()
+            if len(self._by_pid) >= self._limits.processes:
+                return f"more than {self._limits.processes} processes wrote into it"
+            process = self._by_pid[entry.process] = ProcessTrace(self._file, entry.process, _rank_in(self._file))
+            self._origins[entry.process] = Origin()
         rank = record.envelope.get("rank")
         if isinstance(rank, int):
             process.rank = rank
-        if LISTING.fullmatch(record.kind):
-            line = resumed_line(record.payload or "")
-            if line is None:
-                return
-            record = _resumed_at(line, record)
-        self._origins[pid].read(record)
+        self._origins[entry.process].read(record)
         if record.kind != "artifact:torch_version":
+            self._held += 1
+            self._text += entry.size
             process.records.append(self._light(without_spare_metrics(record)))
+        if self._held > self._limits.entries or self._text > self._limits.text:
+            return "it is too long"
+        return None
 
     def _light(self, record: Record) -> Record:
         """Return a record that shares its text with those before that say the same, as ranks do."""
@@ -166,6 +276,10 @@ class _FileReader:
             if self._code > _MOST_CODE:
                 self._left_out += 1
                 return Record(record.envelope, "")
+        elif len(payload) > _LONGEST_MESSAGE:
+            payload = payload[:_LONGEST_MESSAGE]
+        if payload not in self._payloads:
+            self._text += len(payload)
         return Record(record.envelope, self._payloads.setdefault(payload, payload))
 
 
@@ -180,14 +294,23 @@ def _told(name: str, tally: Tally, left_out: int) -> Iterator[str]:
     """Yield what of a file could not be read, in sentences."""
     if tally.unreadable:
         yield f"{tally.unreadable} of {tally.entries} entries of {name} could not be read: they are no JSON."
+    if tally.malformed:
+        form = "they have another form than those that PyTorch writes"
+        yield f"{tally.malformed} of {tally.entries} entries of {name} could not be read: {form}."
     if tally.damaged:
         yield f"{tally.damaged} entries of {name} are damaged: their text is not what their checksum says."
     if tally.foreign:
         yield f"{tally.foreign} lines of {name} belong to no entry."
     if tally.cut is not None:
         yield f"The end of {name} may be missing: {tally.cut}."
+    if tally.limit is not None:
+        yield f"Only the first {tally.entries} entries of {name} were read: {tally.limit}."
     if left_out:
         yield f"{left_out} graphs of {name} are listed without their operations: the log is too long to hold them all."
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _rank_in(file: Path) -> int | None:
@@ -199,5 +322,5 @@ def _is_trace(file: Path) -> bool:
     try:
         with opened(file) as stream:
             return begins_as_trace(stream.read(_HEAD))
-    except (OSError, *DAMAGE):
+    except (TooMuchUnpacked, *DAMAGE):
         return False

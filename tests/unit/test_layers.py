@@ -29,10 +29,12 @@ IPYTHON = frozenset({"IPython"})
 
 #: From the bottom to the top. A layer is a folder, or single modules: the longest name that fits decides.
 LAYERS = {
-    "recording.records": Layer(set()),
+    "recording.package_paths": Layer(set()),
+    "recording.records": Layer({"recording.package_paths"}),
     "recording.additions": Layer({"recording.records"}),
+    "recording.library": Layer({"recording.package_paths"}),
     "report": Layer(set()),
-    "_torch_compat": Layer({"recording.records", "recording.additions"}, TORCH),
+    "_torch_compat": Layer({"recording.records", "recording.additions", "recording.library"}, TORCH),
     "recording": Layer(
         {
             "recording.records", "recording.additions", "recording.source_texts", "recording.library", "report",
@@ -41,20 +43,25 @@ LAYERS = {
         TORCH,
     ),
     "recording.source_texts": Layer({"recording.records", "recording.additions", "recording.library"}),
-    "recording.library": Layer(set()),
     "recording.threads_at_work": Layer({"recording.library"}),
-    "trace": Layer({"recording.records", "recording.additions", "recording.source_texts"}),
-    "gate": Layer({"report"}),
-    "notebookfiles": Layer({"report"}),
+    "regular_files": Layer(set()),
+    "trace": Layer(
+        {
+            "recording.records", "recording.additions", "recording.source_texts", "recording.package_paths",
+            "recording.library", "regular_files",
+        }
+    ),
+    "gate": Layer({"report", "regular_files"}),
+    "notebookfiles": Layer({"report", "regular_files"}),
     "analysis.reports": Layer({"recording.records", "report"}),
-    "analysis.source": Layer({"recording.records", "report"}),
-    "analysis.torch_text": Layer({"recording.records"}),
+    "analysis.source": Layer({"recording.records", "recording.package_paths", "report"}),
+    "analysis.torch_text": Layer({"recording.records", "recording.package_paths"}),
     "analysis.finished": Layer({"report"}),
     "analysis.reasons": Layer({"report", "analysis.source", "analysis.torch_text"}),
     "analysis": Layer(
         {
-            "recording.records", "recording.additions", "report", "analysis.source", "analysis.torch_text",
-            "analysis.reasons", "analysis.finished",
+            "recording.records", "recording.additions", "recording.package_paths", "report", "analysis.source",
+            "analysis.torch_text", "analysis.reasons", "analysis.finished",
         }
     ),
     "compiling": Layer(
@@ -106,7 +113,7 @@ LAYERS = {
     "commands": Layer(
         {
             "report", "gate", "trace", "notebookfiles", "views.words", "views.html", "views.jobs", "views.exchange",
-            "results", "api", "",
+            "results", "api", "analysis.source", "recording.library", "",
         },
     ),
     "cli": Layer({"commands", ""}),

@@ -10,7 +10,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.recording.additions import CodeObject
-from jupyter_graphbreak.recording.records import StackEntry, without_handing_on
+from jupyter_graphbreak.recording.library import package_paths
+from jupyter_graphbreak.recording.records import StackEntry, strip_torch_function_frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +22,8 @@ _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dyna
 #: The living code objects that were seen, by address: a reference, and a number that no other code object gets.
 _NUMBERED: dict[int, tuple[weakref.ref[CodeType], int]] = {}
 _numbers = itertools.count(1)
-_OWN = __file__.replace("\\", "/").rpartition("/_torch_compat/")[0] + "/"
+#: Files and folders between a program's call and what we or torch do at it.
+_BETWEEN = ("torch/_dynamo/", "torch/__init__.py", "torch/nn/modules/module.py", "contextlib.py", "jupyter_graphbreak/")
 
 
 def identity(code: CodeType) -> dict[str, Any]:
@@ -121,7 +123,7 @@ def tracing_stack() -> Any:
 
 def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
     """Fill in the columns of the program's innermost entry from the instruction that a tracer is at, if it is there."""
-    at = len(without_handing_on(stack)) - 1
+    at = len(strip_torch_function_frames(stack, package_paths())) - 1
     if not stack or tracer is None:
         return stack
     positions = getattr(getattr(tracer, "current_instruction", None), "positions", None)
@@ -150,12 +152,10 @@ def line_at(code: CodeType, offset: int | None) -> int | None:
 
 def site_of(frame: FrameType | None) -> StackEntry | None:
     """Return the place of the innermost frame outside torch and this package, with its columns."""
+    packages = package_paths()
     while frame is not None:
-        filename = frame.f_code.co_filename.replace("\\", "/")
-        torch_own = "/torch/_dynamo/" in filename or filename.endswith(
-            ("/torch/__init__.py", "/torch/nn/modules/module.py")
-        )
-        if not torch_own and not filename.startswith(_OWN) and not filename.endswith("/contextlib.py"):
+        path = packages.module_path(frame.f_code.co_filename)
+        if path is None or not path.startswith(_BETWEEN):
             code = frame.f_code
             positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
             return StackEntry(

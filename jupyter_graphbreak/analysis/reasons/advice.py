@@ -56,7 +56,7 @@ _BY_OWNER: dict[Owner, tuple[str, str]] = {
 }
 
 
-def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path: str = "") -> list[Advice]:
+def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path: str | None = None) -> list[Advice]:
     """Return what to do, the most useful first.
 
     Parameters
@@ -67,8 +67,8 @@ def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path:
         Why the frame could not resume.
     owner : {"own", "library", "torch"}
         Whose line it is.
-    path : str
-        The file of the line.
+    path : str or None
+        The file of the line as Python finds it, ``None`` if it is the reader's own.
     """
     if owner != "own":
         return [Advice(step, "graphbreak") for step in _for_user_of(owner, cause, path)]
@@ -79,11 +79,11 @@ def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path:
     return steps
 
 
-def _for_user_of(owner: Owner, cause: Cause, path: str) -> list[str]:
+def _for_user_of(owner: Owner, cause: Cause, path: str | None) -> list[str]:
     """Return what a user can do about a line of a library or of PyTorch: a setting first, if one is known."""
     on_purpose, otherwise = _BY_OWNER[owner]
     if cause.gb_id in _DELIBERATE or "torch._dynamo.graph_break()" in cause.gb_type:
-        in_optimizer = owner == "torch" and "/torch/optim/" in path.replace("\\", "/")
+        in_optimizer = owner == "torch" and path is not None and path.startswith("torch/optim/")
         return [_OPTIMIZER if in_optimizer else on_purpose]
     settings = [found for step in steps_for(cause) for found in _SETTING.findall(step)]
     return [*settings[:1], otherwise]

@@ -14,8 +14,9 @@ import msgspec
 
 from jupyter_graphbreak.analysis.source.expressions import Range, find_expression, is_in_long_test, whole_test
 from jupyter_graphbreak.analysis.source.functions import end_by_indentation, end_in_tree, is_in_head
-from jupyter_graphbreak.analysis.source.machinery import is_machinery, is_runpy
+from jupyter_graphbreak.analysis.source.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.source.python_text import parse_python
+from jupyter_graphbreak.recording.package_paths import PackagePaths, as_folder, is_of_standard_library
 from jupyter_graphbreak.recording.records import is_resume, plain_function
 from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
 
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["cell", "file", "library", "machinery"]
 
-_PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
+_PLACE = re.compile(r'File "(?P<file>[^"\n]{1,4096})", line (?P<line>\d{1,9})')
 
-_LIBRARY_PARTS = ("/site-packages/", "/dist-packages/")
 #: What the code of a cell is called that was made one function.
 _WHOLE_CELL = "cell"
 #: What the code at the top of a cell is called; nothing but the cell itself calls any.
@@ -71,8 +71,8 @@ class Sources:
     ----------
     texts : iterable of SourceText
         What is known of the sources.
-    library_roots : iterable of str
-        Folders of the standard library and of installed packages.
+    library_roots, package_folders : iterable of str
+        Folders of the standard library and of installed packages; of single packages that are elsewhere.
     folder, home : str or None
         The run's working directory and its user's home.
     """
@@ -83,14 +83,15 @@ class Sources:
         library_roots: Iterable[str] = (),
         folder: str | None = None,
         home: str | None = None,
+        package_folders: Iterable[str] = (),
     ) -> None:
         self._texts = {text.filename: text for text in texts}
-        self._roots = tuple(_as_folder(root) for root in library_roots)
-        self._shortened = dict.fromkeys(self._roots, "")
+        self._packages = PackagePaths(tuple(library_roots), tuple(package_folders))
+        self._shortened = dict.fromkeys(map(as_folder, self._packages.roots), "")
         if home:
-            self._shortened[_as_folder(home)] = "~/"
+            self._shortened[as_folder(home)] = "~/"
         if folder:
-            self._shortened[_as_folder(folder)] = ""
+            self._shortened[as_folder(folder)] = ""
         self._ids: dict[str, str] = {}
         self._lines: dict[str, dict[int, str]] = {}  # by file, as the reader counts them
         self._trees: dict[str, list[ast.Module]] = {}  # by file, one for each segment
@@ -104,14 +105,12 @@ class Sources:
         text = self._texts.get(filename)
         if text is not None and text.kind == "cell":
             return "cell"
-        path = filename.replace("\\", "/")
-        if is_machinery(path, function):
+        module_path = self._packages.module_path(filename)
+        if is_machinery(module_path, function):
             return "machinery"
         if text is not None:
             return text.kind
-        if path.startswith((*self._roots, "<")) or any(part in path for part in _LIBRARY_PARTS):
-            return "library"
-        return "file"
+        return "library" if module_path is not None or filename.startswith("<") else "file"
 
     def owner(self, stack: Sequence[StackEntry]) -> Owner:
         """Say whose code the innermost frame of a stack is; one of the standard library is its caller's.
@@ -123,12 +122,16 @@ class Sources:
         """
         for entry in reversed(stack):
             kind = self.kind(entry.filename, entry.function)
-            path = entry.filename.replace("\\", "/")
             if kind in {"cell", "file"}:
                 return "own"
-            if kind == "library" and any(part in path for part in _LIBRARY_PARTS):
-                return "torch" if any(f"{part}torch/" in path for part in _LIBRARY_PARTS) else "library"
+            path = self.module_path(entry.filename)
+            if kind == "library" and path is not None and not is_of_standard_library(path):
+                return "torch" if path.startswith("torch/") else "library"
         return "own"
+
+    def module_path(self, filename: str) -> str | None:
+        """Return the path of a library's file as Python finds it, ``None`` if it is the reader's own."""
+        return self._packages.module_path(filename)
 
     def is_library(self, place: Location) -> bool:
         """Say whether a place is in a library."""
@@ -373,10 +376,6 @@ def _parts(segment: Segment, lines: set[int]) -> Iterator[Segment]:
         yield Segment(segment.first_line + index, "\n".join(text[index : end + 1]))
 
 
-def _as_folder(path: str) -> str:
-    return path.replace("\\", "/").rstrip("/") + "/"
-
-
 def _characters(text: str, utf8_offset: int) -> int:
     return len(text.encode()[:utf8_offset].decode(errors="ignore"))
 
@@ -395,7 +394,8 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
         Outermost first.
     """
     entries = list(stack)
-    program = max((index for index, entry in enumerate(entries) if is_runpy(entry.filename)), default=-1) + 1
+    runners = [index for index, entry in enumerate(entries) if is_runner(sources.module_path(entry.filename))]
+    program = runners[-1] + 1 if runners else 0
     kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in entries[program:]]
     kept = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
     kinds_kept = [kind for _, kind in kept]

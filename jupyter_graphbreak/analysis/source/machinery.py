@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from jupyter_graphbreak.recording.records import hands_on
+from jupyter_graphbreak.recording.records import is_torch_function_frame
 
-# Frames that only carry the program: what runs a cell, what runs Dynamo, and ourselves.
-_PARTS = (
-    "/IPython/", "/ipykernel/", "/ipykernel_launcher", "/asyncio/", "/tornado/", "/traitlets/", "/zmq/",
-    "/jupyter_client/", "/nest_asyncio", "/runpy", "<frozen ", "/threading.py", "/concurrent/futures/",
-    "/contextlib.py", "/debugpy/", "/pydevd", "/torch/_dynamo/", "/torch/_compile.py", "/torch/_utils_internal.py",
-    "/torch/_functorch/", "/torch/_inductor/", "/torch/compiler/", "/torch/fx/", "/jupyter_graphbreak/",
+#: Files and folders of such code, as Python finds them: :meth:`.package_paths.PackagePaths.module_path`.
+_CARRIERS = (
+    "IPython/", "ipykernel/", "ipykernel_launcher.py", "asyncio/", "tornado/", "traitlets/", "zmq/",
+    "jupyter_client/", "nest_asyncio", "runpy.py", "<frozen ", "threading.py", "concurrent/futures/",
+    "contextlib.py", "debugpy/", "pydevd", "_pydevd", "torch/_dynamo/", "torch/_compile.py",
+    "torch/_utils_internal.py", "torch/_functorch/", "torch/_inductor/", "torch/compiler/", "torch/fx/",
+    "jupyter_graphbreak/",
 )  # fmt: skip
-_FUNCTIONS = {("/torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
+_FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
+#: What runs a program: what is outside it belongs to another one.
+_RUNNERS = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/compiling/programs.py"}
 
 
-def is_machinery(path: str, function: str) -> bool:
+def is_machinery(module_path: str | None, function: str) -> bool:
     """Return whether a frame only carries the program.
 
     Parameters
     ----------
-    path : str
-        The file's name, with slashes.
+    module_path : str or None
+        The file as Python finds it; ``None`` for the reader's own, which is never machinery.
     function : str
         The name of the code object; the empty string where only the file is asked for.
     """
-    if any(part in path for part in _PARTS) or hands_on(path, function):
-        return True
-    return any(path.endswith(end) and function == name for end, name in _FUNCTIONS)
+    if module_path is None:
+        return False
+    return (
+        module_path.startswith(_CARRIERS)
+        or is_torch_function_frame(module_path, function)
+        or (module_path, function) in _FUNCTIONS
+    )
 
 
-def is_runpy(path: str) -> bool:
-    """Return whether a file is what runs a program: what is outside it belongs to another one."""
-    return path.endswith(("runpy.py", "<frozen runpy>", "/jupyter_graphbreak/compiling/programs.py"))
+def is_runner(module_path: str | None) -> bool:
+    """Return whether a file is what runs a program."""
+    return module_path in _RUNNERS

@@ -18,8 +18,11 @@ import re
 
 import msgspec
 
-_COMMENT = re.compile(r"#\s*File: (?P<file>.+):(?P<line>\d+) in (?P<name>[^,]+), code: ?(?P<code>.*)$")
+_COMMENT = re.compile(r"#\s*File: (?P<file>.{1,4096}):(?P<line>\d{1,9}) in (?P<name>[^,]{1,300}), code: ?(?P<code>.*)$")
 _TENSOR = re.compile(r"^(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[^\]]*)\](?:\[(?P<stride>[^\]]*)\])?(?P<device>\S*)$")
+#: What Python raises for a text that is none of its statements, or that is nested too deeply.
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+_SIZE = re.compile(r"[0-9]{1,18}")
 _SUBGRAPH = re.compile(r"^\s*class \w+\(torch\.nn\.Module\):")
 _OPERATORS = {
     ast.Add: "add",
@@ -143,14 +146,14 @@ def parse_tensor(annotation: str) -> CodeTensor:
     if match is None:
         return CodeTensor(None, annotation, None)
     sizes = [part.strip() for part in match["shape"].split(",") if part.strip()]
-    shape: list[int | str] = [int(size) if size.isdigit() else size for size in sizes]
+    shape: list[int | str] = [int(size) if _SIZE.fullmatch(size) else size for size in sizes]
     return CodeTensor(shape, _DTYPES.get(match["dtype"], match["dtype"]), match["device"] or None)
 
 
 def _inputs(signature: str) -> tuple[list[CodeInput], bool]:
     try:
         function = ast.parse(signature + " pass").body[0]
-    except SyntaxError:
+    except _UNREADABLE:
         return [], False
     if not isinstance(function, ast.FunctionDef):
         return [], False
@@ -167,7 +170,7 @@ def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor 
     """Return the op of a statement and whether the statement was understood."""
     try:
         statement, *more = ast.parse(text).body
-    except (SyntaxError, ValueError):
+    except _UNREADABLE:
         return None, False
     if isinstance(statement, ast.AugAssign) and more:  # a += b;  iadd = a
         target = f"operator.i{_OPERATORS.get(type(statement.op), type(statement.op).__name__)}".rstrip("_")
@@ -213,7 +216,10 @@ def _target(value: ast.expr, values: set[str]) -> str | None:
 def _callee(func: ast.expr, values: set[str]) -> str:
     if isinstance(func, ast.Attribute) and _root(func) in values:
         return f"Tensor.{func.attr}"
-    return ast.unparse(func)
+    try:
+        return ast.unparse(func)
+    except RecursionError:
+        return "unknown"
 
 
 def _root(node: ast.expr) -> str | None:

@@ -13,15 +13,17 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.recording.records import StackEntry, read_stack, without_handing_on
+from jupyter_graphbreak.recording.package_paths import PackagePaths
+from jupyter_graphbreak.recording.records import StackEntry, read_stack, strip_torch_function_frames
 
-_HEADER = re.compile(r"Graph break in user code at (?P<file>.+):(?P<line>\d+)\s*\n")
-_REASON = re.compile(
-    r"Graph Break Reason: (?P<reason>.*?)\n\s*(?:User code traceback:|Stack variable source attribution)", re.DOTALL
-)
+_NO_FOLDERS = PackagePaths()
+# Each pattern matches in one way only, so that a text made to be slow is read as fast as any other.
+_HEADER = re.compile(r"^Graph break in user code at (?P<file>.{1,4096}):(?P<line>\d{1,9})[ \t]*$", re.MULTILINE)
+_REASON = "Graph Break Reason: "
+_AFTER_REASON = re.compile(r"\n[ \t]*(?:User code traceback:|Stack variable source attribution)")
 _TRACEBACK = re.compile(r"(?:User code traceback:|from user code:?)\s*\n(?P<stack>.*?)(?:\n\n|\Z)", re.DOTALL)
-_GB_ID = re.compile(r"(?P<url>https?://\S*?/gb/(?P<id>gb\d+)\.html)")
-_CHAINED = re.compile(r"\n\s*\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*\n")
+_GB_ID = re.compile(r"(?P<url>https?://\S{0,200}?/gb/(?P<id>gb\d{1,9})\.html)")
+_CHAINED = re.compile(r"\n[ \t]*\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*\n")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Z]\w*)(?:: (?P<message>.*))?\Z", re.MULTILINE | re.DOTALL)
 
 #: In the traceback of Dynamo itself, that it traces an instruction, and a function that is called.
@@ -82,7 +84,7 @@ class BreakMessage(msgspec.Struct, frozen=True):
     inlined: bool = False
 
 
-def parse_break(text: str, exception: str | None = None) -> BreakMessage:
+def parse_break(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
     """Read the payload of a ``dynamo_graph_break_reason`` artifact.
 
     Parameters
@@ -91,13 +93,15 @@ def parse_break(text: str, exception: str | None = None) -> BreakMessage:
         The payload.
     exception : str or None
         The class of the exception behind it, which names the cause where the message has no name for it.
+    packages : PackagePaths
+        Where the run's packages are.
     """
     header = _HEADER.search(text)
-    reason = _REASON.search(text)
+    reason = _reason(text)
     traced = _stack(text)
-    stack = without_handing_on(traced)
+    stack = strip_torch_function_frames(traced, packages)
     # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
-    body = reason["reason"] if reason is not None else _exception_message(text)
+    body = reason if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
     place = (header["file"], int(header["line"])) if header and stack == traced else _leaf(stack)
     operation = _OPERATION.search(text)
@@ -113,9 +117,9 @@ def parse_break(text: str, exception: str | None = None) -> BreakMessage:
     )
 
 
-def parse_error(text: str, exception: str | None = None) -> BreakMessage:
+def parse_error(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
     """Read the payload of a ``dynamo_error`` artifact: a traceback that ends in the exception's message."""
-    stack = without_handing_on(_stack(text))
+    stack = strip_torch_function_frames(_stack(text), packages)
     match = _last_exception(text)
     name = exception or (match["type"] if match else None)
     message = parse_reason(_exception_message(text), name)
@@ -126,7 +130,7 @@ def parse_error(text: str, exception: str | None = None) -> BreakMessage:
 def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
     """Read the message of an exception, without the sentences around it."""
     body = _PREFIX.sub("", text)
-    body = re.split(r"\n+from user code:?\s*\n", body, maxsplit=1)[0]
+    body = re.split(r"\nfrom user code:?\s*\n", body, maxsplit=1)[0].rstrip("\n")
     parts = _CHAINED.split(body)
     causes = [_cause(part, exception) for part in parts]
     return BreakMessage(causes[0], causes[-1] if len(causes) > 1 else None, _continuation(text))
@@ -180,13 +184,20 @@ def _cause(text: str, exception: str | None) -> Cause:
         url=link["url"] if link else None,
         explanation=_unindent(explanation) or None,
         hints=[hint for hint in map(_unindent, hints) if hint],
-        context=_unindent(re.split(r"\n\s*For more details about this graph break", context, maxsplit=1)[0]) or None,
+        context=_unindent(re.split(r"\n[ \t]*For more details about this graph break", context, maxsplit=1)[0]) or None,
     )
 
 
 def _unindent(text: str) -> str:
     first, _, rest = text.partition("\n")
     return (first.strip() + "\n" + textwrap.dedent(rest)).strip()
+
+
+def _reason(text: str) -> str | None:
+    """Return what a text gives as the reason of a break, ``None`` if it gives none."""
+    start = text.find(_REASON)
+    end = _AFTER_REASON.search(text, start) if start >= 0 else None
+    return text[start + len(_REASON) : end.start()] if end is not None else None
 
 
 def _leaf(stack: list[StackEntry]) -> tuple[str, int | None] | tuple[None, None]:

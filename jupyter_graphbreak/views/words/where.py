@@ -63,5 +63,5 @@ def without_function(location: Location | None) -> Location | None:
 
 def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
     """Whether a place is in one of the wrappers that torch puts around functions."""
-    path = next((s.path for s in report.sources if location is not None and s.id == location.source), None)
-    return path is not None and path.startswith("torch/_dynamo/")
+    source = next((s for s in report.sources if location is not None and s.id == location.source), None)
+    return source is not None and source.kind == "library" and (source.path or "").startswith("torch/_dynamo/")

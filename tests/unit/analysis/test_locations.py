@@ -141,10 +141,48 @@ def test_resume_functions_go_by_the_name_of_the_function(name: str, plain: str) 
         ("C:\\venv\\Lib\\site-packages\\IPython\\core\\x.py", "run", "machinery"),
         ("<frozen runpy>", "_run", "machinery"),
         ("<string>", "__init__", "library"),
+        ("/usr/lib64/python3.13t/asyncio/events.py", "run", "machinery"),
+        ("C:\\Program Files\\Python312\\Lib\\threading.py", "run", "machinery"),
+        ("/build/pytorch/torch/_dynamo/eval_frame.py", "compile_wrapper", "machinery"),
+        ("/venv/lib/site-packages/mine/torch/fx/node.py", "f", "library"),
+        ("/venv/lib/site-packages/mine/torch/nn/modules/module.py", "_call_impl", "library"),
     ],
 )
 def test_kinds_of_frames(path: str, function: str, kind: str) -> None:
-    assert Sources([cell()], ["/py/lib"]).kind(path, function) == kind
+    assert Sources([cell()], ["/py/lib"], package_folders=["/build/pytorch/torch"]).kind(path, function) == kind
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/u/runpytorch/train.py",
+        "/data/asyncio/loop.py",
+        "/data/jupyter_graphbreak/examples/x.py",
+        "/data/jupyter_graphbreak/compiling/programs.py",
+        "/home/u/proj/torch/_dynamo/mine.py",
+        "/home/u/proj/torch/nn/modules/module.py",
+        "/home/u/torch/utils/device.py",
+        "/home/u/IPython/notes.py",
+        "/home/u/proj/runpy.py",
+        "/home/u/proj/contextlib.py",
+        "/home/u/proj/tornado/web.py",
+        "/home/u/my-site-packages/torch/fx/x.py",
+        "/home/u/site-packages-old/torch/fx/x.py",
+        "/py/library/asyncio/x.py",
+        "/py/lib-mine/copy.py",
+        "/build/pytorch/torchmine/x.py",
+        "/build/pytorch/test/test_x.py",
+        "/home/u/lib/python3.12/project/train.py",
+        "C:\\Users\\u\\asyncio\\x.py",
+    ],
+)
+@pytest.mark.parametrize("function", ["f", "_call_impl", "__torch_function__"])
+def test_own_files_are_own_whatever_their_folders_are_called(path: str, function: str) -> None:
+    sources = Sources([], ["/py/lib"], package_folders=["/build/pytorch/torch"])
+    assert sources.kind(path, function) == "file"
+    stack = [StackEntry("<frozen runpy>", 1, "run"), StackEntry(path, 3, function), StackEntry(path, 5, function)]
+    assert [at.line for at in shown_stack(sources, stack)] == [3, 5]
+    assert sources.owner(stack) == "own"
 
 
 @pytest.mark.parametrize(

@@ -89,13 +89,23 @@ def test_compression_is_told_by_the_first_bytes(tmp_path: Path, suffix: str) -> 
     assert report_of(packed) == report_of(LOGS / "2.13.0" / "branch.log")
 
 
-def test_source_lines_come_from_the_file_if_it_is_still_the_same(tmp_path: Path) -> None:
+def test_source_lines_come_from_the_file_if_it_is_still_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = (Path(__file__).parents[2] / "programs" / "branch.py").read_text()
     log = (LOGS / "2.13.0" / "branch.log").read_text().replace("/programs/branch.py", str(tmp_path / "branch.py"))
     (tmp_path / "trace.log").write_text(log)
     (tmp_path / "branch.py").write_text(program)
+    elsewhere = report_of(tmp_path / "trace.log")
+    assert elsewhere.sources[0].segments == []
+    assert any("sources=[FOLDER]" in note.message for note in elsewhere.diagnostics)
+    named = read_trace(tmp_path / "trace.log", sources=[tmp_path])
+    monkeypatch.chdir(tmp_path)
     unchanged = report_of(tmp_path / "trace.log")
-    assert "def choose(x):" in unchanged.sources[0].segments[0].text
+    for report in (named, unchanged):
+        assert isinstance(report, Report)
+        assert "def choose(x):" in report.sources[0].segments[0].text
+        assert not any("sources=[FOLDER]" in note.message for note in report.diagnostics)
     (tmp_path / "branch.py").write_text("# a new first line\n" + program)
     changed = report_of(tmp_path / "trace.log")
     assert changed.sources[0].segments == []

@@ -1,0 +1,76 @@
+"""Whose a file is, by the folder that holds it: a package's, the standard library's, or the reader's own.
+
+Nothing is read from disk, so that the paths of a log from another machine can be judged as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+
+import msgspec
+
+#: The standard library in a path of another machine; what follows has to be one of its modules.
+_STDLIB = re.compile(
+    r"(?:^|/)(?:lib(?:64)?/python3\.\d+t?|Python3\d+(?:-\w+)?/Lib)/(?P<module>(?P<top>\w+)(?:\.py$|/).*)"
+)
+_PACKAGES = ("/site-packages/", "/dist-packages/")
+
+
+class PackagePaths(msgspec.Struct, frozen=True):
+    """Where packages and the standard library are.
+
+    Folders that are not known here, as those of another machine, are recognized by ``site-packages``, ``dist-packages``
+    and ``lib/python3.N`` in a path.
+
+    Parameters
+    ----------
+    roots : tuple of str
+        Folders that hold packages or modules.
+    folders : tuple of str
+        Folders of single packages that are installed from their sources.
+    """
+
+    roots: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+    def module_path(self, filename: str) -> str | None:
+        """Return the path of a library's file from where Python finds it, ``None`` if it is the reader's own.
+
+        The file ``/venv/lib/python3.12/site-packages/torch/fx/node.py`` has the path ``torch/fx/node.py``. What Python
+        itself holds keeps its name: ``<frozen runpy>``.
+        """
+        return _module_path(self.roots, self.folders, filename)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _module_path(roots: tuple[str, ...], folders: tuple[str, ...], filename: str) -> str | None:
+    path = filename.replace("\\", "/")
+    if path.startswith("<frozen "):
+        return path
+    for folder in map(as_folder, folders):
+        if path.startswith(folder):
+            parent = folder.rstrip("/").rpartition("/")[0]
+            return path[len(parent) + 1 :]
+    root = max((root for root in map(as_folder, roots) if path.startswith(root)), key=len, default="")
+    below = path[len(root) :] if root else None
+    # Packages may be inside the folder of the standard library, and other packages inside a package.
+    ends = [f"/{path}".rfind(part) + len(part) - 1 for part in _PACKAGES if part in f"/{path}"]
+    if ends and max(ends) >= len(root):
+        return path[max(ends) :]
+    if below is not None:
+        return below
+    match = _STDLIB.search(path)
+    return match["module"] if match is not None and match["top"] in sys.stdlib_module_names else None
+
+
+def as_folder(path: str) -> str:
+    """Return the path of a folder with slashes, one of them at its end."""
+    return path.replace("\\", "/").rstrip("/") + "/"
+
+
+def is_of_standard_library(module_path: str) -> bool:
+    """Return whether a path that :meth:`PackagePaths.module_path` returned is of the standard library."""
+    top = module_path.partition("/")[0].removesuffix(".py")
+    return module_path.startswith("<") or top in sys.stdlib_module_names

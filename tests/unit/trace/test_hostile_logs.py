@@ -1,0 +1,320 @@
+"""Logs that somebody made up: nothing of the machine is read, a bad entry costs a note, and reading comes to an end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.api.saved import read_trace
+from jupyter_graphbreak.regular_files import open_regular, read_regular
+from jupyter_graphbreak.results import Job, Report
+from jupyter_graphbreak.trace.limits import Limits
+from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
+
+LOGS = Path(__file__).parents[2] / "recordings" / "logs"
+BRANCH = (LOGS / "2.13.0" / "branch.log").read_bytes()
+HEAD = b"V1122 02:10:26.443000 14548 torch/x.py:1] "
+KEY = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+
+
+def entry(envelope: object, payload: str | None = None) -> bytes:
+    lines = b"".join(b"\t" + line.encode() + b"\n" for line in payload.split("\n")) if payload is not None else b""
+    return HEAD + json.dumps(envelope).encode() + b"\n" + lines
+
+
+def log_naming(path: object, line: int = 1, code: str | None = None, function: str = "f") -> bytes:
+    """Return a log with a break in a file, whose line it quotes or not."""
+    quoted = f"\n    {code}" if code else ""
+    stack = f'  File "{path}", line {line}, in {function}{quoted}\n'
+    return b"".join(
+        (
+            entry({"str": [str(path), 1]}),
+            entry({"dynamo_start": {"stack": [{"line": line, "name": function, "filename": 1}]}, **KEY}),
+            entry(
+                {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **KEY},
+                f"Graph break in user code at {path}:{line}\nGraph Break Reason: x\n\nUser code traceback:\n{stack}\n",
+            ),
+        )
+    )
+
+
+def report_of(path: Path, **options: object) -> Report:
+    report = read_trace(path, **options)  # type: ignore[arg-type]
+    assert isinstance(report, Report)
+    return report
+
+
+def warnings_of(report: Report) -> list[str]:
+    return [note.message for note in report.diagnostics if note.level != "info"]
+
+
+PROGRAM = "TOKEN = 'hunter2hunter2'\n\n\ndef f(x):\n    key = 'hunter2hunter2'\n    return x.relu_()\n"
+
+
+@pytest.mark.parametrize("function", ["f", "<lambda>", "<module>", "?"])
+@pytest.mark.parametrize(
+    "name",
+    ["secrets.py", "link.py", "folder/../secrets.py", "/proc/self/environ", "/etc/passwd", "folder", "pipe", "zero"],
+)
+def test_a_file_that_a_log_names_shows_nothing_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, function: str
+) -> None:
+    monkeypatch.setenv("MY_SECRET", "hunter2hunter2")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secrets.py").write_text(PROGRAM)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.py").symlink_to("secrets.py")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    path = tmp_path / name
+    # With nothing quoted, with a wrong line, and with a guess that is right but proves nothing of a function.
+    for line, code in ((5, None), (5, "key = 1"), (3, ""), (4, "def f(x):x"), (1, "root:x:0:0:root:/root:/bin/bash")):
+        (tmp_path / "t.log").write_bytes(log_naming(path, line, code, function))
+        text = report_of(tmp_path / "t.log", sources=[tmp_path, "/"]).to_json().decode()
+        assert "hunter2" not in text
+        assert "daemon" not in text
+
+
+def test_only_the_functions_of_which_a_log_quotes_a_line_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.py").write_text(PROGRAM + "\n\ndef g(x):\n    return x.cosine()\n")
+    (tmp_path / "t.log").write_bytes(log_naming(tmp_path / "model.py", 10, "return x.cosine()", "g"))
+    assert [source.segments for source in report_of(tmp_path / "t.log").sources] == [[]]
+    monkeypatch.chdir(tmp_path)
+    (source,) = report_of(tmp_path / "t.log").sources
+    assert [segment.text for segment in source.segments] == ["def g(x):\n    return x.cosine()"]
+    # The text of the file is not what Python can have compiled, or it is behind a link that leads elsewhere.
+    (tmp_path / "model.py").write_text(PROGRAM + "\n\ndef g(x):\n    return x.cosine()\n((\n")
+    assert report_of(tmp_path / "t.log").sources[0].segments == []
+
+
+def test_a_link_counts_as_what_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "model.py").write_text("def g(x):\n    return x.cosine()\n")
+    (inside / "model.py").symlink_to(outside / "model.py")
+    (inside / "folder").symlink_to(outside)
+    monkeypatch.chdir(inside)
+    for name in ("model.py", "folder/model.py", "../outside/model.py", "../inside_too/model.py"):
+        (tmp_path / "t.log").write_bytes(log_naming(inside / name, 2, "return x.cosine()", "g"))
+        assert report_of(tmp_path / "t.log").sources[0].segments == []
+    assert report_of(tmp_path / "t.log", sources=[inside]).sources[0].segments == []
+    (tmp_path / "t.log").write_bytes(log_naming(inside / "model.py", 2, "return x.cosine()", "g"))
+    assert report_of(tmp_path / "t.log", sources=[outside]).sources[0].segments != []
+
+
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("pipe", "zero", ".", "nowhere"):
+        with pytest.raises(OSError):  # noqa: PT011 - of several classes
+            open_regular(tmp_path / name)
+    (tmp_path / "file").write_bytes(b"12345")
+    assert read_regular(tmp_path / "file", 5) == b"12345"
+    with pytest.raises(OSError, match="larger"):
+        read_regular(tmp_path / "file", 4)
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular(tmp_path / "link", 5) == b"12345"
+    with pytest.raises(OSError):  # noqa: PT011 - of several classes
+        read_regular(tmp_path / "link", 5, follow_links=False)
+
+
+def test_a_folder_of_logs_may_hold_anything(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.log")
+    (tmp_path / "zero.log").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to(".")
+    (tmp_path / "gone.log").symlink_to("nowhere")
+    (tmp_path / "bad.gz").write_bytes(b"\x1f\x8b\x08" + bytes(100))
+    (tmp_path / "cut.log").write_bytes(HEAD + b"{\n")
+    (tmp_path / "real.log").write_bytes(BRANCH)
+    (tmp_path / "loop").unlink()
+    report = report_of(tmp_path)
+    assert len(report.graphs) == 3
+    assert any("cut.log: not a structured trace" in message for message in warnings_of(report))
+    with pytest.raises(UnreadableTrace, match="neither a file nor a folder"):
+        read_trace(tmp_path / "pipe.log")
+    with pytest.raises(UnreadableTrace):
+        read_trace("a\0b")
+
+
+WRONG: list[object] = [None, 5, -1, 10**30, 1.5, "x", "\ud800", True, [], {}, [[]], {"a": {}}, [None], "9" * 5000]
+GOOD: list[dict[str, object]] = [
+    {"str": ["/p/a.py", 1]},
+    {"dynamo_start": {"stack": [{"line": 6, "name": "f", "filename": 1}]}, **KEY},
+    {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **KEY},
+    {"dynamo_output_graph": {"sizes": {}}, **KEY},
+    {"compilation_metrics": {"co_name": "f", "co_filename": "/p/a.py", "co_firstlineno": 1}, **KEY},
+]
+
+
+@pytest.mark.parametrize("good", GOOD, ids=lambda good: str(next(iter(good))))
+def test_an_entry_of_a_wrong_form_costs_one_note(tmp_path: Path, good: dict[str, object]) -> None:
+    whole = report_of(LOGS / "2.13.0" / "branch.log")
+    for key, inner in good.items():
+        bad = [entry({**good, key: wrong}, "text") for wrong in WRONG]
+        if isinstance(inner, dict):
+            bad += [entry({**good, key: {**inner, part: wrong}}, "x") for part in inner for wrong in WRONG]
+        (tmp_path / "branch.log").write_bytes(b"".join(bad) + BRANCH + b"".join(bad))
+        report = report_of(tmp_path / "branch.log")
+        assert {found.gb_id for found in whole.breaks} <= {found.gb_id for found in report.breaks}
+        assert len(report.graphs) >= len(whole.graphs)
+        assert len(warnings_of(report)) <= 4
+        assert not any("internal" in message or "failed" in message for message in warnings_of(report))
+        report.to_text()
+        report.to_json()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        HEAD + b'{"artifact": 5}\n',
+        HEAD + b'{"artifact": {"name": 5}}\n',
+        HEAD + b'{"str": ' + b"[" * 100_000 + b"\n",
+        HEAD + b'{"str": ["\xff\xfe", 1]}\n',
+        HEAD + b'{"str": ["' + b"a" * (5 << 20) + b'", 1]}\n',
+        HEAD + b'{"str": 1e999}\n',
+        HEAD + b'{"dynamo_start": {}, "frame_id": ' + b"9" * 6000 + b"}\n",
+        HEAD + b'{"dynamo_start"\n',
+        HEAD + b"{}\x00\n",
+        HEAD.replace(b"14548", b"9" * 500) + b'{"artifact": 7}\n',
+        HEAD + b"[1, 2]\n",
+    ],
+    ids=lambda bad: repr(bad[len(HEAD) : len(HEAD) + 20]),
+)
+def test_bad_bytes_cost_one_note(tmp_path: Path, bad: bytes) -> None:
+    whole = report_of(LOGS / "2.13.0" / "branch.log")
+    (tmp_path / "branch.log").write_bytes(bad * 3 + BRANCH + bad)
+    report = report_of(tmp_path / "branch.log")
+    assert (report.breaks, report.graphs, report.frames) == (whole.breaks, whole.graphs, whole.frames)
+    (message,) = warnings_of(report)
+    assert message.startswith("4 of ")
+    assert "could not be read" in message
+
+
+#: Texts that a pattern with two ways to match would take hours for.
+SLOW: dict[str, str] = {
+    "newlines": "\n" * (1 << 19),
+    "reasons": "Graph Break Reason: " * 20_000 + "\n" * 100_000,
+    "links": "http://" * 50_000,
+    "files": '# File: :1 in  File "' * 20_000,
+    "chained": "\n *** While" * 40_000,
+    "resumed": 'User code traceback:\n  File "/p/a.py", line 3, in ' + "torch_dynamo_resume_in_" * 20_000,
+    "nested": "(" * 100_000,
+    "assigned": ";  " + "a = " * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_texts_that_are_made_to_be_slow_are_read(tmp_path: Path, name: str) -> None:
+    start = log_naming("/p/a.py", 3, "x = y + z")
+    graph = "class GraphModule(torch.nn.Module):\n    def forward(self, x):\n" + SLOW[name]
+    kinds = ("dynamo_graph_break_reason", "dynamo_error", "recompile_reasons")
+    texts = [entry({"artifact": {"name": kind}, **KEY}, SLOW[name]) for kind in kinds]
+    texts.append(entry({"dynamo_output_graph": {}, **KEY}, graph))
+    listing = "torch_dynamo_resume_in_f_at_3_ORIGINAL_BYTECODE"
+    texts.append(entry({"artifact": {"name": listing}, **KEY}, (" " * 5000 + "x\n") * 50))
+    (tmp_path / "t.log").write_bytes(start + b"".join(texts))
+    assert report_of(tmp_path / "t.log").breaks
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": zstandard.compress}
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_a_file_that_unpacks_to_too_much_is_read_in_part(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"t.log.{suffix}"
+    path.write_bytes(COMPRESS[suffix](BRANCH + b"\n" * (4 << 20)))
+    limits = Limits(unpacked=1 << 20, ratio=2)
+    (process,) = read_processes(trace_files(path), limits=limits)
+    report = build_report(process.records)
+    assert len(report.graphs) == 3
+    assert any("it unpacks to far more" in note.message for note in report.diagnostics)
+    assert not any("unpacks" in note.message for note in report_of(path).diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (Limits(entries=5), "it is too long"),
+        (Limits(text=300), "it is too long"),
+        (Limits(processes=1), "more than 1 processes wrote into it"),
+        (Limits(seconds=-1.0), "reading it takes too long"),
+        (Limits(line=64), "could not be read"),
+    ],
+)
+def test_a_limit_ends_reading_with_a_note(tmp_path: Path, limits: Limits, message: str) -> None:
+    other = BRANCH.replace(b" 14548 ", b" 14549 ")
+    (tmp_path / "t.log").write_bytes((BRANCH + other) * 50)
+    try:
+        processes = list(read_processes(trace_files(tmp_path / "t.log"), limits=limits))
+    except UnreadableTrace as error:
+        assert message in str(error) or "not a structured trace" in str(error)  # noqa: PT017 - one of two ways to say it
+        return
+    notes = [note.message for process in processes for note in build_report(process.records).diagnostics]
+    assert any(message in note for note in notes)
+
+
+def test_a_folder_with_too_many_files_is_read_in_part(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.log").write_bytes(BRANCH)
+    found = trace_files(tmp_path, Limits(files=3))
+    assert [path.name for path in found.files] == ["0.log", "1.log", "2.log"]
+    assert found.notes == [f"Only 3 files in {tmp_path.name} were looked at: there are more."]
+
+
+MUTATED = sorted(LOGS.glob("*/*.log"))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.sampled_from(MUTATED), seed=st.integers(0, 2**32))
+def test_no_change_of_a_log_raises(tmp_path: Path, path: Path, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - the same changes for the same seed
+    lines = path.read_bytes().split(b"\n")
+    for _ in range(chance.randrange(1, 6)):
+        at = chance.randrange(len(lines))
+        lines[at] = changed(lines[at], chance)
+    (tmp_path / "t.log").write_bytes(b"\n".join(lines))
+    try:
+        read = read_trace(tmp_path / "t.log")
+    except UnreadableTrace:
+        return
+    read.to_text()
+    read.redacted().to_json()
+    reports = [process.report for process in read.processes] if isinstance(read, Job) else [read]
+    for report in reports:
+        assert not any(note.level == "error" for note in report.diagnostics)
+        assert Report.from_json(report.to_json()) == report
+
+
+def changed(line: bytes, chance: random.Random) -> bytes:
+    """Return a line with one thing changed: a value of its JSON, a byte, its length, its numbers."""
+    head, bracket, text = line.partition(b"] {")
+    if bracket and chance.random() < 0.7:
+        try:
+            return head + b"] " + json.dumps(_changed_value(json.loads(b"{" + text), chance)).encode()
+        except ValueError:
+            return line
+    at = chance.randrange(len(line) + 1)
+    return chance.choice([line[:at], line[:at] + bytes([chance.randrange(256)]) + line[at + 1 :], line * 3, b""])
+
+
+def _changed_value(value: object, chance: random.Random) -> object:
+    if isinstance(value, dict) and value and chance.random() < 0.8:
+        key = chance.choice(list(value))
+        return {**value, key: _changed_value(value[key], chance)}
+    if isinstance(value, list) and value and chance.random() < 0.8:
+        at = chance.randrange(len(value))
+        return [*value[:at], _changed_value(value[at], chance), *value[at + 1 :]]
+    return chance.choice(WRONG)

@@ -10,12 +10,13 @@ from jupyter_graphbreak.remedies.program.application import applied
 from jupyter_graphbreak.remedies.program.change import Change
 from jupyter_graphbreak.trial.inputs import Input, describe
 from jupyter_graphbreak.trial.outcome import run, untouched
+from jupyter_graphbreak.trial.places import tensors
 from jupyter_graphbreak.trial.reference import Reference, Trial
 from jupyter_graphbreak.trial.sides import Range, noted, noting
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from jupyter_graphbreak.remedies.program.application import Program
     from jupyter_graphbreak.remedies.proposal import Condition
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _MOST_INPUTS = 6
 #: Seconds after which no further input is derived.
 _PATIENCE_S = 10.0
+#: The most bytes of state and arguments with which the results on many inputs are kept.
+_LARGEST_KEPT = 1 << 18
 #: A condition, and the change with which the program reads as the condition's place counts.
 Watched = tuple[Change, "Condition"]
 
@@ -55,6 +58,22 @@ class Original:
                 others = [trial for trial in others if self._reference.holds(trial)]
         #: All inputs, with what the function does with them.
         self.pool = [Trial(first, self._reference.result), *others]
+        self._edges: list[Trial] | None = None
+
+    def edges(self) -> Iterator[Trial]:
+        """Yield inputs at the edges of what the function can be given, which it may refuse, and what it does there.
+
+        What it does is kept for the next time if that takes little memory.
+        """
+        if self._edges is not None:
+            yield from self._edges
+            return
+        made: list[Trial] | None = [] if _size(self._reference.result) <= _LARGEST_KEPT else None
+        for trial in self._reference.edges(patience_s=_PATIENCE_S) if self.repeatable else ():
+            if made is not None:
+                made.append(trial)
+            yield trial
+        self._edges = made
 
     @property
     def repeatable(self) -> bool:
@@ -79,6 +98,7 @@ class Original:
             return tried.arguments.mapped(lambda value: copies.get(id(value), value))
 
         subject.restore()
+        subject.assign(trial.input.state)
         if trial.input.again and self._reference.changed:
             run(program, subject, arguments(self.pool[0].input), gradients=False)
         return run(program, subject, arguments(trial.input), trial.input.seed)
@@ -130,6 +150,11 @@ class Original:
         places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
         numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
         return [{(numbers[number], side) for number, side in found} for found in taken]
+
+
+def _size(result: Result) -> int:
+    held = {id(tensor): tensor for _, tensor in tensors((result.state, result.arguments), "")}
+    return sum(tensor.numel() * tensor.element_size() for tensor in held.values())
 
 
 def _is_ordinary(derived: Input, given: Arguments) -> bool:

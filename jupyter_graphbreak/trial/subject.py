@@ -13,6 +13,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
 from jupyter_graphbreak.recording.library import library_roots
 from jupyter_graphbreak.recording.targets import is_own, reached
@@ -20,7 +22,7 @@ from jupyter_graphbreak.trial.copies import Saved, clone, filled, is_atom, is_co
 from jupyter_graphbreak.trial.places import named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from jupyter_graphbreak.trial.inputs import Arguments
 
@@ -131,6 +133,32 @@ class Subject:
         for place, value in self._values:
             place.write(filled(value))
         self._saved.put_back()
+
+    def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
+        """Return the numbers, flags and tensors that the code reads besides its arguments, each with what sets it.
+
+        They are globals, variables of outer functions, attributes of instances, items of dicts, by their places.
+        """
+        found: dict[str, tuple[Any, Callable[[Any], None]]] = {}
+        for place in self._places:
+            if _is_variable(place.read()):
+                found.setdefault(place.name, (place.read(), place.write))
+        for name, root in self.roots():
+            parts = root.named_modules() if isinstance(root, torch.nn.Module) else [("", root)]
+            for path, part in parts:
+                holder = part if type(part) is dict else vars(part) if is_data(part) and hasattr(part, "__dict__") else {}
+                for key, value in holder.items() if not isinstance(part, torch.Tensor) else ():
+                    if isinstance(key, str) and not key.startswith("_") and key != "training" and _is_variable(value):
+                        place = ".".join(step for step in (name or "self", path, key) if step)
+                        found.setdefault(place, (value, functools.partial(holder.__setitem__, key)))
+        return found
+
+    def assign(self, values: Mapping[str, Any]) -> None:
+        """Set variables by their places; :meth:`restore` takes that back."""
+        variables = self.variables() if values else {}
+        for place, value in values.items():
+            if place in variables:
+                variables[place][1](value)
 
     def held(self) -> dict[Any, Any]:
         """Return every object of the state by its id, as a memo for :func:`~jupyter_graphbreak.trial.copies.clone`."""
@@ -298,6 +326,10 @@ class Subject:
     def _is_library_class(self, kind: type) -> bool:
         home = getattr(sys.modules.get(kind.__module__), "__file__", None)
         return kind is object or (home or "").startswith(self._library)
+
+
+def _is_variable(value: Any) -> bool:
+    return type(value) in {bool, int, float, torch.Tensor}
 
 
 def _name(fn: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +17,7 @@ from jupyter_graphbreak.trial.sides import Range, noted, noting
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak.remedies.program.application import Program
     from jupyter_graphbreak.remedies.proposal import Condition
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 _MOST_INPUTS = 6
 #: Seconds after which no further input is derived.
 _PATIENCE_S = 10.0
-#: The most bytes of state and arguments with which the results on many inputs are kept.
-_LARGEST_KEPT = 1 << 18
+#: The most bytes that the results on inputs at the edges may take, and how many there are even if they take more.
+_LARGEST_KEPT = 1 << 26
+_FEWEST_EDGES = 3
 #: A condition, and the change with which the program reads as the condition's place counts.
 Watched = tuple[Change, "Condition"]
 
@@ -60,20 +62,18 @@ class Original:
         self.pool = [Trial(first, self._reference.result), *others]
         self._edges: list[Trial] | None = None
 
-    def edges(self) -> Iterator[Trial]:
-        """Yield inputs at the edges of what the function can be given, which it may refuse, and what it does there.
+    def edges(self) -> list[Trial]:
+        """Return inputs at the edges of what the function can be given, which it may refuse, and what it does there.
 
-        What it does is kept for the next time if that takes little memory.
+        They must be asked for while the program is as it was: a change that is in force changes what they say. What
+        the function does with each is kept, so there are fewer of them if that takes much memory.
         """
-        if self._edges is not None:
-            yield from self._edges
-            return
-        made: list[Trial] | None = [] if _size(self._reference.result) <= _LARGEST_KEPT else None
-        for trial in self._reference.edges(patience_s=_PATIENCE_S) if self.repeatable else ():
-            if made is not None:
-                made.append(trial)
-            yield trial
-        self._edges = made
+        if self._edges is None:
+            most = max(_FEWEST_EDGES, _LARGEST_KEPT // max(1, _size(self._reference.result)))
+            with untouched():
+                found = self._reference.edges(patience_s=_PATIENCE_S) if self.repeatable else iter(())
+                self._edges = list(itertools.islice(found, most))
+        return self._edges
 
     @property
     def repeatable(self) -> bool:

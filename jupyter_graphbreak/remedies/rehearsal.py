@@ -295,52 +295,50 @@ class Rehearsal:
             The verdict, its reason, the breaks that are gone, the differences, and on how many inputs they were looked
             for.
         """
-        found = list(found)
-        count = 0
+        found, inputs = list(found), 0
         try:
-            if tried.change.texts or tried.elsewhere:
-                with tried.uncompiled() as (call, subject):
-                    for trial in self._itself.edges():
-                        with limited():
-                            result = self._itself.run(call, subject, trial)
-                        more = _on_edge(differences(trial.expected, result), trial, result)
-                        count += 1
-                        grave = [difference for difference in more if not difference.declared]
-                        if grave:
-                            reason = f"{grave[0].text}, on {trial.input.example.what}"
-                            return "another result", reason, gone, [*found, *more], count
-                        found += more
-            edges = self._edges_compiled()
-            if edges is not None:
-                original, trials = edges
-                again = tried.perform(trials, lambda _: True)
-                for trial, result, usual in zip(trials, again.results, original.results, strict=False):
-                    known = {difference.text for difference in differences(trial.expected, usual)}
-                    more = [
-                        difference
-                        for difference in _on_edge(differences(trial.expected, result), trial, result)
-                        if difference.text not in known
-                    ]
-                    count += 1
-                    grave = [difference for difference in more if not difference.declared]
-                    if grave:
-                        reason = f"{grave[0].text}, on {trial.input.example.what}"
-                        return "another result", reason, gone, [*found, *more], count
-                    found += more
-                compared = compare_breaks(
-                    [*self.original.breaks, *original.breaks], [*performed.breaks, *again.breaks], self._texts(tried.change)
-                )
-                gone = compared.gone
-                if compared.new:
-                    return "another break", f"then it breaks {_place(compared.new[0])}", gone, found, count
-                if not gone:
-                    return "break stays", "it breaks on some inputs", gone, found, count
+            for trial, more in self._edge_differences(tried):
+                inputs += 1
+                found += more
+                grave = next((difference for difference in more if not difference.declared), None)
+                if grave is not None:
+                    return "another result", f"{grave.text}, on {trial.input.example.what}", gone, found, inputs
         except TooLongError:
-            return "fails", "runs too long on some inputs", gone, found, count
-        return ("works but differs" if found else "works"), None, gone, found, count
+            return "fails", "runs too long on some inputs", gone, found, inputs
+        original = self._edges_compiled()
+        if original is not None:
+            again, trials = tried.perform(original[1], lambda _: True), original[1]
+            for trial, result, usual in zip(trials, again.results, original[0].results, strict=False):
+                known = {difference.text for difference in differences(trial.expected, usual)}
+                more = _on_edge(differences(trial.expected, result), trial, result)
+                more = [difference for difference in more if difference.text not in known]
+                inputs += 1
+                found += more
+                grave = next((difference for difference in more if not difference.declared), None)
+                if grave is not None:
+                    return "another result", f"{grave.text}, on {trial.input.example.what}", gone, found, inputs
+            before, after = [*self.original.breaks, *original[0].breaks], [*performed.breaks, *again.breaks]
+            compared = compare_breaks(before, after, self._texts(tried.change))
+            gone = compared.gone
+            if compared.new:
+                return "another break", f"then it breaks {_place(compared.new[0])}", gone, found, inputs
+            if not gone:
+                return "break stays", "it breaks on some inputs", gone, found, inputs
+        return ("works but differs" if found else "works"), None, gone, found, inputs
+
+    def _edge_differences(self, tried: _Candidate) -> Iterator[tuple[Trial, list[Difference]]]:
+        """Yield each input at the edges, and how a changed program, uncompiled, differs there."""
+        if not tried.change.texts and not tried.elsewhere:
+            return  # uncompiled it is the program itself
+        edges = self._itself.edges()
+        with tried.uncompiled() as (call, subject):
+            for trial in edges:
+                with limited():
+                    result = self._itself.run(call, subject, trial)
+                yield trial, _on_edge(differences(trial.expected, result), trial, result)
 
     def _edges_compiled(self) -> tuple[Performed, list[Trial]] | None:
-        """Return what the program itself, compiled, does on some inputs at the edges; ``None`` if that takes too long."""
+        """Return what the program itself, compiled, does on some inputs at the edges; ``None`` if it takes too long."""
         if self._edges_of_original is None and self._seconds <= _LONGEST_FOR_EDGES:
             trials: list[Trial] = []
             kinds = set[str]()

@@ -144,18 +144,32 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     state : mapping
         Numbers, flags and tensors in globals, closures and attributes that the function reads, by their places.
     """
+    indices = _indices(first, fn)
+    # A number matters on one side of a branch, and which side is taken depends on the tensors.
+    variants: dict[str, _Change] = {
+        "": _itself,
+        ", all tensors negated": _unless(indices, _negated, _itself),
+        ", all tensors random": _unless(indices, _random, _random_within),
+    }
+    sides = variants if _tensors((first.args, first.kwargs)) else {"": _itself}
+    numbers = [
+        (f"{what}{suffix}", _mapped(changed, change))
+        for what, changed in _python_edges(first, fn)
+        for suffix, change in sides.items()
+    ]
     for what, arguments in itertools.chain(
-        _empty_tensors(first, fn), _python_edges(first, fn), _extreme_values(first, fn), _other_lengths(first, fn)
+        _empty_tensors(first, fn), numbers, _extreme_values(first, fn), _other_lengths(first)
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn), special=True)
-    for place, value in state.items():
-        for other in _edges_of(value):
-            what = f"{place} = {show(other)}"
-            yield Input(first, describe(f"the first input, with {what}", first, fn), special=True, state={place: other})
-    combined = {place: 0 for place, value in state.items() if type(value) is int}
-    if len(combined) > 1:
-        yield Input(first, describe("the first input, with zeros in the state", first, fn), special=True, state=combined)
+    settings = [{place: other} for place, value in state.items() for other in _edges_of(value)]
+    zeros = {place: 0 for place, value in state.items() if type(value) is int}
+    settings += [zeros] if len(zeros) > 1 else []
+    for values in settings:
+        what = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+        for suffix, change in sides.items():
+            arguments = _mapped(first, change)
+            yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
 
 
 def _empty_tensors(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -211,7 +225,8 @@ def _extreme_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
     alternating = _unless(indices, _alternating, _itself)
     yield "all tensors with alternating signs", _mapped(first, alternating)
     for seed in range(2, 2 + _MOST_RANDOM):
-        yield f"all tensors random, {seed}", _mapped(first, _unless(indices, functools.partial(_random, seed=seed), _itself))
+        change = _unless(indices, functools.partial(_random, seed=seed), _itself)
+        yield f"all tensors random, {seed}", _mapped(first, change)
 
 
 def _alternating(value: torch.Tensor) -> torch.Tensor:
@@ -221,7 +236,7 @@ def _alternating(value: torch.Tensor) -> torch.Tensor:
     return value * signs.reshape(value.shape).to(value.dtype)
 
 
-def _other_lengths(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _other_lengths(first: Arguments) -> Iterator[tuple[str, Arguments]]:
     given = _tensors((first.args, first.kwargs))
     sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
     for size in sizes[:_MOST_SIZES]:

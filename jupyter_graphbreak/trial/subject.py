@@ -146,7 +146,7 @@ class Subject:
         for name, root in self.roots():
             parts = root.named_modules() if isinstance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
-                holder = part if type(part) is dict else vars(part) if is_data(part) and hasattr(part, "__dict__") else {}
+                holder = part if type(part) is dict else getattr(part, "__dict__", {}) if is_data(part) else {}
                 for key, value in holder.items() if not isinstance(part, torch.Tensor) else ():
                     if isinstance(key, str) and not key.startswith("_") and key != "training" and _is_variable(value):
                         place = ".".join(step for step in (name or "self", path, key) if step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import torch
 from jupyter_graphbreak.remedies.program.application import applied
 from jupyter_graphbreak.remedies.program.change import Change
 from jupyter_graphbreak.trial.inputs import Input, describe
-from jupyter_graphbreak.trial.outcome import run, untouched
+from jupyter_graphbreak.trial.outcome import TooLongError, limited, run, untouched
 from jupyter_graphbreak.trial.places import tensors
 from jupyter_graphbreak.trial.reference import Reference, Trial
 from jupyter_graphbreak.trial.sides import Range, noted, noting
@@ -117,18 +118,21 @@ class Original:
             for index in range(len(conditions))
             for side in (True, False)
         }
-        taken: list[set[tuple[int, int, bool]]] = [set() for _ in self.pool]
+        every = [*self.pool, *self.edges()]
+        taken: list[set[tuple[int, int, bool]]] = [set() for _ in every]
         for group, (change, conditions) in enumerate(by_change.values()):
-            for sides, more in zip(taken, self._sides(program, change, conditions), strict=True):
+            for sides, more in zip(taken, self._sides(program, change, conditions, every), strict=True):
                 sides |= {(group, index, side) for index, side in more}
         wanted -= set().union(*taken[: len(chosen)])
-        for trial, sides in zip(self.pool[_MOST_INPUTS:], taken[_MOST_INPUTS:], strict=True):
+        for trial, sides in zip(every[len(chosen) :], taken[len(chosen) :], strict=True):
             if sides & wanted:
                 chosen.append(trial)
                 wanted -= sides
         return chosen, not wanted
 
-    def _sides(self, program: Program, change: Change, conditions: list[Condition]) -> list[set[tuple[int, bool]]]:
+    def _sides(
+        self, program: Program, change: Change, conditions: list[Condition], trials: list[Trial]
+    ) -> list[set[tuple[int, bool]]]:
         """Return for each input how each condition of the changed program came out, run as it is."""
         texts = {**program.texts, **change.texts}
         instrumented = dict(change.texts)
@@ -143,9 +147,10 @@ class Original:
             scopes = [scope] if scope is not None else []
             taken: list[set[tuple[int, bool]]] = []
             with applied(program, instrumented, subject.functions()) as made, made.defined(*scopes):
-                for trial in self.pool:
+                for trial in trials:
                     sides.clear()
-                    self.run(subject.call, subject, trial)
+                    with contextlib.suppress(TooLongError), limited():
+                        self.run(subject.call, subject, trial)
                     taken.append({(index, side) for index, found in sides.items() for side in found})
         places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
         numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}

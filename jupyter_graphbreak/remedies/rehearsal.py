@@ -242,9 +242,7 @@ class Rehearsal:
         tried = _Candidate(change, perform, uncompiled, elsewhere=True)
         return self._judged(tried, goals, trials, both=None)
 
-    def _judged(
-        self, tried: _Candidate, goals: frozenset[str], trials: list[Trial], *, both: bool | None
-    ) -> Attempt:
+    def _judged(self, tried: _Candidate, goals: frozenset[str], trials: list[Trial], *, both: bool | None) -> Attempt:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
         reason: str | None = None
@@ -365,19 +363,17 @@ class Rehearsal:
         compared = self._breaks_compared(tried.change, performed)
         if goals.isdisjoint(compared.gone):
             other = next((compared.other_cause[goal] for goal in goals if goal in compared.other_cause), None)
-            if other is None:
-                return "break stays", None
-            return "another break", f"it still breaks {_place(other)}"
+            return ("break stays", None) if other is None else ("another break", f"it still breaks {_place(other)}")
         # Where Dynamo has given up on what runs, nothing breaks.
         if not (performed.report.frames if tried.elsewhere else performed.begins_like(self.original)):
             return "not tried", "Dynamo did not compile what the program begins with"
         given_up = _given_up(performed.report) - _given_up(self.original.report)
         if given_up:
             return "another break", f"then {min(given_up)} is compiled too often, and runs eagerly"
-        if compared.new:
-            return "another break", f"then it breaks {_place(compared.new[0])}"
-        if performed.report.summary.breaks >= self.original.report.summary.breaks:
-            return "another break", "there are as many breaks as before"
+        as_many = performed.report.summary.breaks >= self.original.report.summary.breaks
+        if compared.new or as_many:
+            then = f"then it breaks {_place(compared.new[0])}" if compared.new else "there are as many breaks as before"
+            return "another break", then
         if not self._itself.repeatable:
             return "not tried", "the function returns something else each time: its results cannot be compared"
         return ("works but differs" if found else "works"), None

@@ -105,7 +105,9 @@ class Search:
         self._end = start + _SHARE_AT_ONCE * whole
         at_once = self._at_once()
         self._end = start + _SHARE_OF_SINGLE * whole
-        best = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
+        together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
+        # What differs is taken if nothing better is found for a break alone.
+        best = together if at_once is not None and at_once.attempt.verdict == "works" else {}
         for ident in report.order or [listed.id for listed in report.breaks]:
             if ident in best or (self.wanted is not None and ident not in self.wanted):
                 continue
@@ -115,6 +117,7 @@ class Search:
             found = self._for_break(next(listed for listed in report.breaks if listed.id == ident))
             if found is not None:
                 best.update({gone: found for gone in found.breaks if gone not in best})
+        best = together | best
         self._end = self.deadline
         self._together([tried for tried in self.tried if any(tried is found for found in best.values())])
         return self.tried
@@ -188,7 +191,7 @@ class Search:
             if chosen and chosen not in choices[:index] and not self._late():
                 self.tried.append(self._followed(frozenset(goals), _without_repetition(chosen), "all settings"))
                 if self.tried[-1].works:
-                    self._included = chosen
+                    self._included = chosen if self.tried[-1].attempt.verdict == "works" else []
                     return self.tried[-1]
         return None
 

@@ -6,6 +6,7 @@ import contextlib
 import dis
 import functools
 import inspect
+import logging
 import sys
 import types
 import weakref
@@ -19,6 +20,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forge
 from jupyter_graphbreak.recording.library import library_roots
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.trial.copies import Saved, clone, filled, is_atom, is_code, is_data, keeping, slot
+from jupyter_graphbreak.trial.effects import all_handlers
 from jupyter_graphbreak.trial.places import named
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.trial.inputs import Arguments
 
 _MISSING = object()
+_OURS = __name__.partition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ class Subject:
         if arguments is not None:
             copies = {id(value): self._fresh(value, name) for name, value in arguments.named(fn).items()}
             self.arguments = arguments.mapped(lambda value: copies.get(id(value), value))
+        #: Copies of the handlers of loggers that are of the user's own classes, by the ids of the originals.
+        self.handlers = self._copied_handlers()
         self._swap_what_is_not_copied()
         self._values = [(place, slot(place.read())) for place in self._places]
         self._saved = Saved(value for _, value in self.roots())
@@ -262,6 +267,25 @@ class Subject:
             for variable in sorted(_global_names(function.__code__)):
                 self._fresh_global(variable, scope)
             self._places += _of_function(made)
+        return made
+
+    def _copied_handlers(self) -> dict[int, logging.Handler]:
+        """Copy the handlers of the user's own classes; records go to no handler that cannot be copied."""
+        made: dict[int, logging.Handler] = {}
+        for handler in all_handlers():
+            kind = type(handler)
+            # One that writes to a stream would write to the user's.
+            is_stream = isinstance(handler, logging.StreamHandler)
+            if is_stream or not is_data(handler) or self._is_library_class(kind) or kind.__module__.startswith(_OURS):
+                continue
+            failed: list[Any] = []
+            copy: logging.Handler = object.__new__(kind)
+            self._memo[id(handler)] = copy
+            vars(copy).update((k, clone(v, self._memo, failed)) for k, v in vars(handler).items() if k != "lock")
+            copy.createLock()
+            if not failed:
+                made[id(handler)] = copy
+                self._places.append(_Place(f"the handler {kind.__name__}", functools.partial(_itself, copy), _nothing))
         return made
 
     def _own_globals(self, scope: dict[str, Any]) -> dict[str, Any]:

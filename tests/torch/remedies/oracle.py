@@ -54,7 +54,7 @@ def patched(text: str, patch: str) -> str:
     return "\n".join([*made, *lines[at:]])
 
 
-def new_lines(old: str, remedy: Remedy, line: int) -> range:
+def new_lines(remedy: Remedy, line: int) -> range:
     """Return the lines of the changed text where a line of the old one is, or where what took its place is."""
     shift = 0
     for edit in sorted(remedy.edits, key=lambda edit: edit.first_line):
@@ -70,7 +70,7 @@ def new_lines(old: str, remedy: Remedy, line: int) -> range:
 @contextlib.contextmanager
 def counted_breaks(path: Path) -> Iterator[list[int]]:
     """Note the lines of a file on which graphs break, as Dynamo's own method learns of them."""
-    from torch._dynamo import symbolic_convert  # noqa: PLC0415 - not before torch is set up
+    from torch._dynamo import symbolic_convert
 
     lines: list[int] = []
     kind = symbolic_convert.InstructionTranslatorBase
@@ -197,7 +197,7 @@ def seen(path: Path, text: str, turn: Callable[[Loaded], Any], compile_with: Cal
     ]
     kept |= {f"grad left on {place}": _plain(t.grad) for place, t in found.values() if t.is_leaf and t.requires_grad}
     kept["random"] = [torch.get_rng_state().tolist(), repr(random.getstate())]
-    return Seen(events, raised, kept, _gradients(returned, [item for item in found.values()]))
+    return Seen(events, raised, kept, _gradients(returned, list(found.values())))
 
 
 def _gradients(returned: list[torch.Tensor], found: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
@@ -369,7 +369,7 @@ def _same(one: Any, other: Any) -> bool:
         case list() | tuple():
             return len(one) == len(other) and all(map(_same, one, other))
         case float():
-            return bool(one == other or math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-6) or one != one != other)
+            return bool(one == other or math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-6) or (math.isnan(one) and math.isnan(other)))
         case str():
             one, other = (_OF_COMPILING.sub("", text) for text in (one, other))
             if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
@@ -390,7 +390,7 @@ def false_claims(program: Written, loaded: Loaded, report: Report, remedy: Remed
             lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
         assert "\n".join(lines) == text, "the edits and the patch say the same"
     named = [b.location.line for b in report.breaks if b.id in remedy.breaks and b.location is not None]
-    forbidden = {new for line in named for new in new_lines(program.text, remedy, line)}
+    forbidden = {new for line in named for new in new_lines(remedy, line)}
     every = turns(loaded) if remedy.verdict != "works on what ran" else {"as given": turns(loaded)["as given"]}
     compile_before = torch.compile
 
@@ -434,4 +434,3 @@ def _settings() -> Iterator[None]:
         yield
     finally:
         torch._dynamo.config.load_config(before)
-

@@ -271,6 +271,8 @@ class Rehearsal:
                 inputs += more
             if verdict == "works" and both is False:
                 verdict, reason = "works on what ran", "one side of a condition never ran"
+            elif verdict == "works" and tried.change.assumptions:
+                verdict, reason = "works on what ran", tried.change.assumptions[0]
         return Attempt(
             tried.change,
             verdict,

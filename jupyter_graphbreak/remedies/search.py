@@ -364,7 +364,8 @@ def _merged(original: Mapping[str, str], first: Change, second: Change) -> Chang
     ]
     if conflicting or (first.compiles_itself and second.compiles_itself):
         return None
-    joined = Change(texts, first.settings, first.codes, first.compiles_itself or second.compiles_itself)
+    assumptions = tuple(dict.fromkeys([*first.assumptions, *second.assumptions]))
+    joined = Change(texts, first.settings, first.codes, first.compiles_itself or second.compiles_itself, assumptions)
     return joined.with_settings(second.settings, second.codes)
 
 

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import fresh_name
+from jupyter_graphbreak.remedies.forms.protection import is_protected
 from jupyter_graphbreak.remedies.forms.site import dotted, names_read, site_of
 from jupyter_graphbreak.remedies.forms.wrapping import entry_function, wrapped
 from jupyter_graphbreak.remedies.proposal import Proposal
@@ -57,6 +58,10 @@ def _before(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     call = site.draft.around(site.node, ast.Call)
     assigned = isinstance(site.statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
     if call is None or site.statement not in function.body or not assigned:
+        return
+    before = function.body[: function.body.index(site.statement)]
+    ends = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
+    if is_protected(site.draft, call) or any(isinstance(n, ends) for each in before for n in ast.walk(each)):
         return
     if dotted(call.func).rpartition(".")[2] in _TIMED or "()" in dotted(call.func):
         return

@@ -50,12 +50,26 @@ class Site:
         return Condition(self.source, test.lineno, test.col_offset, end_line, end_column)
 
     def edit(
-        self, family: str, title: str, splices: Iterable[Splice | None], tests: Iterable[ast.expr] = ()
+        self,
+        family: str,
+        title: str,
+        splices: Iterable[Splice | None],
+        tests: Iterable[ast.expr] = (),
+        assumptions: Iterable[str] = (),
     ) -> Iterator[Proposal]:
-        """Yield the proposal that makes the splices, nothing where they cannot be made."""
+        """Yield the proposal that makes the splices, nothing where they cannot be made.
+
+        Parameters
+        ----------
+        tests : iterable of ast.expr
+            The tests whose sides are both computed with it.
+        assumptions : iterable of str
+            What it takes for granted.
+        """
         text = self.draft.drafted(splices)
         if text is not None:
-            yield Proposal(family, title, {self.source: text}, conditions=tuple(map(self.condition, tests)))
+            conditions = tuple(map(self.condition, tests))
+            yield Proposal(family, title, {self.source: text}, conditions=conditions, assumptions=tuple(assumptions))
 
     def torch(self) -> tuple[str, list[Splice | None]]:
         """Return the name of the torch package at the break, and what must be written for it to have one."""

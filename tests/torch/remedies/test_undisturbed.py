@@ -148,7 +148,7 @@ def interrupted_runs() -> Iterator[None]:
 
 
 def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(Rehearsal, "_performed", interrupting(3))  # the program itself, one change, interrupted
+    monkeypatch.setattr(Rehearsal, "_performed", interrupting(5))  # the program and one change, both also at the edges; interrupted
     x = torch.ones(3)
     with untouched(capsys, x):
         report = jupyter_graphbreak.try_remedies(torch.compile(two, backend="eager"), x)

@@ -29,6 +29,7 @@ from jupyter_graphbreak.remedies.program.application import (
     compile_file,
 )
 from jupyter_graphbreak.remedies.program.change import Change
+from jupyter_graphbreak.remedies.program.other_cells import compiling_cells
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.trial.difference import differences
@@ -175,8 +176,19 @@ class Rehearsal:
         self._seconds = time.monotonic() - begun
         self._edges_of_original: tuple[Performed, list[Trial]] | None = None
         texts = {source: _text(filename, find_cell) for source, filename in self.original.files.items()}
-        self.program = Program(
+        #: Other cells that may compile it, by ids of their own.
+        self.others = {
+            f"other{number}": (filename, cell)
+            for number, (filename, cell) in enumerate(compiling_cells(self.original.files.values(), find_cell).items())
+        }
+        #: What ran, and the same with the other cells.
+        self.ran = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
+        )
+        self.program = replace(
+            self.ran,
+            files={**self.ran.files, **{source: filename for source, (filename, _) in self.others.items()}},
+            texts={**self.ran.texts, **{source: cell.text for source, (_, cell) in self.others.items()}},
         )
         # How the original, compiled, differs from itself, uncompiled, by input: that is no remedy's doing.
         self._usual: dict[int, set[str]] = {}

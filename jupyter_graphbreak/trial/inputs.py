@@ -188,8 +188,11 @@ def _only(ids: set[int], change: _Change, value: torch.Tensor) -> torch.Tensor:
 
 
 def _python_edges(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    whole = [number for number in _constants(fn) if type(number) is int][:_MOST_CONSTANTS]
     for name, value in first.named(fn).items():
-        for other in _edges_of(value) if not isinstance(value, torch.Tensor) else ():
+        # What the code subtracts or compares may come to zero.
+        constants = (number for number in dict.fromkeys(whole) if type(value) is int and number not in {0, 1, value})
+        for other in itertools.chain(_edges_of(value), constants) if not isinstance(value, torch.Tensor) else ():
             yield f"{name} = {show(other)}", _replaced(first, fn, name, other)
 
 

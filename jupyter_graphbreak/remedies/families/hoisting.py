@@ -91,10 +91,9 @@ def _around(
     splices: Sequence[Splice | None],
     title: str,
 ) -> Iterator[Proposal]:
-    made = wrapped(site, function, parameter, body, splices)
-    text = site.draft.drafted(made) if made is not None else None
-    if text is not None:
-        yield Proposal(FAMILY, title, {site.source: text}, compiles_itself=True)
+    texts = wrapped(site, function, parameter, body, splices)
+    if texts is not None:
+        yield Proposal(FAMILY, title, texts, compiles_itself=True)
 
 
 def _block_without_its_head(site: Site, block: ast.With) -> list[str] | None:

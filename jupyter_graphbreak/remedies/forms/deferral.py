@@ -11,7 +11,7 @@ from jupyter_graphbreak.analysis.source.python_text import parse_expression
 from jupyter_graphbreak.remedies.drafting import Draft, FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.remedies.forms.conditions import on_host
 from jupyter_graphbreak.remedies.forms.protection import may_raise
-from jupyter_graphbreak.remedies.forms.site import dotted, site_at, step_of
+from jupyter_graphbreak.remedies.forms.site import dotted, names_read, site_at, step_of
 from jupyter_graphbreak.remedies.forms.wrapping import wrapped
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[as
         return []
     if not isinstance(call, ast.Call) or _root(call.func) in bound - arguments or not _root(call.func):
         return None
+    if any(isinstance(each, ast.Call) and names_read(each) & bound for each in ast.walk(call.func)):
+        return None  # what it is called on is computed in the function
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
@@ -227,8 +229,8 @@ def _is_as_written(leaf: ast.expr, text: str) -> bool:
 
 
 def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
@@ -256,8 +258,8 @@ def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
     return ast.unparse(leaf) in changed
 
 
-def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred]) -> list[Splice | None] | None:
-    """Return what does statements after the call of the compiled function, in the order in which it came to them."""
+def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred]) -> dict[str, str] | None:
+    """Return new texts that do statements after the call of the compiled function, in the order in which it met them."""
     draft = site.draft
     later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
     splices: list[Splice | None] = []

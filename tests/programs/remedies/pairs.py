@@ -394,7 +394,7 @@ def f(x):
         raise ValueError("large")
     return y * 2
 def given():
-    return (torch.linspace(-1, 2, 6),)
+    return (torch.linspace(-1, 0.5, 6),)
 # === an exception in an arm, wrong
 DONE = []
 def f(x):
@@ -404,7 +404,7 @@ def f(x):
     DONE.append(1)
     return y * 2
 def given():
-    return (torch.linspace(-1, 2, 6),)
+    return (torch.linspace(-1, 0.5, 6),)
 # === an exception that is caught, right
 def check(x):
     return x * 2
@@ -841,7 +841,7 @@ def f(x):
         STATE["open"] = False
     return y
 def given():
-    return (torch.linspace(-1, 2, 6),)
+    return (torch.linspace(-1, 0.5, 6),)
 # === a filter in a comprehension, right
 def f(x):
     parts = [x * i for i in range(3)]
@@ -1008,7 +1008,7 @@ def given():
 # === a message with a division, wrong
 def f(x, n):
     y = x * 2
-    if n > 0:
+    if n and y.sum() > -100:
         print("share", 10 // n, y.sum().item())
     return y
 def given():
@@ -1110,3 +1110,50 @@ def f(x, n):
     return y
 def given():
     return (torch.linspace(-1, 2, 6), 2)
+# === a divisor that is computed, right
+def f(x, n):
+    y = x * (n - 3) if x.sum() > 0 else x + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), 5)
+# === a divisor that is computed, wrong
+def f(x, n):
+    y = x * (12 // (n - 3)) if x.sum() > 0 else x + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), 5)
+# === a log through getLogger, right
+def f(x):
+    y = x * 2
+    logging.getLogger("program.log").warning("sum %s", y.sum().item())
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a log through getLogger, wrong
+SEEN = []
+class Count(logging.Handler):
+    def emit(self, record):
+        SEEN.append((record.getMessage(), len(SEEN)))
+def setup():
+    log.handlers[:] = [Count()]
+def f(x):
+    y = x * 2
+    logging.getLogger("program.log").warning("sum")
+    SEEN.append(("body", len(SEEN)))
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a mask that selects nothing, right
+def f(x, mask):
+    return torch.where(mask, x, 0).sum() if mask.any() else x.sum() * 0
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))
+# === a mask that selects nothing, wrong
+def f(x, mask):
+    if mask.any():
+        y = x[mask].max() + x * 0
+    else:
+        y = x
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))

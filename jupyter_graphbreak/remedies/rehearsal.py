@@ -116,6 +116,7 @@ class Attempt:
     seconds: float = 0.0
 
 
+_CONTROL_FLOW = (".cond(", ".while_loop(")
 #: How many of the inputs at the edges a program is compiled for.
 _MOST_EDGES = 5
 #: Seconds for which the program itself may run, compiled on the usual inputs, to be compiled for others, too.
@@ -311,7 +312,7 @@ class Rehearsal:
         try:
             for trial, more in self._edge_differences(tried):
                 inputs += 1
-                found += more
+                found = _with_new_kinds(found, more)
                 grave = next((difference for difference in more if not difference.declared), None)
                 if grave is not None:
                     return "another result", f"{grave.text}, on {trial.input.example.what}", gone, found, inputs
@@ -325,7 +326,7 @@ class Rehearsal:
                 more = _on_edge(differences(trial.expected, result), trial, result)
                 more = [difference for difference in more if difference.text not in known]
                 inputs += 1
-                found += more
+                found = _with_new_kinds(found, more)
                 grave = next((difference for difference in more if not difference.declared), None)
                 if grave is not None:
                     return "another result", f"{grave.text}, on {trial.input.example.what}", gone, found, inputs
@@ -345,7 +346,9 @@ class Rehearsal:
         edges = self._itself.edges()
         with tried.uncompiled() as (call, subject):
             for trial in edges:
-                with limited():
+                # PyTorch compiles what is given to its own control flow, which takes many lines.
+                compiles = any(name in text for text in tried.change.texts.values() for name in _CONTROL_FLOW)
+                with contextlib.nullcontext() if compiles else limited():
                     result = self._itself.run(call, subject, trial)
                 yield trial, _on_edge(differences(trial.expected, result), trial, result)
 
@@ -547,6 +550,12 @@ def _on_edge(found: list[Difference], trial: Trial, result: Result) -> list[Diff
     if not _is_finite((expected.value, expected.gradients)):
         return [difference for difference in found if difference.kind != "gradient"]
     return found
+
+
+def _with_new_kinds(found: list[Difference], more: list[Difference]) -> list[Difference]:
+    """Add differences of kinds that are not there yet: many inputs show the same."""
+    known = {difference.kind for difference in found}
+    return [*found, *(difference for difference in more if difference.kind not in known)]
 
 
 def _is_finite(values: Any) -> bool:

@@ -189,11 +189,41 @@ def _only(ids: set[int], change: _Change, value: torch.Tensor) -> torch.Tensor:
 
 def _python_edges(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     whole = [number for number in _constants(fn) if type(number) is int][:_MOST_CONSTANTS]
-    for name, value in first.named(fn).items():
-        # What the code subtracts or compares may come to zero.
-        constants = (number for number in dict.fromkeys(whole) if type(value) is int and number not in {0, 1, value})
-        for other in itertools.chain(_edges_of(value), constants) if not isinstance(value, torch.Tensor) else ():
+    defaults = _defaults(fn)
+    for name, value in (defaults | first.named(fn)).items():
+        if isinstance(value, torch.Tensor | torch.nn.Module):
+            others: Iterator[Any] = iter(())
+        elif type(value) is int:  # what the code subtracts from it, or compares it with, may come to zero
+            others = itertools.chain(_edges_of(value), (number for number in dict.fromkeys(whole) if number != value))
+        else:
+            others = itertools.chain(_edges_of(value), _edges_of_parts(value))
+        for other in others:
             yield f"{name} = {show(other)}", _replaced(first, fn, name, other)
+        if value is not None and name in defaults and defaults[name] is None:
+            yield f"{name} = None", _replaced(first, fn, name, None)
+
+
+def _defaults(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return the default values of a function's parameters, by name."""
+    try:
+        parameters = inspect.signature(getattr(fn, "forward", fn)).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
+
+
+def _edges_of_parts(value: Any) -> Iterator[Any]:
+    """Yield dicts and dataclasses with another number or flag in them."""
+    if type(value) is dict:
+        for key, part in value.items():
+            yield from ({**value, key: other} for other in _edges_of(part) if not isinstance(part, torch.Tensor))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
+        for field_ in dataclasses.fields(value):
+            part = getattr(value, field_.name, None)
+            for other in _edges_of(part) if not isinstance(part, torch.Tensor) else ():
+                made = copy.copy(value)
+                object.__setattr__(made, field_.name, other)
+                yield made
 
 
 def _edges_of(value: Any) -> Iterator[Any]:

@@ -259,7 +259,7 @@ def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
 
 
 def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred]) -> dict[str, str] | None:
-    """Return new texts that do statements after the call of the compiled function, in the order in which it met them."""
+    """Return new texts that do statements after the call of the compiled function, in the order of the program."""
     draft = site.draft
     later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
     splices: list[Splice | None] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.remedies.drafting import FunctionNode, Splice, fresh_name
@@ -105,11 +106,11 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
         names = names.union(*(_assigned_from(draft, name) for draft in (site.draft, *others.values())))
     texts: dict[str, str] = {}
     options: set[str] = set()
+    if any(_compiles_otherwise(draft, names) for draft in (site.draft, *others.values())):
+        return None
     for source, draft in others.items():
         torch = name_of_torch(draft) or "torch"
         calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call)]
-        if any(_compiles_in_place(call, names) for call in calls):
-            return None
         sites = [call for call in calls if _is_compile(call, torch) and call.args and _is_one_of(call.args[0], names)]
         if not sites:
             continue
@@ -140,13 +141,27 @@ def _is_one_of(node: ast.expr, names: set[str]) -> bool:
     return dotted(node.func if isinstance(node, ast.Call) else node) in names
 
 
-def _compiles_in_place(call: ast.Call, names: set[str]) -> bool:
-    """Whether a call is ``model.compile()`` or ``torch.compile(model.forward)``."""
-    method = call.func
-    if isinstance(method, ast.Attribute) and method.attr == "compile" and dotted(method.value) in names:
-        return True
-    is_compile = dotted(method).rpartition(".")[2] == "compile" and bool(call.args)
-    return is_compile and isinstance(call.args[0], ast.Attribute) and dotted(call.args[0].value) in names
+def _compiles_otherwise(draft: Draft, names: set[str]) -> bool:
+    """Whether a source compiles something by another form than ``torch.compile(name)``, which is not known how to undo.
+
+    Such forms are ``model.compile()``, ``torch.compile(model.forward)``, and other names for ``torch.compile``.
+    """
+    torch = name_of_torch(draft) or "torch"
+    for node in ast.walk(draft.tree):
+        if isinstance(node, FunctionNode | ast.ClassDef) and node.name in names:
+            texts = [ast.unparse(each) for each in node.decorator_list if not _is_compile(each, torch)]
+            if any(re.search(r"\bcompile\b", text) for text in texts):
+                return True
+        if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
+            continue
+        method = node.func
+        if isinstance(method, ast.Attribute) and dotted(method.value) in names:
+            return True
+        for argument in node.args:
+            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in names
+            if is_part or (_is_one_of(argument, names) and not _is_compile(node, torch)):
+                return True
+    return False
 
 
 def _around_function(

@@ -118,16 +118,19 @@ class Original:
             for index in range(len(conditions))
             for side in (True, False)
         }
-        every = [*self.pool, *self.edges()]
-        taken: list[set[tuple[int, int, bool]]] = [set() for _ in every]
-        for group, (change, conditions) in enumerate(by_change.values()):
-            for sides, more in zip(taken, self._sides(program, change, conditions, every), strict=True):
-                sides |= {(group, index, side) for index, side in more}
-        wanted -= set().union(*taken[: len(chosen)])
-        for trial, sides in zip(every[len(chosen) :], taken[len(chosen) :], strict=True):
-            if sides & wanted:
-                chosen.append(trial)
-                wanted -= sides
+        for trials, done in ((self.pool, len(chosen)), (self.edges, 0)):
+            if not wanted:
+                break
+            tried = trials() if callable(trials) else trials
+            taken: list[set[tuple[int, int, bool]]] = [set() for _ in tried]
+            for group, (change, conditions) in enumerate(by_change.values()):
+                for sides, more in zip(taken, self._sides(program, change, conditions, tried), strict=True):
+                    sides |= {(group, index, side) for index, side in more}
+            wanted -= set().union(*taken[:done])
+            for trial, sides in zip(tried[done:], taken[done:], strict=True):
+                if sides & wanted:
+                    chosen.append(trial)
+                    wanted -= sides
         return chosen, not wanted
 
     def _sides(

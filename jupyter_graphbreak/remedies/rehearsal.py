@@ -116,6 +116,8 @@ class Attempt:
     seconds: float = 0.0
 
 
+#: Seconds after which a changed program is run on no further input at the edges.
+_PATIENCE_S = 20.0
 _CONTROL_FLOW = (".cond(", ".while_loop(")
 #: How many of the inputs at the edges a program is compiled for.
 _MOST_EDGES = 5
@@ -344,8 +346,11 @@ class Rehearsal:
         if not tried.change.texts and not tried.elsewhere:
             return  # uncompiled it is the program itself
         edges = self._itself.edges()
+        begun = time.monotonic()
         with tried.uncompiled() as (call, subject):
             for trial in edges:
+                if time.monotonic() - begun > _PATIENCE_S:
+                    return
                 # PyTorch compiles what is given to its own control flow, which takes many lines.
                 compiles = any(name in text for text in tried.change.texts.values() for name in _CONTROL_FLOW)
                 with contextlib.nullcontext() if compiles else limited():

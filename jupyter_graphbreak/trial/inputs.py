@@ -239,7 +239,7 @@ def _edges_of(value: Any) -> Iterator[Any]:
         case list() | tuple() if type(value) in {list, tuple} and value:
             yield value[:0]
             yield value[:1]
-            yield value + value[-1:]
+            yield type(value)([*value, value[-1]])
         case torch.Tensor() if value.layout == torch.strided and not value.is_meta:
             with torch.no_grad():
                 changes = (torch.zeros_like, _negated, lambda tensor: _filled(tensor, float("inf")))

@@ -154,8 +154,8 @@ class Subject:
                 holder = part if type(part) is dict else getattr(part, "__dict__", {}) if is_data(part) else {}
                 for key, value in holder.items() if not isinstance(part, torch.Tensor) else ():
                     if isinstance(key, str) and not key.startswith("_") and key != "training" and _is_variable(value):
-                        place = ".".join(step for step in (name or "self", path, key) if step)
-                        found.setdefault(place, (value, functools.partial(holder.__setitem__, key)))
+                        whole = ".".join(step for step in (name or "self", path, key) if step)
+                        found.setdefault(whole, (value, functools.partial(holder.__setitem__, key)))
         return found
 
     def assign(self, values: Mapping[str, Any]) -> None:

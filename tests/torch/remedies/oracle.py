@@ -78,7 +78,7 @@ def counted_breaks(path: Path) -> Iterator[list[int]]:
 
     def note(self: Any, code_options: Any, reason: str, exc: Any) -> None:
         stack = getattr(exc, "real_stack", None) or torch._guards.TracingContext.extract_stack()
-        lines.extend([frame.lineno for frame in stack if frame.filename == str(path)][-1:])
+        lines.extend([frame.lineno or 0 for frame in stack if frame.filename == str(path)][-1:])
         log(self, code_options, reason, exc)
 
     kind.log_graph_break = note  # type: ignore[method-assign]
@@ -144,7 +144,7 @@ def seen(path: Path, text: str, turn: Callable[[Loaded], Any], compile_with: Cal
     recorder.emit = lambda record: events.append(("log", record.name, record.levelname, record.getMessage()))  # type: ignore[method-assign]
     torch.compile = compile_with or _left_uncompiled(path)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(_Out("out", events)):  # type: ignore[type-var]
+        with warnings.catch_warnings(), contextlib.redirect_stdout(_Out("out", events)):
             warnings.simplefilter("always")
             shown = warnings.showwarning
             warnings.showwarning = lambda message, category, *_, **__: events.append(
@@ -183,7 +183,7 @@ def seen(path: Path, text: str, turn: Callable[[Loaded], Any], compile_with: Cal
         if type(part).__module__ == loaded.module.__name__
     }
     found = {id(t): (place, t) for name, part in parts.items() for place, t in _tensors(part, name)}
-    kept = {place: t.detach().clone() for place, t in found.values()}
+    kept: dict[str, Any] = {place: t.detach().clone() for place, t in found.values()}
     kept |= {name: _plain(part) for name, part in parts.items()}
     kept["requires grad"] = {p: t.requires_grad for p, t in found.values() if not isinstance(t, torch.nn.Parameter)}
     returned = [t for _, t in _tensors(value, "value")]
@@ -418,7 +418,7 @@ def false_claims(program: Written, loaded: Loaded, report: Report, remedy: Remed
             if what in _ONLY_UNCOMPILED:
                 continue
             counters.clear()
-            with counted_breaks(path) as lines:
+            with counted_breaks(path) as broken:
                 actual = seen(path, text, turn, compiling)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)
@@ -427,8 +427,8 @@ def false_claims(program: Written, loaded: Loaded, report: Report, remedy: Remed
                 usual = parted(expected, seen(path, program.text, turn, compiling), remedy)
                 differs = [difference for difference in differs if difference not in usual]
             found += [f"{what}: {difference}" for difference in differs]
-            if forbidden & set(lines) and expected.raised is None:
-                found.append(f"{what}: line {sorted(forbidden & set(lines))} still breaks")
+            if forbidden & set(broken) and expected.raised is None:
+                found.append(f"{what}: line {sorted(forbidden & set(broken))} still breaks")
             if len(remedy.breaks) == len(report.breaks) and breaks and what == "as given":
                 found.append(f"{what}: {breaks} breaks are left")
     return found

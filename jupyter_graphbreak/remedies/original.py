@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,7 +11,8 @@ import torch
 from jupyter_graphbreak.remedies.program.application import applied
 from jupyter_graphbreak.remedies.program.change import Change
 from jupyter_graphbreak.trial.inputs import Input, describe
-from jupyter_graphbreak.trial.outcome import run, untouched
+from jupyter_graphbreak.trial.outcome import TooLongError, limited, run, untouched
+from jupyter_graphbreak.trial.places import tensors
 from jupyter_graphbreak.trial.reference import Reference, Trial
 from jupyter_graphbreak.trial.sides import Range, noted, noting
 from jupyter_graphbreak.trial.subject import Subject
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 _MOST_INPUTS = 6
 #: Seconds after which no further input is derived.
 _PATIENCE_S = 10.0
+#: The most bytes that the results on inputs at the edges may take, and how many there are even if they take more.
+_LARGEST_KEPT = 1 << 26
+_FEWEST_EDGES = 3
 #: A condition, and the change with which the program reads as the condition's place counts.
 Watched = tuple[Change, "Condition"]
 
@@ -55,6 +61,20 @@ class Original:
                 others = [trial for trial in others if self._reference.holds(trial)]
         #: All inputs, with what the function does with them.
         self.pool = [Trial(first, self._reference.result), *others]
+        self._edges: list[Trial] | None = None
+
+    def edges(self) -> list[Trial]:
+        """Return inputs at the edges of what the function can be given, which it may refuse, and what it does there.
+
+        They must be asked for while the program is as it was: a change that is in force changes what they say. What
+        the function does with each is kept, so there are fewer of them if that takes much memory.
+        """
+        if self._edges is None:
+            most = max(_FEWEST_EDGES, _LARGEST_KEPT // max(1, _size(self._reference.result)))
+            with untouched():
+                found = self._reference.edges(patience_s=_PATIENCE_S) if self.repeatable else iter(())
+                self._edges = list(itertools.islice(found, most))
+        return self._edges
 
     @property
     def repeatable(self) -> bool:
@@ -79,6 +99,7 @@ class Original:
             return tried.arguments.mapped(lambda value: copies.get(id(value), value))
 
         subject.restore()
+        subject.assign(trial.input.state)
         if trial.input.again and self._reference.changed:
             run(program, subject, arguments(self.pool[0].input), gradients=False)
         return run(program, subject, arguments(trial.input), trial.input.seed)
@@ -97,18 +118,24 @@ class Original:
             for index in range(len(conditions))
             for side in (True, False)
         }
-        taken: list[set[tuple[int, int, bool]]] = [set() for _ in self.pool]
-        for group, (change, conditions) in enumerate(by_change.values()):
-            for sides, more in zip(taken, self._sides(program, change, conditions), strict=True):
-                sides |= {(group, index, side) for index, side in more}
-        wanted -= set().union(*taken[: len(chosen)])
-        for trial, sides in zip(self.pool[_MOST_INPUTS:], taken[_MOST_INPUTS:], strict=True):
-            if sides & wanted:
-                chosen.append(trial)
-                wanted -= sides
+        for trials, done in ((self.pool, len(chosen)), (self.edges, 0)):
+            if not wanted:
+                break
+            tried = trials() if callable(trials) else trials
+            taken: list[set[tuple[int, int, bool]]] = [set() for _ in tried]
+            for group, (change, conditions) in enumerate(by_change.values()):
+                for sides, more in zip(taken, self._sides(program, change, conditions, tried), strict=True):
+                    sides |= {(group, index, side) for index, side in more}
+            wanted -= set().union(*taken[:done])
+            for trial, sides in zip(tried[done:], taken[done:], strict=True):
+                if sides & wanted:
+                    chosen.append(trial)
+                    wanted -= sides
         return chosen, not wanted
 
-    def _sides(self, program: Program, change: Change, conditions: list[Condition]) -> list[set[tuple[int, bool]]]:
+    def _sides(
+        self, program: Program, change: Change, conditions: list[Condition], trials: list[Trial]
+    ) -> list[set[tuple[int, bool]]]:
         """Return for each input how each condition of the changed program came out, run as it is."""
         texts = {**program.texts, **change.texts}
         instrumented = dict(change.texts)
@@ -123,13 +150,19 @@ class Original:
             scopes = [scope] if scope is not None else []
             taken: list[set[tuple[int, bool]]] = []
             with applied(program, instrumented, subject.functions()) as made, made.defined(*scopes):
-                for trial in self.pool:
+                for trial in trials:
                     sides.clear()
-                    self.run(subject.call, subject, trial)
+                    with contextlib.suppress(TooLongError), limited():
+                        self.run(subject.call, subject, trial)
                     taken.append({(index, side) for index, found in sides.items() for side in found})
         places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
         numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
         return [{(numbers[number], side) for number, side in found} for found in taken]
+
+
+def _size(result: Result) -> int:
+    held = {id(tensor): tensor for _, tensor in tensors((result.state, result.arguments), "")}
+    return sum(tensor.numel() * tensor.element_size() for tensor in held.values())
 
 
 def _is_ordinary(derived: Input, given: Arguments) -> bool:

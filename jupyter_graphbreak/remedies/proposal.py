@@ -69,6 +69,8 @@ class Proposal:
         The tests that the change touches.
     compiles_itself : bool
         Whether the changed function compiles an inner one and is to be called as it stands.
+    assumptions : tuple of str
+        What it takes for granted that no input shows, as the ends of sentences.
     """
 
     family: str
@@ -78,6 +80,7 @@ class Proposal:
     code: str | None = None
     conditions: tuple[Condition, ...] = ()
     compiles_itself: bool = False
+    assumptions: tuple[str, ...] = ()
 
     @property
     def kind(self) -> Literal["edit", "setting", "switch"]:

@@ -18,8 +18,8 @@ from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.trial_settings import settings_applied
 from jupyter_graphbreak.analysis.build import build_with_files
-from jupyter_graphbreak.analysis.reports.matching import same_breaks
 from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.remedies.break_places import RunBreaks, compare_breaks
 from jupyter_graphbreak.remedies.original import Original
 from jupyter_graphbreak.remedies.program.application import (
     Application,
@@ -30,11 +30,13 @@ from jupyter_graphbreak.remedies.program.application import (
     compile_file,
 )
 from jupyter_graphbreak.remedies.program.change import Change
+from jupyter_graphbreak.remedies.program.other_cells import compiling_cells
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.trial.difference import differences
 from jupyter_graphbreak.trial.entry import compiling_anew
-from jupyter_graphbreak.trial.outcome import untouched
+from jupyter_graphbreak.trial.outcome import TooLongError, limited, untouched
+from jupyter_graphbreak.trial.places import tensors
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.remedies.break_places import Comparison
     from jupyter_graphbreak.remedies.original import Watched
     from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
@@ -65,12 +68,21 @@ class Performed:
         The file name of each source of ``report``, by its id.
     results : list of Result
         One for each input.
+    later_files : dict
+        The file name of each source of ``later``.
     """
 
     report: Report
     later: Report | None
     files: dict[str, str]
     results: list[Result]
+    later_files: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def breaks(self) -> list[RunBreaks]:
+        """The breaks of the first call, and those on all other inputs."""
+        later = [RunBreaks(self.later, self.later_files)] if self.later is not None else []
+        return [RunBreaks(self.report, self.files), *later]
 
     def with_further(self, results: list[Result]) -> Performed:
         """Return this run and what the program did on further inputs."""
@@ -105,8 +117,36 @@ class Attempt:
     seconds: float = 0.0
 
 
+#: Seconds after which a changed program is run on no further input at the edges.
+_PATIENCE_S = 20.0
+_CONTROL_FLOW = (".cond(", ".while_loop(")
+#: How many of the inputs at the edges a program is compiled for.
+_MOST_EDGES = 5
+#: Seconds for which the program itself may run, compiled on the usual inputs, to be compiled for others, too.
+_LONGEST_FOR_EDGES = 6.0
 #: Whether a program that ran on some inputs may work, so that running it on the others is worth the time.
 Promises = Callable[[Performed], bool]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A changed program that can be run.
+
+    Parameters
+    ----------
+    change : Change
+    perform : callable
+        Runs it, compiled, on some inputs.
+    uncompiled : callable
+        Hands out the function to call without compiling, and what it may change.
+    elsewhere : bool
+        Whether another function is compiled than that of the original.
+    """
+
+    change: Change
+    perform: Callable[[list[Trial], Promises], Performed]
+    uncompiled: Callable[[], AbstractContextManager[tuple[Any, Subject]]]
+    elsewhere: bool
 
 
 class Rehearsal:
@@ -134,11 +174,25 @@ class Rehearsal:
         self._itself = Original(entry)
         self.program = Program(find_cell=find_cell)
         usual = self._itself.usual()
+        begun = time.monotonic()
         #: What it does compiled as it is.
         self.original = self._performed(Change(), usual, lambda _: True)
+        self._seconds = time.monotonic() - begun
+        self._edges_of_original: tuple[Performed, list[Trial]] | None = None
         texts = {source: _text(filename, find_cell) for source, filename in self.original.files.items()}
-        self.program = Program(
+        #: Other cells that may compile it, by ids of their own.
+        self.others = {
+            f"other{number}": (filename, cell)
+            for number, (filename, cell) in enumerate(compiling_cells(self.original.files.values(), find_cell).items())
+        }
+        #: What ran, and the same with the other cells.
+        self.ran = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
+        )
+        self.program = replace(
+            self.ran,
+            files={**self.ran.files, **{source: filename for source, (filename, _) in self.others.items()}},
+            texts={**self.ran.texts, **{source: cell.text for source, (_, cell) in self.others.items()}},
         )
         # How the original, compiled, differs from itself, uncompiled, by input: that is no remedy's doing.
         self._usual: dict[int, set[str]] = {}
@@ -168,12 +222,13 @@ class Rehearsal:
         """
         trials, both = self._itself.chosen(self.program, watched)
         trials = self._itself.pool if thorough else trials
-        elsewhere = change.compiles_itself
-
-        def perform(promises: Promises) -> Performed:
-            return self._performed(change, trials, promises)
-
-        return self._judged(change, perform, goals, trials, both=both, elsewhere=elsewhere)
+        tried = _Candidate(
+            change,
+            lambda some, promises: self._performed(change, some, promises),
+            lambda: self._uncompiled(change),
+            elsewhere=change.compiles_itself,
+        )
+        return self._judged(tried, goals, trials, both=both)
 
     def attempt_instead(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> Attempt:
         """Run another function in place of the entry's own on every input, and judge it.
@@ -188,24 +243,22 @@ class Rehearsal:
         """
         trials = self._itself.pool
 
-        def perform(promises: Promises) -> Performed:
+        def perform(some: list[Trial], promises: Promises) -> Performed:
             with untouched(), eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 with compiling_anew(subject.call):
-                    return self._run_all(subject.call, subject, Change(), trials, self.program.find_cell, promises)
+                    return self._run_all(subject.call, subject, Change(), some, self.program.find_cell, promises)
 
-        return self._judged(change, perform, goals, trials, both=None, elsewhere=True)
+        @contextlib.contextmanager
+        def uncompiled() -> Iterator[tuple[Any, Subject]]:
+            with untouched(), eager_random_numbers():
+                subject = Subject(function, self.entry.arguments)
+                yield subject.call, subject
 
-    def _judged(
-        self,
-        change: Change,
-        perform: Callable[[Promises], Performed],
-        goals: frozenset[str],
-        trials: list[Trial],
-        *,
-        both: bool | None,
-        elsewhere: bool,
-    ) -> Attempt:
+        tried = _Candidate(change, perform, uncompiled, elsewhere=True)
+        return self._judged(tried, goals, trials, both=None)
+
+    def _judged(self, tried: _Candidate, goals: frozenset[str], trials: list[Trial], *, both: bool | None) -> Attempt:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
         reason: str | None = None
@@ -215,57 +268,142 @@ class Rehearsal:
 
         def promises(first: Performed) -> bool:
             reason, found = self._compared(first, trials)
-            return reason is None and self._verdict(first, found, goals, elsewhere=elsewhere)[0] in WORKING
+            return reason is None and self._verdict(tried, first, found, goals)[0] in WORKING
 
         try:
-            performed = perform(promises)
+            performed = tried.perform(trials, promises)
         except OtherThreadError as error:
             verdict, reason = "not tried", str(error)
         except (CannotApplyError, SyntaxError) as error:
             reason = f"cannot be applied: {error}"
         except Exception as error:  # noqa: BLE001 - whatever the changed program makes torch do
             reason = f"raises {_in_words(error)}"
+        inputs = len(performed.results) if performed is not None else 0
         if performed is not None:
             reason, found = self._compared(performed, trials)
-            gone = frozenset(goals_gone(self.original, performed))
+            gone = self._breaks_compared(tried.change, performed).gone
             if reason is None:
-                verdict, reason = self._verdict(performed, found, goals, elsewhere=elsewhere)
+                verdict, reason = self._verdict(tried, performed, found, goals)
+            if verdict in WORKING:
+                try:
+                    verdict, reason, gone, found, more = self._at_the_edges(tried, performed, gone, found)
+                    inputs += more
+                except OtherThreadError as error:
+                    verdict, reason = "not tried", str(error)
+                except Exception as error:  # noqa: BLE001 - as above
+                    verdict, reason = "fails", f"raises {_in_words(error)}"
             if verdict == "works" and both is False:
                 verdict, reason = "works on what ran", "one side of a condition never ran"
+            elif verdict == "works" and tried.change.assumptions:
+                verdict, reason = "works on what ran", tried.change.assumptions[0]
         return Attempt(
-            change,
+            tried.change,
             verdict,
             reason,
             list(dict.fromkeys(difference.text for difference in found)),
-            self._evidence(performed, trials, both=both) if performed is not None else None,
+            self._evidence(performed, trials, inputs, both=both) if performed is not None else None,
             gone,
             performed.report if performed is not None else None,
             time.perf_counter() - start,
         )
 
-    def _verdict(
-        self, performed: Performed, found: list[Difference], goals: frozenset[str], *, elsewhere: bool
-    ) -> tuple[RemedyVerdict, str | None]:
-        """Return the verdict on a program that ran, and why.
+    def _at_the_edges(
+        self, tried: _Candidate, performed: Performed, gone: frozenset[str], found: list[Difference]
+    ) -> tuple[RemedyVerdict, str | None, frozenset[str], list[Difference], int]:
+        """Compare a program that works on ordinary inputs on those at the edges, uncompiled and some of them compiled.
 
-        Parameters
-        ----------
-        elsewhere : bool
-            Whether another function is compiled than that of the original.
+        Returns
+        -------
+        tuple
+            The verdict, its reason, the breaks that are gone, the differences, and on how many inputs they were looked
+            for.
         """
+        found, inputs = list(found), 0
+        try:
+            for trial, more in self._edge_differences(tried):
+                inputs += 1
+                found = _with_new_kinds(found, more)
+                grave = next((difference for difference in more if not difference.declared), None)
+                if grave is not None:
+                    return "another result", f"{grave.text}, on {trial.input.example.what}", gone, found, inputs
+        except TooLongError:
+            return "fails", "runs too long on some inputs", gone, found, inputs
+        original = self._edges_compiled()
+        if original is not None:
+            again, trials = tried.perform(original[1], lambda _: True), original[1]
+            for trial, result, usual in zip(trials, again.results, original[0].results, strict=False):
+                known = {difference.text for difference in differences(trial.expected, usual)}
+                more = _on_edge(differences(trial.expected, result), trial, result)
+                more = [difference for difference in more if difference.text not in known]
+                inputs += 1
+                found = _with_new_kinds(found, more)
+                grave = next((difference for difference in more if not difference.declared), None)
+                if grave is not None:
+                    return "another result", f"{grave.text}, on {trial.input.example.what}", gone, found, inputs
+            before, after = [*self.original.breaks, *original[0].breaks], [*performed.breaks, *again.breaks]
+            compared = compare_breaks(before, after, self._texts(tried.change))
+            gone = compared.gone
+            if compared.new:
+                return "another break", f"then it breaks {_place(compared.new[0])}", gone, found, inputs
+            if not gone:
+                return "break stays", "it breaks on some inputs", gone, found, inputs
+        return ("works but differs" if found else "works"), None, gone, found, inputs
+
+    def _edge_differences(self, tried: _Candidate) -> Iterator[tuple[Trial, list[Difference]]]:
+        """Yield each input at the edges, and how a changed program, uncompiled, differs there."""
+        if not tried.change.texts and not tried.elsewhere:
+            return  # uncompiled it is the program itself
+        edges = self._itself.edges()
+        begun = time.monotonic()
+        with tried.uncompiled() as (call, subject):
+            for trial in edges:
+                if time.monotonic() - begun > _PATIENCE_S:
+                    return
+                # PyTorch compiles what is given to its own control flow, which takes many lines.
+                compiles = any(name in text for text in tried.change.texts.values() for name in _CONTROL_FLOW)
+                with contextlib.nullcontext() if compiles else limited():
+                    result = self._itself.run(call, subject, trial)
+                yield trial, _on_edge(differences(trial.expected, result), trial, result)
+
+    def _edges_compiled(self) -> tuple[Performed, list[Trial]] | None:
+        """Return what the program itself, compiled, does on some inputs at the edges; ``None`` if it takes too long."""
+        if self._edges_of_original is None and self._seconds <= _LONGEST_FOR_EDGES:
+            trials: list[Trial] = []
+            kinds = set[str]()
+            for trial in self._itself.edges():
+                kind = _kind_of_edge(trial)
+                if kind not in kinds and trial.expected.raised is None and len(trials) < _MOST_EDGES:
+                    kinds.add(kind)
+                    trials.append(trial)
+            self._edges_of_original = (self._performed(Change(), trials, lambda _: True), trials) if trials else None
+        return self._edges_of_original
+
+    def _texts(self, change: Change) -> dict[str, tuple[str, str]]:
+        return {self.program.files[name]: (self.program.texts[name], text) for name, text in change.texts.items()}
+
+    def _breaks_compared(self, change: Change, performed: Performed) -> Comparison:
+        return compare_breaks(self.original.breaks, performed.breaks, self._texts(change))
+
+    def _verdict(
+        self, tried: _Candidate, performed: Performed, found: list[Difference], goals: frozenset[str]
+    ) -> tuple[RemedyVerdict, str | None]:
+        """Return the verdict on a program that ran, and why."""
         if any(not difference.declared for difference in found):
             return "another result", next(difference.text for difference in found if not difference.declared)
-        if goals.isdisjoint(goals_gone(self.original, performed)):
-            return "break stays", None
+        compared = self._breaks_compared(tried.change, performed)
+        if goals.isdisjoint(compared.gone):
+            other = next((compared.other_cause[goal] for goal in goals if goal in compared.other_cause), None)
+            return ("break stays", None) if other is None else ("another break", f"it still breaks {_place(other)}")
         # Where Dynamo has given up on what runs, nothing breaks.
-        if not (performed.report.frames if elsewhere else performed.begins_like(self.original)):
+        if not (performed.report.frames if tried.elsewhere else performed.begins_like(self.original)):
             return "not tried", "Dynamo did not compile what the program begins with"
         given_up = _given_up(performed.report) - _given_up(self.original.report)
         if given_up:
             return "another break", f"then {min(given_up)} is compiled too often, and runs eagerly"
-        before, after = self.original.report.summary.breaks, performed.report.summary.breaks
-        if after >= before:
-            return "another break", _new_break(self.original.report, performed.report)
+        as_many = performed.report.summary.breaks >= self.original.report.summary.breaks
+        if compared.new or as_many:
+            then = f"then it breaks {_place(compared.new[0])}" if compared.new else "there are as many breaks as before"
+            return "another break", then
         if not self._itself.repeatable:
             return "not tried", "the function returns something else each time: its results cannot be compared"
         return ("works but differs" if found else "works"), None
@@ -280,11 +418,11 @@ class Rehearsal:
             found += [difference for difference in self._differences(trial, result) if difference.text not in usual]
         return None, found
 
-    def _evidence(self, performed: Performed, trials: list[Trial], *, both: bool | None) -> Evidence:
+    def _evidence(self, performed: Performed, trials: list[Trial], inputs: int, *, both: bool | None) -> Evidence:
         before, after = self.original.report.summary, performed.report.summary
         return Evidence(
             backend=_name_of(self.entry.backend),
-            inputs=len(performed.results),
+            inputs=inputs,
             both_sides=both,
             compared=compared([trial.expected for trial in trials]),
             graphs_before=before.graphs,
@@ -318,12 +456,11 @@ class Rehearsal:
 
     def _compile_alike(self, application: Application, call: Any, backend: Callable[..., Any]) -> None:
         """Compile the inner functions that a change defines as the entry is; a stance would take time in each call."""
-        scopes = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
-        for scope in scopes:
-            for definition in application.definitions:
-                inner = compiled_callable(scope.get(definition.name))
-                if inner is not None:
-                    scope[definition.name] = torch.compile(inner, backend=backend, dynamic=self.entry.dynamic)
+
+        def compiled(inner: Any) -> Any:
+            return torch.compile(inner, backend=backend, dynamic=self.entry.dynamic)
+
+        _replace_definitions(application, call, compiled)
 
     def _performed(self, change: Change, trials: list[Trial], promises: Promises) -> Performed:
         find_cell = self.program.find_changed_cell(change.texts)
@@ -336,6 +473,20 @@ class Rehearsal:
                 compiling_anew(call),
             ):
                 return self._run_all(call, subject, change, trials, find_cell, promises)
+
+    @contextlib.contextmanager
+    def _uncompiled(self, change: Change) -> Iterator[tuple[Any, Subject]]:
+        """Hand out a changed program to be called without compiling, and what it may change."""
+        with untouched(), eager_random_numbers(), _kept_environment():
+            subject = self._switched(change)
+            with (
+                applied(self.program, change.texts, subject.functions()) as application,
+                self._ready(change, application, subject) as call,
+                compiling_anew(call),
+            ):
+                if change.compiles_itself:
+                    _replace_definitions(application, call, lambda inner: inner)
+                yield compiled_callable(call) or call, subject
 
     @contextlib.contextmanager
     def _ready(self, change: Change, application: Application, subject: Subject) -> Iterator[Any]:
@@ -386,16 +537,49 @@ class Rehearsal:
         raised = results[0].raised is not None and trials[0].expected.raised is None
         if len(trials) == 1 or raised or not promises(first):
             return first
-        later, _, more = perform(trials[1:], first)
-        return Performed(report, later, files, [*results, *more])
+        later, later_files, more = perform(trials[1:], first)
+        return Performed(report, later, files, [*results, *more], later_files)
 
 
-def goals_gone(original: Performed, changed: Performed) -> Iterator[str]:
-    """Yield the breaks of the original's first run that the changed program does not have on any input."""
-    there = set(same_breaks(original.report, changed.report))
-    if changed.later is not None:
-        there |= set(same_breaks(original.report, changed.later))
-    yield from (listed.id for listed in original.report.breaks if listed.id not in there)
+def _replace_definitions(application: Application, call: Any, made_of: Callable[[Any], Any]) -> None:
+    """Put something else in the place of the compiled functions that a change defines."""
+    scopes = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
+    for scope in scopes:
+        for definition in application.definitions:
+            inner = compiled_callable(scope.get(definition.name))
+            if inner is not None:
+                scope[definition.name] = made_of(inner)
+
+
+def _on_edge(found: list[Difference], trial: Trial, result: Result) -> list[Difference]:
+    """Leave out what compiling or computing on both sides does to inputs that the function is not made for.
+
+    PyTorch's operations refuse what does not fit in other words while a graph is captured. A gradient counts if the
+    function itself gives finite numbers: what it makes of an infinite input is undefined on both sides.
+    """
+    expected = trial.expected
+    if expected.raised is not None and result.raised is not None:
+        return [difference for difference in found if difference.kind != "another error"]
+    if not _is_finite((expected.value, expected.gradients)):
+        return [difference for difference in found if difference.kind != "gradient"]
+    return found
+
+
+def _with_new_kinds(found: list[Difference], more: list[Difference]) -> list[Difference]:
+    """Add differences of kinds that are not there yet: many inputs show the same."""
+    known = {difference.kind for difference in found}
+    return [*found, *(difference for difference in more if difference.kind not in known)]
+
+
+def _is_finite(values: Any) -> bool:
+    found = [tensor for _, tensor in tensors(values, "") if tensor.layout == torch.strided]
+    return all(bool(torch.isfinite(tensor).all()) for tensor in found if tensor.is_floating_point())
+
+
+def _kind_of_edge(trial: Trial) -> str:
+    """Return what is at the edge: the size, the values or a number."""
+    what = trial.input.example.what
+    return "size 0" if what.startswith("size 0") else "size" if what.startswith("size") else what.partition(" =")[0]
 
 
 def compared(results: list[Result]) -> list[str]:
@@ -413,12 +597,6 @@ def compared(results: list[Result]) -> list[str]:
 def _given_up(report: Report) -> set[str]:
     """Return the functions that run eagerly, with all that they call, because they were compiled too often."""
     return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
-
-
-def _new_break(before: Report, after: Report) -> str:
-    known = set(same_breaks(before, after).values())
-    new = next((listed for listed in after.breaks if listed.id not in known), None)
-    return f"then it breaks {_place(new)}" if new is not None else "there are as many breaks as before"
 
 
 def _place(graph_break: Break) -> str:

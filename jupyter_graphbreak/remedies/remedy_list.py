@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.analysis.reports.matching import same_breaks
 from jupyter_graphbreak.remedies.persons import person_sentence, sentence_for_function
 from jupyter_graphbreak.remedies.program.change import code_of, edits_of, patch_of
+from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import WORKING, Edit, Remedy
 from jupyter_graphbreak.report.schema import Diagnostic
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jupyter_graphbreak.remedies.search import Search, Tried
-    from jupyter_graphbreak.report.location import Source
     from jupyter_graphbreak.report.schema import Report
 
 
@@ -65,6 +65,13 @@ class _Listing:
                 self.new_sources.append(replace(source, id=ids[filename]))
             self._sources[source.id] = ids[filename]
         self._paths = {source.id: source.path or source.name for source in self._original.report.sources}
+        changed = {source for tried in search.tried for source in tried.attempt.change.texts}
+        for ident, (filename, cell) in search.rehearsal.others.items():
+            if ident in changed:
+                if filename not in ids:
+                    ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
+                    self.new_sources.append(Source(ids[filename], cell.name, "cell", segments=[Segment(1, cell.text)]))
+                self._sources[ident], self._paths[ident] = ids[filename], cell.name
 
     def tried(self, count: int) -> dict[str, Tried]:
         """Return what was tried for breaks of the report, by ids that are numbered on from a count."""

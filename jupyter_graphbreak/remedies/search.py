@@ -105,7 +105,9 @@ class Search:
         self._end = start + _SHARE_AT_ONCE * whole
         at_once = self._at_once()
         self._end = start + _SHARE_OF_SINGLE * whole
-        best = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
+        together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
+        # What differs, or needed an edit besides, is taken if nothing better is found for a break alone.
+        best = together if at_once is not None and _is_enough(at_once) else {}
         for ident in report.order or [listed.id for listed in report.breaks]:
             if ident in best or (self.wanted is not None and ident not in self.wanted):
                 continue
@@ -115,6 +117,11 @@ class Search:
             found = self._for_break(next(listed for listed in report.breaks if listed.id == ident))
             if found is not None:
                 best.update({gone: found for gone in found.breaks if gone not in best})
+        if at_once is not None and all(
+            ident in best and RANK[best[ident].attempt.verdict] <= RANK[at_once.attempt.verdict] for ident in together
+        ):
+            self.tried = [tried for tried in self.tried if tried is not at_once or _is_enough(at_once)]
+        best = together | best
         self._end = self.deadline
         self._together([tried for tried in self.tried if any(tried is found for found in best.values())])
         return self.tried
@@ -132,7 +139,7 @@ class Search:
 
     def judge_edit(self, own: EditedCells | Patch) -> bool:
         """Judge a change that somebody wrote; return whether it changes this entry's program at all."""
-        program = self.rehearsal.program
+        program = self.rehearsal.ran
         report = self.rehearsal.original.report
         names = {source.id: source.path or source.name for source in report.sources}
         goals = frozenset(listed.id for listed in report.breaks)
@@ -188,7 +195,7 @@ class Search:
             if chosen and chosen not in choices[:index] and not self._late():
                 self.tried.append(self._followed(frozenset(goals), _without_repetition(chosen), "all settings"))
                 if self.tried[-1].works:
-                    self._included = chosen
+                    self._included = chosen if _is_enough(self.tried[-1]) else []
                     return self.tried[-1]
         return None
 
@@ -296,6 +303,11 @@ class Search:
         self.tried.append(_tried(families, titles, kind, attempt.gone, watched, attempt))
 
 
+def _is_enough(at_once: Tried) -> bool:
+    """Whether settings and switches, tried at once, leave nothing to be wished for."""
+    return at_once.attempt.verdict == "works" and not at_once.attempt.change.texts
+
+
 def _sets_more(proposal: Proposal, change: Change) -> bool:
     """Whether a proposal only sets what a change sets already, and more."""
     return proposal.kind == "setting" and bool(change.settings) and change.settings.items() < proposal.settings.items()
@@ -361,7 +373,8 @@ def _merged(original: Mapping[str, str], first: Change, second: Change) -> Chang
     ]
     if conflicting or (first.compiles_itself and second.compiles_itself):
         return None
-    joined = Change(texts, first.settings, first.codes, first.compiles_itself or second.compiles_itself)
+    assumptions = tuple(dict.fromkeys([*first.assumptions, *second.assumptions]))
+    joined = Change(texts, first.settings, first.codes, first.compiles_itself or second.compiles_itself, assumptions)
     return joined.with_settings(second.settings, second.codes)
 
 

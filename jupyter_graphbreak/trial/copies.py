@@ -22,7 +22,8 @@ _LARGEST_STORAGE = 1 << 26
 #: Python's flag for a class made by a ``class`` statement.
 _HEAP_TYPE = 1 << 9
 _CONTAINERS = (
-    torch.Tensor, torch.nn.Module, torch.optim.Optimizer, list, dict, set, tuple, deque, types.SimpleNamespace,
+    torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
+    list, dict, set, tuple, deque, types.SimpleNamespace,
 )  # fmt: skip
 _ATOMS = (str, bytes, int, float, complex, type(None), torch.dtype, torch.device, torch.Size, frozenset)
 

@@ -29,6 +29,8 @@ DECLARED: frozenset[Kind] = frozenset(
 _LONGEST = 60
 #: How the errors begin that a graph raises where a value is not as it was assumed to be.
 _ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
+#: What a check in a graph says whose message was not known beforehand.
+_CHECK = "check failed"
 #: What differs between two texts of equal results: digits beyond the fourth, gradient functions, addresses.
 _NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
 _OF_COMPILING = re.compile(r"grad_fn=<\w+>|\bat 0x[0-9a-f]+")
@@ -91,7 +93,7 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
         while_captured = isinstance(ours, RuntimeError) and type(ours).__name__ == "TorchRuntimeError"
         in_other_words = (type(theirs) is type(ours) or while_captured) and _is_of_an_operation(theirs)
         text = f"raises {named(ours)}, where the original raises {named(theirs)}"
-        yield Difference("another error" if in_other_words or _is_assertion(ours) else "exception", text)
+        yield Difference("another error" if in_other_words or _is_assertion(theirs, ours) else "exception", text)
 
 
 def _is_of_an_operation(error: BaseException) -> bool:
@@ -105,9 +107,13 @@ def _is_of_an_operation(error: BaseException) -> bool:
     return not any(step.opname in {"RAISE_VARARGS", "RERAISE"} for step in here)
 
 
-def _is_assertion(error: BaseException) -> bool:
-    """Whether a graph refused what it was given, by what was assumed of its values while it was captured."""
-    return type(error) is RuntimeError and _message(error).startswith(_ASSERTIONS)
+def _is_assertion(theirs: BaseException, ours: BaseException) -> bool:
+    """Whether a check in a graph refused what the original refuses, in the words of the check if it has some."""
+    if type(ours) is not RuntimeError:
+        return False
+    said = _message(ours)
+    is_check = said in {_message(theirs), _CHECK} and _is_of_an_operation(ours) and not _is_of_an_operation(theirs)
+    return is_check or said.startswith(_ASSERTIONS)
 
 
 def named(error: BaseException | None) -> str:
@@ -260,8 +266,18 @@ def _effects(expected: Result, actual: Result, *, values: bool) -> Iterator[Diff
             yield Difference(kind, f"{verb} {right}, where the original {verb} {left}")  # type: ignore[arg-type]
     warned = [[f"{category}: {text}" for category, text in effects.warned] for effects in (theirs, ours)]
     logged = [[f"{name} {level}: {text}" for name, level, text in effects.logged] for effects in (theirs, ours)]
-    yield from _messages("warned", "warns", *warned, values=values)
-    yield from _messages("logged", "logs", *logged, values=values)
+    differs = [
+        *_messages("warned", "warns", *warned, values=values),
+        *_messages("logged", "logs", *logged, values=values),
+    ]
+    yield from differs
+    if values and not differs and same_text(theirs.printed, ours.printed) and same_text(theirs.stderr, ours.stderr):
+        kinds = [[kind for kind, _ in effects.order] for effects in (theirs, ours)]
+        in_order = kinds[0] == kinds[1] and all(
+            same_text(one, other) for (_, one), (_, other) in zip(theirs.order, ours.order, strict=True)
+        )
+        if not in_order:
+            yield Difference("printed", "prints, warns and logs in another order")
 
 
 def _messages(

@@ -8,6 +8,7 @@ import hashlib
 import io
 import logging
 import random
+import re
 import sys
 import threading
 import warnings
@@ -22,7 +23,7 @@ from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.trial.other_threads import streams_here, version_of_filters, warnings_kept_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 @dataclass
@@ -35,12 +36,22 @@ class Effects:
         All of them, also those of torch about its compiling.
     logged : list of (str, str, str)
         Logger, level and message of each record, those of torch about its compiling aside.
+    order : list of (str, str)
+        All of these in the order in which they came: "stdout", "stderr", "warning" or "log", and the text.
     """
 
     printed: str = ""
     stderr: str = ""
     warnings: list[warnings.WarningMessage] = field(default_factory=list)
     logged: list[tuple[str, str, str]] = field(default_factory=list)
+    order: list[tuple[str, str]] = field(default_factory=list)
+
+    def note(self, kind: str, text: str) -> None:
+        """Note what came next; parts of one output belong together."""
+        if self.order and self.order[-1][0] == kind and kind in {"stdout", "stderr"}:
+            self.order[-1] = (kind, self.order[-1][1] + text)
+        elif text:
+            self.order.append((kind, text))
 
     @property
     def warned(self) -> list[tuple[str, str]]:
@@ -52,31 +63,96 @@ class Effects:
         ]
 
 
+class _Stream(io.StringIO):
+    """A stream that also notes what is written to it among everything else that happens."""
+
+    def __init__(self, effects: Effects, kind: str) -> None:
+        super().__init__()
+        self._effects, self._kind = effects, kind
+
+    def write(self, text: str) -> int:
+        self._effects.note(self._kind, text)
+        return super().write(text)
+
+
 @contextlib.contextmanager
-def observed() -> Iterator[Effects]:
-    """Keep what is written, warned and logged while the context is open; it can be read after that."""
+def observed(handlers: Mapping[int, logging.Handler] | None = None) -> Iterator[Effects]:
+    """Keep what is written, warned and logged while the context is open; it can be read after that.
+
+    Parameters
+    ----------
+    handlers : mapping, optional
+        Copies of the handlers of the user's own classes, by the ids of the originals. If given, the copies receive the
+        records of this thread, and warnings pass the filters of the process, which may make them errors or show each
+        once, as if none had been shown before. Otherwise nobody receives a record, and each warning is kept.
+    """
     effects = Effects()
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
 
     def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
         if tells_of_compiling(record.name) or threading.get_ident() != thread:
             handle(logger, record)
-        else:
-            effects.logged.append((record.name, record.levelname, _message(record)))
+            return
+        effects.logged.append((record.name, record.levelname, _message(record)))
+        effects.note("log", " ".join(effects.logged[-1]))
+        for handler in _handlers_of(logger):
+            copy = (handlers or {}).get(id(handler))
+            if copy is not None and record.levelno >= copy.level:
+                copy.handle(record)
+
+    def show(message: warnings.WarningMessage) -> None:
+        effects.warnings.append(message)
+        if not warns_of_compiling(message.filename):
+            effects.note("warning", f"{message.category.__name__}: {_text(message.message)}")
 
     forget_what_was_logged()
-    out, err = io.StringIO(), io.StringIO()
+    out, err = _Stream(effects, "stdout"), _Stream(effects, "stderr")
+    once = warnings.onceregistry  # type: ignore[attr-defined]
+    shown_once = dict(once)
     try:
         with (
             streams_here(out, err),
             warnings_kept_elsewhere(),
             patched(logging.Logger, "callHandlers", keep),
-            warnings.catch_warnings(record=True) as caught,
+            warnings.catch_warnings(record=True),
         ):
-            warnings.simplefilter("always")
+            warnings._showwarnmsg_impl = show  # type: ignore[attr-defined]  # noqa: SLF001 - it keeps the order
+            once.clear()
+            warnings.resetwarnings()  # with that Python forgets which warnings it has shown
+            if handlers is None:
+                warnings.simplefilter("always")
+            else:
+                warnings.filters[:] = [_OF_COMPILING, *_filters_of_process()]  # type: ignore[index]
             yield effects
     finally:
-        effects.printed, effects.stderr, effects.warnings = out.getvalue(), err.getvalue(), list(caught)
+        once.clear()
+        once.update(shown_once)
+        effects.printed, effects.stderr = out.getvalue(), err.getvalue()
+
+
+def _handlers_of(logger: logging.Logger) -> Iterator[logging.Handler]:
+    """Yield the handlers that get the records of a logger."""
+    current: logging.Logger | None = logger
+    while current is not None:
+        yield from current.handlers
+        current = current.parent if current.propagate else None
+
+
+def all_handlers() -> Iterator[logging.Handler]:
+    """Yield the handlers of all loggers, each once."""
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    yield from {id(item): item for log in loggers for item in getattr(log, "handlers", ())}.values()
+
+
+#: What torch warns of while it compiles is no error, whatever the filters say: it is kept, and nobody sees it.
+_COMPILES = re.compile(r"torch\.(_dynamo|_inductor|_functorch|_export|_subclasses|fx)\b")
+_OF_COMPILING = ("always", None, Warning, _COMPILES, 0)
+#: The filters of warnings that the process had when :func:`kept_warnings` was entered, for each that is open.
+_kept_filters: list[list[Any]] = []
+
+
+def _filters_of_process() -> list[Any]:
+    return _kept_filters[0] if _kept_filters else list(warnings.filters)
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -168,11 +244,13 @@ def kept_warnings() -> Iterator[None]:
         version, always = version_of_filters(), torch.is_warn_always_enabled()
         logged = [(cache, dict(cache)) for cache in _logged_once()]
         torch.set_warn_always(True)
+        _kept_filters.append(list(warnings.filters))
         try:
             with warnings.catch_warnings(record=True):
                 warnings.simplefilter("always")
                 yield
         finally:
+            _kept_filters.pop()
             torch.set_warn_always(always)
             now = version_of_filters()
             for name, registry in _shown_warnings():

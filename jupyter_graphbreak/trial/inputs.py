@@ -7,9 +7,10 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import math
 import types
 from collections.abc import MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,7 @@ from jupyter_graphbreak.trial.copies import clone
 from jupyter_graphbreak.trial.values import difference, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     _Change = Callable[[torch.Tensor], torch.Tensor]
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 _MOST_SPECIAL = 6
 _MOST_CONSTANTS = 3
 _LARGEST_SIZE = 64
+#: How many sizes of the given tensors are changed at the edges, and how many times all tensors are random there.
+_MOST_SIZES = 2
+_MOST_RANDOM = 4
+#: No number of an integer's.
+_HUGE = 1e9
 #: Functions of torch that take indices.
 _LOOK_UPS = frozenset(
     {"embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss"}
@@ -79,6 +85,8 @@ class Input:
         Whether the function is called with the first input before.
     seed : int
         The seed of the random generators.
+    state : mapping
+        Values of globals, closure variables and attributes that are set before the call, by their places.
     """
 
     arguments: Arguments
@@ -86,6 +94,7 @@ class Input:
     special: bool = False
     again: bool = False
     seed: int = 0
+    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 def describe(what: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
@@ -120,6 +129,154 @@ def _others(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
         changed = _mapped(arguments, change)  # two branches may agree on the values given, as 1 + 1 and 1 * 2 do
         if _tensors((changed.args, changed.kwargs)):
             yield Input(changed, describe(f"{what}, random", changed, fn), special=True)
+
+
+def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
+    """Yield inputs at the edges of what a function can be given, the most telling first.
+
+    They are empty tensors, tensors of zeros, of huge, infinite and undefined numbers, of other lengths; zero, negative
+    and large Python numbers; and empty, shorter and longer lists. A function may refuse them.
+
+    Parameters
+    ----------
+    first : Arguments
+    fn : callable
+    state : mapping
+        Numbers, flags and tensors in globals, closures and attributes that the function reads, by their places.
+    """
+    indices = _indices(first, fn)
+    # A number matters on one side of a branch, and which side is taken depends on the tensors.
+    variants: dict[str, _Change] = {
+        "": _itself,
+        ", all tensors negated": _unless(indices, _negated, _itself),
+        ", all tensors random": _unless(indices, _random, _random_within),
+    }
+    sides = variants if _tensors((first.args, first.kwargs)) else {"": _itself}
+    numbers = [
+        (f"{what}{suffix}", _mapped(changed, change))
+        for what, changed in _python_edges(first, fn)
+        for suffix, change in sides.items()
+    ]
+    for what, arguments in itertools.chain(
+        _empty_tensors(first, fn), numbers, _extreme_values(first, fn), _other_lengths(first)
+    ):
+        if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
+            yield Input(arguments, describe(what, arguments, fn), special=True)
+    settings = [{place: other} for place, value in state.items() for other in _edges_of(value)]
+    zeros = {place: 0 for place, value in state.items() if type(value) is int}
+    settings += [zeros] if len(zeros) > 1 else []
+    for values in settings:
+        what = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+        for suffix, change in sides.items():
+            arguments = _mapped(first, change)
+            yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
+
+
+def _empty_tensors(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    sizes = dict.fromkeys(tensor.shape[0] for tensor in _tensors((first.args, first.kwargs)) if tensor.dim())
+    for size in list(sizes)[:_MOST_SIZES]:
+        yield f"size 0 instead of {size}", _mapped(first, functools.partial(_resized, size=size, new=0))
+    for name, value in first.named(fn).items():
+        if _tensors(value) and len(first.named(fn)) > 1:
+            ids = {id(tensor) for tensor in _tensors(value)}
+            change = functools.partial(_only, ids, lambda tensor: tensor[:0] if tensor.dim() else tensor)
+            yield f"{name} empty", _mapped(first, change)
+
+
+def _only(ids: set[int], change: _Change, value: torch.Tensor) -> torch.Tensor:
+    return change(value) if id(value) in ids else value
+
+
+def _python_edges(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    whole = [number for number in _constants(fn) if type(number) is int][:_MOST_CONSTANTS]
+    defaults = _defaults(fn)
+    for name, value in (defaults | first.named(fn)).items():
+        if isinstance(value, torch.Tensor | torch.nn.Module):
+            others: Iterator[Any] = iter(())
+        elif type(value) is int:  # what the code subtracts from it, or compares it with, may come to zero
+            others = itertools.chain(_edges_of(value), (number for number in dict.fromkeys(whole) if number != value))
+        else:
+            others = itertools.chain(_edges_of(value), _edges_of_parts(value))
+        for other in others:
+            yield f"{name} = {show(other)}", _replaced(first, fn, name, other)
+        if value is not None and name in defaults and defaults[name] is None:
+            yield f"{name} = None", _replaced(first, fn, name, None)
+
+
+def _defaults(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Return the default values of a function's parameters, by name."""
+    try:
+        parameters = inspect.signature(getattr(fn, "forward", fn)).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
+
+
+def _edges_of_parts(value: Any) -> Iterator[Any]:
+    """Yield dicts and dataclasses with another number or flag in them."""
+    if type(value) is dict:
+        for key, part in value.items():
+            yield from ({**value, key: other} for other in _edges_of(part) if not isinstance(part, torch.Tensor))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
+        for field_ in dataclasses.fields(value):
+            part = getattr(value, field_.name, None)
+            for other in _edges_of(part) if not isinstance(part, torch.Tensor) else ():
+                made = copy.copy(value)
+                object.__setattr__(made, field_.name, other)
+                yield made
+
+
+def _edges_of(value: Any) -> Iterator[Any]:
+    """Yield other values of a kind: zero, negative and large numbers, the other flag, shorter and longer lists."""
+    match value:
+        case bool():
+            yield not value
+        case int():
+            yield from (other for other in dict.fromkeys((0, -1, 1, value + 1, -value, 1000)) if other != value)
+        case float():
+            others = (0.0, -1.5, -value, value * 2 + 1, 1e30, float("inf"), float("nan"))
+            yield from (other for other in dict.fromkeys(others) if other != value)
+        case list() | tuple() if type(value) in {list, tuple} and value:
+            yield value[:0]
+            yield value[:1]
+            yield type(value)([*value, value[-1]])
+        case torch.Tensor() if value.layout == torch.strided and not value.is_meta:
+            with torch.no_grad():
+                changes = (torch.zeros_like, _negated, lambda tensor: _filled(tensor, float("inf")))
+                yield from (change(value.detach()).requires_grad_(value.requires_grad) for change in changes)
+
+
+def _extreme_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    indices = _indices(first, fn)
+    for what, number in (("ones", 1.0), ("infinite", math.inf), ("nan", math.nan), ("huge", 1e30), ("-inf", -math.inf)):
+        change = _unless(indices, functools.partial(_filled, number=number), _itself)
+        yield f"all tensors {what}", _mapped(first, change)
+    yield "all tensors with a nan", _mapped(first, lambda tensor: _first_set(tensor, math.nan))
+    yield "all tensors with an inf", _mapped(first, lambda tensor: _first_set(tensor, math.inf))
+    yield "all tensors tiny", _mapped(first, lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor)
+    yield "all tensors with a zero", _mapped(first, lambda tensor: _first_set(tensor, 0.0))
+    alternating = _unless(indices, _alternating, _itself)
+    yield "all tensors with alternating signs", _mapped(first, alternating)
+    for seed in range(2, 2 + _MOST_RANDOM):
+        change = _unless(indices, functools.partial(_random, seed=seed), _itself)
+        yield f"all tensors random, {seed}", _mapped(first, change)
+
+
+def _alternating(value: torch.Tensor) -> torch.Tensor:
+    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
+        return value
+    signs = torch.arange(value.numel(), device=value.device) % 2 * 2 - 1
+    return value * signs.reshape(value.shape).to(value.dtype)
+
+
+def _other_lengths(first: Arguments) -> Iterator[tuple[str, Arguments]]:
+    given = _tensors((first.args, first.kwargs))
+    sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
+    for size in sizes[:_MOST_SIZES]:
+        for new in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
+            if new not in {size, 0}:
+                change = functools.partial(_resized, size=size, new=new)
+                yield f"size {new} instead of {size}", _mapped(first, change)
 
 
 # --- Changed values of tensors ---
@@ -204,13 +361,15 @@ def _negated(value: torch.Tensor) -> torch.Tensor:
     return ~value if value.dtype in {torch.bool, torch.uint8} else -value
 
 
-def _random(value: torch.Tensor) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1)
+def _random(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
     made = torch.randn(value.shape, generator=generator) * 3
     return (made > 0 if value.dtype == torch.bool else made.to(value.dtype)).to(value.device)
 
 
 def _filled(value: torch.Tensor, number: float) -> torch.Tensor:
+    if not (value.is_floating_point() or value.is_complex()) and not (math.isfinite(number) and abs(number) < _HUGE):
+        return value  # an integer has no such value
     try:
         return torch.full_like(value, number)
     except RuntimeError:  # the dtype does not hold the number

@@ -111,7 +111,7 @@ def run(
     """
     given = arguments.copy(subject.held())
     value, raised, failed = None, None, None
-    with subject.entered(), kept_modes(), observed() as effects:
+    with subject.entered(), kept_modes(), observed(subject.handlers) as effects:
         seed_all(seed)
         try:
             value = program(*given.args, **given.kwargs)

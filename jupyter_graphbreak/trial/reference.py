@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak.report.frontends import Example, Raised
-from jupyter_graphbreak.trial.inputs import Arguments, Input, describe, other_inputs
+from jupyter_graphbreak.trial.inputs import Arguments, Input, describe, edge_inputs, other_inputs
 from jupyter_graphbreak.trial.outcome import Result, TooLongError, limited, run
 from jupyter_graphbreak.trial.subject import Subject
 from jupyter_graphbreak.trial.values import difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 #: Seconds of running the function itself after which no further input is derived.
 _PATIENCE_S = 2.0
@@ -104,9 +104,33 @@ class Reference:
                     trials.append(trial)
         return trials
 
+    def edges(self, patience_s: float = _PATIENCE_S) -> Iterator[Trial]:
+        """Yield inputs at the edges of what the function can be given, with what it does with them.
+
+        Those that the function refuses are among them.
+
+        Parameters
+        ----------
+        patience_s : float
+            After how many seconds no further one is derived.
+        """
+        start = time.monotonic()
+        self.subject.restore()
+        variables = {place: value for place, (value, _) in self.subject.variables().items()}
+        for derived in edge_inputs(self.first.arguments, self.fn, variables):
+            if time.monotonic() - start > patience_s:
+                break
+            trial = None
+            with contextlib.suppress(TooLongError), limited():
+                trial = Trial(derived, self._try(derived))
+            if trial is not None and self.holds(trial):
+                yield trial
+
     def holds(self, trial: Trial) -> bool:
         """Whether the function repeats what it did with an input; it does not where it reads the time of day."""
-        return difference(trial.expected.value, self._try(trial.input).value) is None
+        again = self._try(trial.input)
+        same_error = type(trial.expected.raised) is type(again.raised)
+        return same_error and difference(trial.expected.value, again.value) is None
 
     def _derived(self) -> Iterator[Input]:
         if self.changed:
@@ -123,10 +147,18 @@ class Reference:
         if tried.again and self.changed:
             self._call(self.first.arguments, gradients=False)
             return run(self.subject.call, self.subject, tried.arguments, tried.seed)
-        return self._call(tried.arguments, tried.seed)
+        return self._call(tried.arguments, tried.seed, state=tried.state)
 
-    def _call(self, arguments: Arguments, seed: int = 0, *, gradients: bool = True) -> Result:
+    def _call(
+        self,
+        arguments: Arguments,
+        seed: int = 0,
+        *,
+        gradients: bool = True,
+        state: Mapping[str, Any] | None = None,
+    ) -> Result:
         self.subject.restore()
+        self.subject.assign(state or {})
         return run(self.subject.call, self.subject, arguments, seed, gradients=gradients)
 
     def _differs(self, other: Result) -> bool:

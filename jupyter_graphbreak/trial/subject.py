@@ -6,6 +6,7 @@ import contextlib
 import dis
 import functools
 import inspect
+import logging
 import sys
 import types
 import weakref
@@ -13,19 +14,23 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
 from jupyter_graphbreak.recording.library import library_roots
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.trial.copies import Saved, clone, filled, is_atom, is_code, is_data, keeping, slot
+from jupyter_graphbreak.trial.effects import all_handlers
 from jupyter_graphbreak.trial.places import named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from jupyter_graphbreak.trial.inputs import Arguments
 
 _MISSING = object()
+_OURS = __name__.partition(".")[0]
 
 
 class OtherThreadError(Exception):
@@ -112,6 +117,8 @@ class Subject:
         if arguments is not None:
             copies = {id(value): self._fresh(value, name) for name, value in arguments.named(fn).items()}
             self.arguments = arguments.mapped(lambda value: copies.get(id(value), value))
+        #: Copies of the handlers of loggers that are of the user's own classes, by the ids of the originals.
+        self.handlers = self._copied_handlers()
         self._swap_what_is_not_copied()
         self._values = [(place, slot(place.read())) for place in self._places]
         self._saved = Saved(value for _, value in self.roots())
@@ -142,6 +149,32 @@ class Subject:
         for place, value in self._values:
             place.write(filled(value))
         self._saved.put_back()
+
+    def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
+        """Return the numbers, flags and tensors that the code reads besides its arguments, each with what sets it.
+
+        They are globals, variables of outer functions, attributes of instances, items of dicts, by their places.
+        """
+        found: dict[str, tuple[Any, Callable[[Any], None]]] = {}
+        for place in self._places:
+            if _is_variable(place.read()):
+                found.setdefault(place.name, (place.read(), place.write))
+        for name, root in self.roots():
+            parts = root.named_modules() if isinstance(root, torch.nn.Module) else [("", root)]
+            for path, part in parts:
+                holder = part if type(part) is dict else getattr(part, "__dict__", {}) if is_data(part) else {}
+                for key, value in holder.items() if not isinstance(part, torch.Tensor) else ():
+                    if isinstance(key, str) and not key.startswith("_") and key != "training" and _is_variable(value):
+                        whole = ".".join(step for step in (name or "self", path, key) if step)
+                        found.setdefault(whole, (value, functools.partial(holder.__setitem__, key)))
+        return found
+
+    def assign(self, values: Mapping[str, Any]) -> None:
+        """Set variables by their places; :meth:`restore` takes that back."""
+        variables = self.variables() if values else {}
+        for place, value in values.items():
+            if place in variables:
+                variables[place][1](value)
 
     def held(self) -> dict[Any, Any]:
         """Return every object of the state by its id, as a memo for :func:`~jupyter_graphbreak.trial.copies.clone`."""
@@ -257,6 +290,25 @@ class Subject:
             self._places += _of_function(made)
         return made
 
+    def _copied_handlers(self) -> dict[int, logging.Handler]:
+        """Copy the handlers of the user's own classes; records go to no handler that cannot be copied."""
+        made: dict[int, logging.Handler] = {}
+        for handler in all_handlers():
+            kind = type(handler)
+            # One that writes to a stream would write to the user's.
+            is_stream = isinstance(handler, logging.StreamHandler)
+            if is_stream or not is_data(handler) or self._is_library_class(kind) or kind.__module__.startswith(_OURS):
+                continue
+            failed: list[Any] = []
+            copy: logging.Handler = object.__new__(kind)
+            self._memo[id(handler)] = copy
+            vars(copy).update((k, clone(v, self._memo, failed)) for k, v in vars(handler).items() if k != "lock")
+            copy.createLock()
+            if not failed:
+                made[id(handler)] = copy
+                self._places.append(_Place(f"the handler {kind.__name__}", functools.partial(_itself, copy), _nothing))
+        return made
+
     def _own_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
         if id(scope) not in self._globals:
             self._globals[id(scope)] = made = dict(scope)
@@ -319,6 +371,10 @@ class Subject:
     def _is_library_class(self, kind: type) -> bool:
         home = getattr(sys.modules.get(kind.__module__), "__file__", None)
         return kind is object or (home or "").startswith(self._library)
+
+
+def _is_variable(value: Any) -> bool:
+    return type(value) in {bool, int, float, torch.Tensor}
 
 
 def _name(fn: Any) -> str:

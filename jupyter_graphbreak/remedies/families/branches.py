@@ -11,6 +11,7 @@ from jupyter_graphbreak.remedies.drafting import Splice, argument, fresh_name
 from jupyter_graphbreak.remedies.forms.arms import Arm, either, in_brackets, read_arm, written
 from jupyter_graphbreak.remedies.forms.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.remedies.forms.conditions import split_test, tensor_condition
+from jupyter_graphbreak.remedies.forms.protection import assumed
 from jupyter_graphbreak.remedies.forms.site import dotted, names_bound, names_read, site_at, site_of, step_of
 
 if TYPE_CHECKING:
@@ -67,15 +68,24 @@ def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
 
 def _of_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]:
     torch, needed = site.torch()
-    condition = tensor_condition(site.draft, choice.test, torch)
+    test, kept = split_test(choice.test)
+    condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
     taken, other = argument(site.draft, choice.body), argument(site.draft, choice.orelse)
-    new = f"{torch}.where({condition}, {taken}, {other})"
-    yield from site.edit(FAMILY, _WHERE, [site.draft.replacing(choice, new), *needed], [choice.test])
+    texts = {_WHERE: f"{torch}.where({condition}, {taken}, {other})"}
     if _fits_cond(taken, other):
-        new = _cond(torch, condition, taken, other)
-        yield from site.edit(FAMILY, _COND, [site.draft.replacing(choice, new), *needed], [choice.test])
+        texts[_COND] = _cond(torch, condition, taken, other)
+    for title, text in texts.items():
+        new = f"({text} if {kept} else {other})" if kept else text
+        yield from _chosen(site, title, [site.draft.replacing(choice, new), *needed], [choice.test])
+
+
+def _chosen(
+    site: Site, title: str, splices: Sequence[Splice | None], tests: Sequence[ast.expr], also: Sequence[ast.AST] = ()
+) -> Iterator[Proposal]:
+    """Yield what computes both sides of some tests, with what that takes for granted."""
+    yield from site.edit(FAMILY, title, splices, tests, assumed(site.draft, tests, also))
 
 
 def _fits_cond(*sides: str) -> bool:
@@ -117,8 +127,9 @@ def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
     yield from _in_place(site, branch, condition, torch, needed)
     merged = _merged(site, branch, condition, (taken, other), f"{torch}.where")
     if merged is not None:
-        lines = [f"if {kept}:", *(f"{step_of(site.draft, branch)}{line}" for line in merged)] if kept else merged
-        yield from site.edit(FAMILY, _WHERE, [site.draft.replacing_statement(branch, lines), *needed], tests)
+        lines = _kept_around(site, branch, kept, merged)
+        splice = site.draft.replacing_statement(branch, lines) if lines is not None else None
+        yield from _chosen(site, _WHERE, [splice, *needed], tests)
     values = [*taken.values.values(), *other.values.values()]
     if kept or len({*taken.values, *other.values}) != 1 or not _fits_cond(*values):
         return
@@ -127,12 +138,24 @@ def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if target.isidentifier() and target in taken.values and bound:
         sides = taken.values[target], other.values.get(target, target)
         lines = [*taken.lines, *other.lines, f"{target} = {_cond(torch, condition, *sides)}"]
-        yield from site.edit(FAMILY, _COND, [site.draft.replacing_statement(branch, lines), *needed], tests)
+        yield from _chosen(site, _COND, [site.draft.replacing_statement(branch, lines), *needed], tests)
 
 
 def _split(branch: ast.If) -> tuple[ast.expr, str]:
     """Return the test that a tensor decides, and the operands before it that stay a test of Python's."""
-    return (branch.test, "") if branch.orelse else split_test(branch.test)
+    return split_test(branch.test)
+
+
+def _kept_around(site: Site, branch: ast.If, kept: str, merged: list[str]) -> list[str] | None:
+    """Put statements under a test of Python's, with the other side of the branch as it is."""
+    if not kept:
+        return merged
+    step = step_of(site.draft, branch)
+    lines = [f"if {kept}:", *(f"{step}{line}" for line in merged)]
+    other = [site.draft.text_of(statement) for statement in branch.orelse]
+    if any("\n" in text for text in other):
+        return None
+    return [*lines, "else:", *(f"{step}{text}" for text in other)] if other else lines
 
 
 def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], where: str) -> list[str] | None:
@@ -187,7 +210,7 @@ def _without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
         return
     lines = [site.draft.text_of(each) for each in branch.body]
     title = "Do it without asking: where nothing is marked it changes nothing"
-    yield from site.edit(FAMILY, title, [site.draft.replacing_statement(branch, lines)], [branch.test])
+    yield from _chosen(site, title, [site.draft.replacing_statement(branch, lines)], [branch.test])
 
 
 def _in_place(
@@ -201,7 +224,7 @@ def _in_place(
     target, value = site.draft.text_of(only.target), argument(site.draft, only.value)
     line = f"{target} {sign} {torch}.where({condition}, {value}, {neutral})"
     splices = [site.draft.replacing_statement(branch, [line]), *needed]
-    yield from site.edit(FAMILY, f"{_WHERE}, in place", splices, [branch.test])
+    yield from _chosen(site, f"{_WHERE}, in place", splices, [branch.test])
 
 
 def _of_returns(
@@ -233,7 +256,7 @@ def _of_returns(
         splices = [draft.replacing_statement(branch, lines), *needed]
         if not branch.orelse and isinstance(last, ast.Return) and draft.stands_alone(last):
             splices.append(draft.deleting_lines(last.lineno, last.end_lineno or last.lineno))
-        yield from site.edit(FAMILY, title, splices, tests)
+        yield from _chosen(site, title, splices, tests)
     if not other.returns and not branch.orelse and after:
         yield from _of_early_return(site, branch, condition, taken, torch, needed)
 
@@ -264,7 +287,7 @@ def _of_early_return(
         if chosen is None:
             return
         splices.append(draft.replacing(end, f"return {written(chosen)}"))
-    yield from site.edit(FAMILY, _WHERE, splices, [branch.test, *taken.tests])
+    yield from _chosen(site, _WHERE, splices, [branch.test, *taken.tests], after)
 
 
 def _of_flag(site: Site, branch: ast.If) -> Iterator[Proposal]:
@@ -297,7 +320,7 @@ def _of_flag(site: Site, branch: ast.If) -> Iterator[Proposal]:
         return
     flag = f"{target.id} = {torch}.where({condition}, True, {target.id})"
     splices = [draft.replacing_statement(branch, [flag]), draft.replacing_statement(later, lines), *needed]
-    yield from site.edit(FAMILY, _WHERE, splices, [branch.test, later.test])
+    yield from _chosen(site, _WHERE, splices, [branch.test, later.test])
 
 
 def _is_jump(block: Sequence[ast.stmt]) -> bool:
@@ -330,4 +353,4 @@ def _of_continue(
         back = [f"if {draft.text_of(top.test)}:", *(f"{step_of(draft, top)}{line}" for line in back)]
     splices = [draft.replacing_statement(branch, lines), draft.inserting_after(rest[-1], back), *needed]
     title = "Run what would be left out, and choose with torch.where what it changed"
-    yield from site.edit(FAMILY, title, splices, [branch.test])
+    yield from _chosen(site, title, splices, [branch.test], rest)

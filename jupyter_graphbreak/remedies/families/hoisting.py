@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import fresh_name
+from jupyter_graphbreak.remedies.forms.protection import is_protected
 from jupyter_graphbreak.remedies.forms.site import dotted, names_read, site_of
 from jupyter_graphbreak.remedies.forms.wrapping import entry_function, wrapped
 from jupyter_graphbreak.remedies.proposal import Proposal
@@ -58,6 +59,10 @@ def _before(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     assigned = isinstance(site.statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
     if call is None or site.statement not in function.body or not assigned:
         return
+    before = function.body[: function.body.index(site.statement)]
+    ends = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
+    if is_protected(site.draft, call) or any(isinstance(n, ends) for each in before for n in ast.walk(each)):
+        return
     if dotted(call.func).rpartition(".")[2] in _TIMED or "()" in dotted(call.func):
         return
     own = {each.id for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
@@ -86,10 +91,9 @@ def _around(
     splices: Sequence[Splice | None],
     title: str,
 ) -> Iterator[Proposal]:
-    made = wrapped(site, function, parameter, body, splices)
-    text = site.draft.drafted(made) if made is not None else None
-    if text is not None:
-        yield Proposal(FAMILY, title, {site.source: text}, compiles_itself=True)
+    texts = wrapped(site, function, parameter, body, splices)
+    if texts is not None:
+        yield Proposal(FAMILY, title, texts, compiles_itself=True)
 
 
 def _block_without_its_head(site: Site, block: ast.With) -> list[str] | None:

@@ -11,6 +11,7 @@ from jupyter_graphbreak.remedies.drafting import argument, fresh_name, operand
 from jupyter_graphbreak.remedies.forms.arms import SIGNS, in_brackets, is_free_of_effects
 from jupyter_graphbreak.remedies.forms.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.remedies.forms.conditions import is_host_test, tensor_condition
+from jupyter_graphbreak.remedies.forms.protection import assumed
 from jupyter_graphbreak.remedies.forms.site import names_bound, names_read, site_of, step_of
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def _left_by_a_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> 
     else:
         return
     if made is not None:
-        yield from site.edit(FAMILY, _TO_ITS_END, [*made, *needed], [branch.test])
+        granted = assumed(draft, [branch.test], loop.body)
+        yield from site.edit(FAMILY, _TO_ITS_END, [*made, *needed], [branch.test], granted)
 
 
 def _ends_by_itself(loop: ast.For | ast.While) -> bool:
@@ -121,7 +123,8 @@ def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
     made = _kept(site, exit_, torch, None, [])
     if made is not None:
         made.append(draft.replacing(test, draft.text_of(counted[0])))
-        yield from site.edit(FAMILY, _TO_ITS_END, [*made, *needed], [others[0]])
+        granted = assumed(draft, [others[0]], loop.body)
+        yield from site.edit(FAMILY, _TO_ITS_END, [*made, *needed], [others[0]], granted)
 
 
 def _kept(
@@ -220,7 +223,7 @@ def _while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
         f"{names}{comma} = {torch}.while_loop({goes_on}, {turn}, ({names}{comma}))",
     ]
     splice = draft.replacing_statement(loop, lines)
-    yield from site.edit(FAMILY, _WHILE_LOOP, [splice, *needed], [loop.test])
+    yield from site.edit(FAMILY, _WHILE_LOOP, [splice, *needed], [loop.test], assumed(draft, [loop.test]))
 
 
 def _surely_made_anew(body: Sequence[ast.stmt], name: str) -> bool:

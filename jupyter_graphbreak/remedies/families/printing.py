@@ -68,7 +68,8 @@ def _said(statement: ast.stmt) -> str | None:
         return None
     name = dotted(statement.value.func)
     method = name.rpartition(".")[2]
-    is_log = method in _LEVELS and "log" in name.rpartition(".")[0].lower()
+    of = ast.unparse(statement.value.func.value) if isinstance(statement.value.func, ast.Attribute) else ""
+    is_log = method in _LEVELS and "log" in of.lower()
     return name if is_log or name in _SAYS else None
 
 
@@ -106,13 +107,12 @@ def _after_the_call(problem: Problem, site: Site, function: FunctionNode, statem
     for cloned in (False, True):
         parts = [deferral.deferred(draft, function, each, cloned=cloned) for each in statements]
         found = [part for part in parts if part is not None]
-        splices = deferral.done_after(site, function, found) if len(found) == len(parts) else None
-        text = draft.drafted(splices) if splices is not None else None
-        if text is None:
+        texts = deferral.done_after(site, function, found) if len(found) == len(parts) else None
+        if texts is None:
             return
         tests = [each.test for each in statements if isinstance(each, ast.If | ast.Assert)]
         conditions = tuple(map(site.condition, tests))
-        yield Proposal(FAMILY, title, {site.source: text}, conditions=conditions, compiles_itself=True)
+        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
         title = f"{title}, with copies of what changes in place"
 
 

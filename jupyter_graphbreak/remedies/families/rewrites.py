@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.remedies.drafting import argument, operand
 from jupyter_graphbreak.remedies.forms.conditions import split_test, tensor_condition
 from jupyter_graphbreak.remedies.forms.deferral import is_guarded
+from jupyter_graphbreak.remedies.forms.protection import assumed
 from jupyter_graphbreak.remedies.forms.site import dotted, site_of, step_of
 
 if TYPE_CHECKING:
@@ -116,8 +117,9 @@ def _assertion(site: Site) -> Iterator[Proposal]:
     if kept and isinstance(statement, ast.If):
         lines = [f"if {kept}:", f"{step_of(site.draft, statement)}{check}"]
     splice = site.draft.replacing_statement(statement, lines)
-    tests = [statement.test]
-    yield from site.edit(FAMILY, "Check within the graph: what fails is a RuntimeError", [splice, *needed], tests)
+    granted = assumed(site.draft, tests := [statement.test])
+    title = "Check within the graph: what fails is a RuntimeError"
+    yield from site.edit(FAMILY, title, [splice, *needed], tests, granted)
 
 
 def _only_raises(branch: ast.If) -> bool:

@@ -111,11 +111,10 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
         site.draft.replacing(read.call, read.new.replace("{}", names[read.value])) for read in reads.values()
     ]
     lines = [f"{name} = {value}" for value, name in names.items()]
-    made = wrapped(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
-    text = site.draft.drafted(made) if made is not None else None
-    if text is not None:
+    texts = wrapped(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
+    if texts is not None:
         title = "Read the sizes before the call, and hand them in as numbers"
-        yield Proposal(FAMILY, title, {site.source: text}, compiles_itself=True)
+        yield Proposal(FAMILY, title, texts, compiles_itself=True)
 
 
 def _read_of(place: Site) -> _Read | None:

@@ -33,14 +33,27 @@ def on_host(node: ast.expr) -> ast.expr | None:
 
 
 def is_host_test(node: ast.expr) -> bool:
-    """Return whether a test is Python's business by its form: what is compared by identity, or a flag of a module."""
+    """Return whether a test is Python's business by its form: of identities, of sizes, or of a module's flag."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return is_host_test(node.operand)
     if isinstance(node, ast.Compare):
-        return all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
+        of_sizes = all(_is_size(part) or isinstance(part, ast.Constant) for part in (node.left, *node.comparators))
+        return of_sizes or all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
+    if _is_size(node):
+        return True
     if isinstance(node, ast.Call):
         return dotted(node.func) in {"isinstance", "hasattr", "callable", "len"}
     return isinstance(node, ast.Attribute) and node.attr == "training"
+
+
+def _is_size(node: ast.expr) -> bool:
+    """Return whether an expression is a number of elements or of dimensions."""
+    if isinstance(node, ast.Call):
+        name = dotted(node.func).rpartition(".")[2]
+        return name in {"numel", "dim", "ndimension", "len"} or (name == "size" and bool(node.args))
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    return isinstance(node, ast.Attribute) and node.attr == "ndim"
 
 
 def split_test(test: ast.expr) -> tuple[ast.expr, str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.analysis.source.python_text import parse_expression
 from jupyter_graphbreak.remedies.drafting import Draft, FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.remedies.forms.conditions import on_host
-from jupyter_graphbreak.remedies.forms.site import dotted, site_at, step_of
+from jupyter_graphbreak.remedies.forms.protection import may_raise
+from jupyter_graphbreak.remedies.forms.site import dotted, names_read, site_at, step_of
 from jupyter_graphbreak.remedies.forms.wrapping import wrapped
 
 if TYPE_CHECKING:
@@ -77,7 +78,11 @@ def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone
     parts = _parts(statement, bound, arguments)
     if parts is None or (raises(statement) and is_guarded(draft, statement)):
         return None
-    leaves = [leaf for part in parts for leaf in _leaves(part, bound)]
+    # What the test protects is computed after it, from the names that are in it.
+    protected = isinstance(statement, ast.If)
+    leaves = [
+        leaf for number, part in enumerate(parts) for leaf in _leaves(part, bound, protected=protected and number > 0)
+    ]
     names: list[str] = []
     for leaf in leaves:
         if isinstance(leaf, ast.Name):
@@ -137,14 +142,22 @@ def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[as
         return []
     if not isinstance(call, ast.Call) or _root(call.func) in bound - arguments or not _root(call.func):
         return None
+    if any(isinstance(each, ast.Call) and names_read(each) & bound for each in ast.walk(call.func)):
+        return None  # what it is called on is computed in the function
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def _leaves(node: ast.expr, bound: set[str]) -> list[ast.expr]:
-    """Return what must be computed in the graph: what is of the function, up to where it is brought to the host."""
+def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list[ast.expr]:
+    """Return what must be computed in the graph: what is of the function, up to where it is brought to the host.
+
+    Parameters
+    ----------
+    protected : bool
+        Whether it may be left out: of what may raise, the graph hands out no more than what it is computed from.
+    """
     inner = on_host(node)
     if inner is not None:
-        return _leaves(inner, bound)
+        return _leaves(inner, bound, protected=protected)
     if not any(isinstance(each, ast.Name) and each.id in bound for each in ast.walk(node)):
         return []
     if isinstance(node, ast.Call):
@@ -154,10 +167,21 @@ def _leaves(node: ast.expr, bound: set[str]) -> list[ast.expr]:
         if own and isinstance(node.func, ast.Attribute):
             parts.insert(0, node.func.value)
         if own or name in _CONVERSIONS:
-            return [leaf for part in parts for leaf in _leaves(part, bound)]
-        return [node]
+            return [leaf for part in parts for leaf in _leaves(part, bound, protected=protected)]
+        return _names_in(node, bound) if protected and may_raise(node) is not None else [node]
     members = _members(node)
-    return [node] if members is None else [leaf for each in members for leaf in _leaves(each, bound)]
+    if members is None:
+        return _names_in(node, bound) if protected and may_raise(node) is not None else [node]
+    return [
+        leaf
+        for number, each in enumerate(members)
+        for leaf in _leaves(each, bound, protected=protected or (isinstance(node, ast.BoolOp) and number > 0))
+    ]
+
+
+def _names_in(node: ast.expr, bound: set[str]) -> list[ast.expr]:
+    """Return the names of the function's own from which an expression is computed."""
+    return [each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in bound]
 
 
 def _members(node: ast.expr) -> Sequence[ast.expr] | None:
@@ -205,8 +229,8 @@ def _is_as_written(leaf: ast.expr, text: str) -> bool:
 
 
 def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
@@ -234,8 +258,8 @@ def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
     return ast.unparse(leaf) in changed
 
 
-def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred]) -> list[Splice | None] | None:
-    """Return what does statements after the call of the compiled function, in the order in which it came to them."""
+def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred]) -> dict[str, str] | None:
+    """Return new texts that do statements after the call of the compiled function, in the order of the program."""
     draft = site.draft
     later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
     splices: list[Splice | None] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from jupyter_graphbreak.remedies.drafting import Draft, FunctionNode, Splice
 from jupyter_graphbreak.remedies.proposal import Condition, Proposal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.remedies.proposal import Problem
     from jupyter_graphbreak.report.location import Location
@@ -32,12 +32,15 @@ class Site:
         The expression or statement at which the graph broke.
     statement : ast.stmt
         The innermost statement around it.
+    texts : mapping
+        The texts of all sources, by their ids.
     """
 
     source: str
     draft: Draft
     node: ast.expr | ast.stmt
     statement: ast.stmt
+    texts: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
 
     @property
     def function(self) -> FunctionNode | None:
@@ -50,21 +53,33 @@ class Site:
         return Condition(self.source, test.lineno, test.col_offset, end_line, end_column)
 
     def edit(
-        self, family: str, title: str, splices: Iterable[Splice | None], tests: Iterable[ast.expr] = ()
+        self,
+        family: str,
+        title: str,
+        splices: Iterable[Splice | None],
+        tests: Iterable[ast.expr] = (),
+        assumptions: Iterable[str] = (),
     ) -> Iterator[Proposal]:
-        """Yield the proposal that makes the splices, nothing where they cannot be made."""
+        """Yield the proposal that makes the splices, nothing where they cannot be made.
+
+        Parameters
+        ----------
+        tests : iterable of ast.expr
+            The tests whose sides are both computed with it.
+        assumptions : iterable of str
+            What it takes for granted.
+        """
         text = self.draft.drafted(splices)
         if text is not None:
-            yield Proposal(family, title, {self.source: text}, conditions=tuple(map(self.condition, tests)))
+            conditions = tuple(map(self.condition, tests))
+            yield Proposal(family, title, {self.source: text}, conditions=conditions, assumptions=tuple(assumptions))
 
     def torch(self) -> tuple[str, list[Splice | None]]:
         """Return the name of the torch package at the break, and what must be written for it to have one."""
         tree = self.draft.tree
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
-                        return alias.asname or "torch", []
+        name = name_of_torch(self.draft)
+        if name is not None:
+            return name, []
         if any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(tree)):
             return "torch", []  # another cell imports it
         function = self.function
@@ -72,20 +87,33 @@ class Site:
         return "torch", [place]
 
 
+def name_of_torch(draft: Draft) -> str | None:
+    """Return the name under which a source imports torch."""
+    for node in ast.walk(draft.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
+                    return alias.asname or "torch"
+    return None
+
+
 @lru_cache(maxsize=32)
-def _draft_of(text: str) -> Draft | None:
+def draft_of(text: str) -> Draft | None:
+    """Read a text; ``None`` if it is not Python."""
     return Draft.of(text)
 
 
 def site_at(problem: Problem, location: Location | None) -> Site | None:
     """Return a place of the run in its source, ``None`` where its text is not at hand or no Python."""
     text = problem.texts.get(location.source) if location is not None else None
-    draft = _draft_of(text) if text is not None else None
+    draft = draft_of(text) if text is not None else None
     if location is None or draft is None:
         return None
     node = draft.find(location.line, location.column, location.end_line, location.end_column)
     statement = draft.around(node, ast.stmt) if node is not None else None
-    return Site(location.source, draft, node, statement) if node is not None and statement is not None else None
+    if node is None or statement is None:
+        return None
+    return Site(location.source, draft, node, statement, problem.texts)
 
 
 def site_of(problem: Problem) -> Site | None:

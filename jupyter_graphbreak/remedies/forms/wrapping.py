@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.remedies.drafting import FunctionNode, Splice, fresh_name
-from jupyter_graphbreak.remedies.forms.site import dotted, names_read, step_of
+from jupyter_graphbreak.remedies.forms.site import dotted, draft_of, name_of_torch, names_read, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,11 +43,11 @@ def wrapped(
     parameter: str | None,
     body: Callable[[str], list[str]],
     splices: Sequence[Splice | None],
-) -> list[Splice | None] | None:
-    """Return what puts an outer function around a compiled one, which goes on as ``_<name>_compiled``.
+) -> dict[str, str] | None:
+    """Return the new texts that put an outer function around a compiled one, which goes on as ``_<name>_compiled``.
 
-    What compiled the function compiles the inner one instead. The inner function stands at the top of the source, also
-    that of a method.
+    What compiled the function, there or in another source, compiles the inner one instead, with the same options. The
+    inner function stands at the top of the source, also that of a method. ``None`` where that cannot be written.
 
     Parameters
     ----------
@@ -65,21 +66,102 @@ def wrapped(
     torch, needed = site.torch()
     inner = fresh_name(draft, f"_{function.name}_compiled")
     call = f"{inner}({', '.join([*([parameter] if parameter else []), *_passed_on(function.args)])})"
-    parts = _Parts(inner, parameter, body(call), torch)
+    elsewhere = _compiled_elsewhere(site, function)
+    if elsewhere is None:
+        return None
+    parts = _Parts(inner, parameter, body(call), torch, elsewhere.options)
     if function in draft.tree.body:
         made = _around_function(draft, function, parts, splices)
     else:
         made = _around_method(draft, function, parts, splices)
-    return [*made, *needed] if made is not None else None
+    text = draft.drafted([*made, *needed]) if made is not None else None
+    return {site.source: text, **elsewhere.texts} if text is not None else None
 
 
 class _Parts(NamedTuple):
-    """The name of the inner function, what it takes besides, the lines of the outer one, and torch's name."""
+    """The inner function's name and further parameter, the outer one's lines, torch's name, options of compiling."""
 
     inner: str
     parameter: str | None
     lines: list[str]
     torch: str
+    options: str
+
+
+class _Elsewhere(NamedTuple):
+    """The sources that compile a function of another source, without that, and the options with which they do."""
+
+    texts: dict[str, str]
+    options: str
+
+
+def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None:
+    """Return how other cells compile a function or objects of its class; ``None`` if it cannot be done otherwise."""
+    owner = next(site.draft.ancestors(function), None)
+    name = owner.name if isinstance(owner, ast.ClassDef) else function.name
+    drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}
+    others = {source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)}
+    names = {name}
+    if isinstance(owner, ast.ClassDef):  # made in one cell, and compiled in another
+        names = names.union(*(_assigned_from(draft, name) for draft in (site.draft, *others.values())))
+    texts: dict[str, str] = {}
+    options: set[str] = set()
+    if any(_compiles_otherwise(draft, names) for draft in (site.draft, *others.values())):
+        return None
+    for source, draft in others.items():
+        torch = name_of_torch(draft) or "torch"
+        calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call)]
+        sites = [call for call in calls if _is_compile(call, torch) and call.args and _is_one_of(call.args[0], names)]
+        if not sites:
+            continue
+        if any(
+            not isinstance(keyword.value, ast.Constant) or keyword.arg is None for c in sites for keyword in c.keywords
+        ):
+            return None  # a name of that cell
+        options |= {_options(draft, [call]) for call in sites}
+        text = draft.drafted(draft.replacing(call, draft.text_of(call.args[0])) for call in sites)
+        if text is None:
+            return None
+        texts[source] = text
+    return _Elsewhere(texts, next(iter(options), "")) if len(options) <= 1 else None
+
+
+def _defines(draft: Draft, name: str) -> bool:
+    """Whether a source has something of its own by a name."""
+    return any(isinstance(node, FunctionNode | ast.ClassDef) and node.name == name for node in draft.tree.body)
+
+
+def _assigned_from(draft: Draft, name: str) -> set[str]:
+    assigned = [n for n in ast.walk(draft.tree) if isinstance(n, ast.Assign) and name in names_read(n.value)]
+    return {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+
+
+def _is_one_of(node: ast.expr, names: set[str]) -> bool:
+    """Whether an expression is one of some names, or makes an object of a class with such a name."""
+    return dotted(node.func if isinstance(node, ast.Call) else node) in names
+
+
+def _compiles_otherwise(draft: Draft, names: set[str]) -> bool:
+    """Whether a source compiles something by another form than ``torch.compile(name)``, which is not known how to undo.
+
+    Such forms are ``model.compile()``, ``torch.compile(model.forward)``, and other names for ``torch.compile``.
+    """
+    torch = name_of_torch(draft) or "torch"
+    for node in ast.walk(draft.tree):
+        if isinstance(node, FunctionNode | ast.ClassDef) and node.name in names:
+            texts = [ast.unparse(each) for each in node.decorator_list if not _is_compile(each, torch)]
+            if any(re.search(r"\bcompile\b", text) for text in texts):
+                return True
+        if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
+            continue
+        method = node.func
+        if isinstance(method, ast.Attribute) and dotted(method.value) in names:
+            return True
+        for argument in node.args:
+            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in names
+            if is_part or (_is_one_of(argument, names) and not _is_compile(node, torch)):
+                return True
+    return False
 
 
 def _around_function(
@@ -94,7 +176,7 @@ def _around_function(
     made = [*splices, *(draft.replacing(call, function.name) for call in sites)]
     if not any(_is_compile(each, parts.torch) for each in function.decorator_list):
         at = draft.line_start(min([function.lineno, *(each.lineno for each in function.decorator_list)]))
-        made.append(Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites)}\n"))
+        made.append(Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites) or parts.options}\n"))
     made.append(Splice(begin, opened + 1, f"def {parts.inner}({_also(parts.parameter, function)}"))
     unit = step_of(draft, function)
     signature = f"def {function.name}{draft.text[opened : _signature_end(draft, function)]}"
@@ -130,7 +212,7 @@ def _around_method(
     opened = draft.text.index("(", draft.start_of(method)) + 1
     sites = _module_sites(draft, owner.name, parts.torch)
     head = f"{_also(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
-    decorator = f"@{parts.torch}.compile{_options(draft, sites)}"
+    decorator = f"@{parts.torch}.compile{_options(draft, sites) or parts.options}"
     moved = (line.removeprefix(indent) for line in lines)
     inner = "\n".join([decorator, f"def {parts.inner}({head}", *moved])
     after = draft.line_end(owner.end_lineno or owner.lineno)

@@ -28,12 +28,15 @@ class Change:
         What switches run before compiling.
     compiles_itself : bool
         Whether the changed function compiles an inner one and is called as it stands.
+    assumptions : tuple of str
+        What it takes for granted that no input shows, as the ends of sentences.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     codes: tuple[str, ...] = ()
     compiles_itself: bool = False
+    assumptions: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.texts or self.settings or self.codes)
@@ -45,6 +48,7 @@ class Change:
             self.settings,
             self.codes,
             self.compiles_itself or proposal.compiles_itself,
+            tuple(dict.fromkeys([*self.assumptions, *proposal.assumptions])),
         )
         return made.with_settings(proposal.settings, (proposal.code,) if proposal.code is not None else ())
 

@@ -1,0 +1,75 @@
+"""A function in one cell and its ``torch.compile`` in another: a remedy changes both, or is not said to work."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.report.remedies import WORKING, Remedy
+from jupyter_graphbreak.results import Report
+from tests.ipython.conftest import Kernel
+
+FUNCTION = """import torch
+def step(x):
+    y = x * 2
+    print("sum", y.sum().item())
+    return y + 1"""
+MODULE = """import torch
+class Net(torch.nn.Module):
+    def forward(self, x):
+        y = x * 2
+        print("sum", y.sum().item())
+        return y + 1"""
+CALL = "compiled(torch.ones(3)).tolist()"
+PROGRAMS = {
+    "a function": [FUNCTION, "compiled = torch.compile(step, backend='eager', dynamic=True)", CALL],
+    "a class": [MODULE, "compiled = torch.compile(Net(), backend='eager')", CALL],
+    "an object": [MODULE, "net = Net()", "compiled = torch.compile(net, backend='eager')", CALL],
+    "with its call": [FUNCTION, f"compiled = torch.compile(step, backend='eager')\n{CALL}"],
+}
+
+
+def applied(cells: list[str], report: Report, remedy: Remedy) -> list[str]:
+    """Return the cells with the edits of a remedy; each source of an edit is one of them."""
+    texts = {source.id: source.segments[0].text for source in report.sources if source.kind == "cell"}
+    made = list(cells)
+    for source in {edit.source for edit in remedy.edits}:
+        lines = texts[source].split("\n")
+        for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
+            if edit.source == source:
+                assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
+                lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
+        made[cells.index(texts[source])] = "\n".join(lines)
+    return made
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
+    # The kernel is the other tests', too, and what they compiled is in its cells.
+    programs = [cell.replace("step", f"step_{len(name)}").replace("Net", f"Net{len(name)}") for cell in PROGRAMS[name]]
+    cells = [*programs[:-1], f"%%compile_explain --try\n{programs[-1]}"]
+    for cell in cells:
+        assert kernel.run(cell)["status"] == "ok"
+    report = kernel.report()
+    claims = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.edits]
+    assert any("after the call" in remedy.title for remedy in claims), [
+        (remedy.title, remedy.verdict, remedy.reason) for remedy in report.remedies or []
+    ]
+    for remedy in claims:
+        changed = applied(cells, report, remedy)
+        assert "backend='eager'" in "\n".join(changed)
+        assert ("dynamic=True" in "\n".join(changed)) == ("dynamic=True" in "\n".join(cells))
+        for cell in changed:
+            assert kernel.run(cell.replace("%%compile_explain --try", "%%compile_explain"))["status"] == "ok"
+        assert "sum 6.0\n" in kernel.stdout()
+        left = kernel.report()
+        gone = {b.location.code for b in report.breaks if b.id in remedy.breaks and b.location is not None}
+        assert not gone & {b.location.code for b in left.breaks if b.location is not None}, changed
+        assert left.summary.graphs >= 1, changed
+
+
+def test_options_that_are_names_of_another_cell_are_not_moved(kernel: Kernel) -> None:
+    kernel.run(FUNCTION.replace("step", "named_step"))
+    kernel.run("chosen = 'eager'\ncompiled = torch.compile(named_step, backend=chosen)")
+    kernel.run(f"%%compile_explain --try\n{CALL}")
+    titles = [remedy.title for remedy in kernel.report().remedies or [] if remedy.verdict in WORKING]
+    assert not any("after the call" in title for title in titles), titles

@@ -1,0 +1,1159 @@
+"""Pairs of programs: on the first of each a plain change is right, on the second it is subtly wrong."""
+import contextlib
+import logging
+import math
+import random
+import warnings
+
+import torch
+import torch.nn.functional as F
+
+log = logging.getLogger("program.log")
+log.setLevel(logging.INFO)
+# === print of a number, right
+def f(x):
+    y = x * 2
+    print("sum", y.sum().item())
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === print of a number, wrong
+def f(x):
+    y = x * 2
+    print("first", y.max().item())
+    y = y + 1
+    print("second", y.max().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === reorderable prints, right
+def f(x):
+    print("before")
+    y = x + 1
+    print("after")
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === reorderable prints, wrong
+def f(x):
+    y = x + 1
+    print("value", y)
+    y.add_(1)
+    print("value", y)
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === numel guard, right
+def f(x):
+    if x.sum() > 0 and x.abs().sum() > 1:
+        y = x * 2
+    else:
+        y = x - 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === numel guard, wrong
+def f(x):
+    if x.numel() > 0 and x.max() > 1:
+        y = x * 2
+    else:
+        y = x - 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === numel guard without else, right
+def f(x):
+    y = x + 1
+    if x.sum() > 0:
+        y = y * 2
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === numel guard without else, wrong
+def f(x):
+    y = x + 1
+    if x.numel() > 0 and x.max() > 1:
+        y = y * 2
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === division by an int, right
+def f(x, n):
+    if x.sum() > 0:
+        y = x * n
+    else:
+        y = x - n
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), 2)
+# === division by an int, wrong
+def f(x, n):
+    if x.sum() > 0:
+        y = x * (10 // n)
+    else:
+        y = x - 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), 2)
+# === division by a global, right
+SCALE = 4
+def f(x):
+    y = x * SCALE if x.sum() > 0 else x - SCALE
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === division by a global, wrong
+SCALE = 4
+def f(x):
+    y = x * (8 // SCALE) if x.sum() > 0 else x - 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === modulo in an arm, right
+def f(x, n):
+    y = x * (n % 3) if x.sum() > 0 else x
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), 2)
+# === modulo in an arm, wrong
+def f(x, n):
+    y = x * (7 % n) if x.sum() > 0 else x
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), 2)
+# === the flag before the test, right
+def f(x, flag):
+    y = x
+    if flag is not None and x.sum() > 0:
+        y = x * 2
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), 2)
+# === the flag before the test, wrong
+def f(x, n):
+    y = x
+    if n and x.sum() > 10 / n:
+        y = x * 2
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), 2)
+# === or, right
+def f(x):
+    if x.sum() > 1 or x.mean() < -1:
+        y = x * 2
+    else:
+        y = x + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === or, wrong
+def f(x, xs):
+    if x.sum() > 1 or xs[0].sum() > 0:
+        y = x * 2
+    else:
+        y = x + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), [torch.ones(2)])
+# === a conditional expression in the test, right
+def f(x, on):
+    y = (x * 2 if x.sum() > 0 else x) if on else x * 3
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), True)
+# === a conditional expression in the test, wrong
+def f(x, n):
+    y = (x * (6 // n) if x.sum() > 0 else x) if n else x * 3
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6), 3)
+# === warnings moved, right
+def f(x):
+    y = x * 2
+    warnings.warn("doubled")
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === warnings moved, wrong
+RECORDS = []
+def setup():
+    warnings.simplefilter("error")
+def f(x):
+    y = x * 2
+    try:
+        warnings.warn("doubled")
+    except UserWarning:
+        y = y + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === warnings as errors, right
+def f(x):
+    if x.sum() > 0:
+        warnings.warn("positive")
+    return x + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === warnings as errors, wrong
+STEPS = []
+def setup():
+    warnings.simplefilter("error")
+def f(x):
+    y = x + 1
+    if x.sum() > 100:
+        warnings.warn("large")
+    STEPS.append(1)
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === warnings once, right
+def setup():
+    warnings.simplefilter("once")
+def f(x):
+    y = x * 2
+    warnings.warn("twice", stacklevel=1)
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === warnings once, wrong
+def setup():
+    warnings.simplefilter("default")
+def f(x):
+    y = x * 2
+    warnings.warn("same")
+    y = y + 1
+    warnings.warn("same")
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a handler, right
+def f(x):
+    y = x * 2
+    log.info("sum %s", y.sum().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a handler, wrong
+EVENTS = []
+class Record(logging.Handler):
+    def emit(self, record):
+        EVENTS.append(record.getMessage())
+def setup():
+    log.handlers[:] = [Record()]
+def f(x):
+    y = x * 2
+    log.info("doubled")
+    EVENTS.append("after")
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a handler that raises, right
+class Record(logging.Handler):
+    def emit(self, record):
+        pass
+def setup():
+    log.handlers[:] = [Record()]
+def f(x):
+    y = x * 2
+    log.info("doubled")
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a handler that raises, wrong
+STEPS = []
+class Strict(logging.Handler):
+    def emit(self, record):
+        raise RuntimeError(record.getMessage())
+def setup():
+    log.handlers[:] = [Strict()]
+def f(x):
+    y = x * 2
+    if x.sum() > 5:
+        log.error("large")
+    STEPS.append(len(STEPS))
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === dropout under where, right
+def f(x):
+    y = x * 2 if x.sum() > 0 else x * 3
+    return F.dropout(y, 0.5, training=False)
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === dropout under where, wrong
+def f(x):
+    if x.sum() > 0:
+        y = F.dropout(x, 0.5) * 2
+    else:
+        y = x * 3
+    return y.sum()
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === gradients of where, right
+def f(x):
+    if x.sum() > 0:
+        y = x * 2
+    else:
+        y = x * 3
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === gradients of where, wrong
+def f(x):
+    if (x > 0).all():
+        y = torch.sqrt(x)
+    else:
+        y = x * 2
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === gradients of a guarded division, right
+def f(x):
+    y = x * 2 if x.abs().sum() > 0 else x + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === gradients of a guarded division, wrong
+def f(x):
+    s = x.abs().sum()
+    y = x / s if s > 0 else x * 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === in place on a view, right
+def f(x):
+    y = x.clone()
+    if x.sum() > 0:
+        y = y + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === in place on a view, wrong
+def f(x):
+    y = x.clone()
+    v = y[:2]
+    if x.sum() > 0:
+        v += 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === in place on an argument, right
+def f(x):
+    if x.sum() > 0:
+        x += 1
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === in place on an argument, wrong
+def f(x):
+    if x.sum() > 0:
+        x = x + 1
+    return x
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === what is returned is the argument, right
+def f(x):
+    y = x * 2 if x.sum() > 0 else x * 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === what is returned is the argument, wrong
+def f(x):
+    y = x * 2 if x.sum() > 0 else x
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === dtype of the sides, right
+def f(x):
+    y = x * 2.0 if x.sum() > 0 else x * 0.5
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === dtype of the sides, wrong
+def f(x, n):
+    y = n * 2.5 if n.sum() > 0 else n
+    return x.sum() + y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.arange(6))
+# === numbers on both sides, right
+def f(x):
+    s = torch.ones(()) if x.sum() > 0 else torch.zeros(())
+    return x * s
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === numbers on both sides, wrong
+def f(x):
+    s = 2 if x.sum() > 0 else 0.5
+    return x * s, s
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an exception in an arm, right
+def f(x):
+    y = x + 1
+    if x.sum() > 1000:
+        raise ValueError("large")
+    return y * 2
+def given():
+    return (torch.linspace(-1, 0.5, 6),)
+# === an exception in an arm, wrong
+DONE = []
+def f(x):
+    y = x + 1
+    if x.sum() > 1:
+        raise ValueError("large")
+    DONE.append(1)
+    return y * 2
+def given():
+    return (torch.linspace(-1, 0.5, 6),)
+# === an exception that is caught, right
+def check(x):
+    return x * 2
+def f(x):
+    try:
+        y = check(x)
+    except ValueError:
+        y = x
+    print("done", y.sum().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an exception that is caught, wrong
+def f(x):
+    try:
+        if x.sum() > 0:
+            raise ValueError("positive")
+        y = x + 1
+    except ValueError:
+        y = x * 2
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an assertion, right
+def f(x):
+    assert x.dim() == 1
+    y = x * 2
+    print(y.sum().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an assertion, wrong
+def f(x):
+    y = x * 2
+    assert x.sum() < 100, "large"
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === early return, right
+def f(x):
+    if x.sum() > 0:
+        return x * 2
+    return x * 3
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === early return, wrong
+CALLS = []
+def f(x):
+    if x.sum() > 0:
+        return x * 2
+    CALLS.append(1)
+    return x * 3
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === early return of the argument, right
+def f(x):
+    if x.sum() > 0:
+        return x + 1
+    y = x * 3
+    return y - 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === early return of the argument, wrong
+def f(x):
+    if x.sum() > 0:
+        return x
+    y = x * 3
+    return y - 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a loop that is left, right
+def f(x):
+    for _ in range(4):
+        x = x * 2
+        if x.sum() > 10:
+            break
+    return x + 0
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a loop that is left, wrong
+def f(x):
+    for i in range(4):
+        x = x * (12 // (3 - i))
+        if x.sum() > 10:
+            break
+    return x + 0
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a loop over a list, right
+def f(x, xs):
+    for t in xs:
+        x = x + t
+        if x.sum() > 50:
+            break
+    return x * 1
+def given():
+    return (torch.linspace(-1, 2, 6), [torch.ones(6), torch.ones(6) * 2])
+# === a loop over a list, wrong
+def f(x, xs):
+    n = 0
+    for t in xs:
+        x = x + t
+        n = n + 1
+        if x.sum() > 5:
+            break
+    return x * 1, n
+def given():
+    return (torch.linspace(-1, 2, 6), [torch.ones(6), torch.ones(6) * 2])
+# === a loop that ends by a while, right
+def f(x):
+    i = 0
+    while i < 5 and x.sum() < 100:
+        x = x * 2 + 1
+        i += 1
+    return x + 0
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a loop that ends by a while, wrong
+def f(x):
+    i = 0
+    while i < 5 and x.sum() < 100:
+        x = x * 2 + 1
+        i += 1
+    return x + 0, i
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === return out of a loop, right
+def f(x):
+    for i in range(3):
+        x = x * 2
+        if x.sum() > 10:
+            return x + 1
+    return x - 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === return out of a loop, wrong
+def f(x):
+    for i in range(3):
+        x = x * 2
+        if x.sum() > 10:
+            return x * (4 // (2 - i))
+    return x - 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === accumulating in a list, right
+def f(x):
+    found = []
+    for i in range(3):
+        x = x * 2
+        found.append(x.sum())
+    print(len(found))
+    return torch.stack(found)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === accumulating in a list, wrong
+HISTORY = []
+def f(x):
+    y = x * 2
+    HISTORY.append(y.sum().item())
+    return y + len(HISTORY)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === accumulating in a dict, right
+def f(x):
+    stats = {}
+    stats["sum"] = x.sum()
+    if x.sum() > 0:
+        y = x * stats["sum"]
+    else:
+        y = x * 2
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === accumulating in a dict, wrong
+STATS = {"n": 0}
+def f(x):
+    if x.sum() > 0:
+        STATS["n"] += 1
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === accumulating in an attribute, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(()))
+    def forward(self, x):
+        if x.sum() > 0:
+            self.total = self.total + x.sum()
+        return x * 2
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === accumulating in an attribute, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+    def forward(self, x):
+        if x.sum() > 0:
+            self.calls += 1
+        return x * 2
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a counter and a print, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+    def forward(self, x):
+        self.calls += 1
+        print("call", self.calls)
+        return x * 2
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a counter and a print, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+    def forward(self, x):
+        print("call", self.calls)
+        self.calls += 1
+        print("call", self.calls)
+        return x * 2
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an optimizer, right
+model = torch.nn.Linear(3, 2)
+torch.nn.init.constant_(model.weight, 0.5)
+torch.nn.init.constant_(model.bias, 0.5)
+def f(x):
+    loss = model(x).square().mean()
+    print("loss", loss.item())
+    return loss
+def given():
+    return (torch.ones(4, 3),)
+# === an optimizer, wrong
+model = torch.nn.Linear(3, 2)
+torch.nn.init.constant_(model.weight, 0.5)
+torch.nn.init.constant_(model.bias, 0.5)
+opt = torch.optim.SGD(model.parameters(), lr=0.5)
+def f(x):
+    opt.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    print("loss", loss.item())
+    opt.step()
+    return loss.detach()
+def given():
+    return (torch.ones(4, 3),)
+# === a scheduler, right
+model = torch.nn.Linear(3, 2)
+torch.nn.init.constant_(model.weight, 0.5)
+torch.nn.init.constant_(model.bias, 0.5)
+opt = torch.optim.SGD(model.parameters(), lr=0.5)
+def f(x):
+    loss = model(x).square().mean()
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+    return loss.detach()
+def given():
+    return (torch.ones(4, 3),)
+# === a scheduler, wrong
+model = torch.nn.Linear(3, 2)
+torch.nn.init.constant_(model.weight, 0.5)
+torch.nn.init.constant_(model.bias, 0.5)
+opt = torch.optim.SGD(model.parameters(), lr=0.5)
+sched = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.1)
+def f(x):
+    loss = model(x).square().mean()
+    loss.backward()
+    opt.step()
+    sched.step()
+    opt.zero_grad()
+    return loss.detach()
+def given():
+    return (torch.ones(4, 3),)
+# === a scaler, right
+model = torch.nn.Linear(3, 2)
+torch.nn.init.constant_(model.weight, 0.5)
+torch.nn.init.constant_(model.bias, 0.5)
+opt = torch.optim.SGD(model.parameters(), lr=0.5)
+def f(x):
+    opt.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    opt.step()
+    return loss.detach()
+def given():
+    return (torch.ones(4, 3),)
+# === a scaler, wrong
+model = torch.nn.Linear(3, 2)
+torch.nn.init.constant_(model.weight, 0.5)
+torch.nn.init.constant_(model.bias, 0.5)
+opt = torch.optim.SGD(model.parameters(), lr=0.5)
+sched = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+def f(x):
+    opt.zero_grad()
+    loss = model(x).square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(opt)
+    scaler.update()
+    sched.step()
+    return loss.detach()
+def given():
+    return (torch.ones(4, 3),)
+# === a nested function, right
+def f(x):
+    def scaled(t):
+        return t * 2
+    y = scaled(x) if x.sum() > 0 else x * 3
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a nested function, wrong
+SEEN = []
+def f(x):
+    def scaled(t):
+        SEEN.append(1)
+        return t * 2
+    y = scaled(x) if x.sum() > 0 else x * 3
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a closure with nonlocal, right
+def make():
+    scale = 3
+    def inner(x):
+        y = x * scale if x.sum() > 0 else x * 2
+        return y
+    return inner
+f = make()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a closure with nonlocal, wrong
+def make():
+    count = 0
+    def inner(x):
+        nonlocal count
+        if x.sum() > 0:
+            count += 1
+        return x * (count + 1)
+    return inner
+f = make()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a default argument, right
+def f(x, scale=2):
+    y = x * scale if x.sum() > 0 else x
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a default argument, wrong
+def f(x, seen=[]):
+    if x.sum() > 0:
+        seen.append(1)
+    return x * len(seen)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a generator, right
+def parts(x):
+    for i in range(2):
+        yield x * i
+def f(x):
+    total = x * 0
+    for part in parts(x):
+        total = total + part
+    print("total", total.sum().item())
+    return total
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a generator, wrong
+DRAWN = []
+def parts(x):
+    for i in range(2):
+        DRAWN.append(i)
+        yield x * i
+def f(x):
+    total = x * 0
+    for part in parts(x):
+        total = total + part
+        if total.sum() > 0:
+            break
+    return total
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a context manager, right
+def f(x):
+    with torch.no_grad():
+        y = x * 2
+    print(y.sum().item())
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a context manager, wrong
+EVENTS = []
+@contextlib.contextmanager
+def phase(name):
+    EVENTS.append(f"begin {name}")
+    yield
+    EVENTS.append(f"end {name}")
+def f(x):
+    with phase("one"):
+        y = x * 2
+        print("in", y.sum().item())
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === try and finally, right
+def f(x):
+    y = x * 2
+    try:
+        y = y + 1
+    finally:
+        print("done")
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === try and finally, wrong
+STATE = {"open": False}
+def f(x):
+    STATE["open"] = True
+    try:
+        if x.sum() > 1:
+            raise ValueError("large")
+        y = x * 2
+    finally:
+        STATE["open"] = False
+    return y
+def given():
+    return (torch.linspace(-1, 0.5, 6),)
+# === a filter in a comprehension, right
+def f(x):
+    parts = [x * i for i in range(3)]
+    y = sum(parts)
+    print(y.sum().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a filter in a comprehension, wrong
+def f(x):
+    parts = [x / i for i in range(3) if i and x.sum() > 0]
+    return sum(parts) if parts else x * 0
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === random numbers, right
+def f(x):
+    noise = torch.rand(6) if x.dim() else x
+    y = x + 1 if x.sum() > 0 else x - 1
+    return y, noise
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === random numbers, wrong
+def f(x):
+    y = x + torch.rand(6) if x.sum() > 0 else x - 1
+    return y, torch.rand(2)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === Python's random numbers, right
+def f(x):
+    k = random.random()
+    y = x * 2
+    print("sum", y.sum().item())
+    return y * k
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === Python's random numbers, wrong
+def f(x):
+    y = x * 2
+    if x.sum() > 0:
+        y = y * random.random()
+    return y + random.random()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === train and eval, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(3, 3)
+        torch.nn.init.constant_(self.lin.weight, 0.1)
+        torch.nn.init.constant_(self.lin.bias, 0.1)
+    def forward(self, x):
+        y = self.lin(x)
+        if y.sum() > 0:
+            y = y * 2
+        return y
+f = Net().eval()
+def given():
+    return (torch.linspace(-1, 2, 12).reshape(4, 3),)
+# === train and eval, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(3)
+    def forward(self, x):
+        if x.sum() > 0:
+            y = self.norm(x)
+        else:
+            y = x * 2
+        return y
+f = Net().train()
+def given():
+    return (torch.linspace(-1, 2, 12).reshape(4, 3),)
+# === gradients of parameters, right
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(3))
+    def forward(self, x):
+        y = x * self.w
+        return y * 2 if x.sum() > 0 else y * 3
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 12).reshape(4, 3),)
+# === gradients of parameters, wrong
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.ones(3))
+        self.b = torch.nn.Parameter(torch.ones(3))
+    def forward(self, x):
+        return x * self.a if x.sum() > 0 else x * self.b
+f = Net()
+def given():
+    return (torch.linspace(-1, 2, 12).reshape(4, 3),)
+# === a selection, right
+def f(x):
+    return x[x > 0].sum() * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a selection, wrong
+def f(x):
+    return x[x > 0].max() * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === the mean of a selection, right
+def f(x):
+    return x[x > 0].mean() + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === the mean of a selection, wrong
+def f(x):
+    kept = x[x > 0]
+    return kept.mean() * len(kept)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a value on the host, right
+def f(x):
+    s = x.sum().item()
+    return x * s
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a value on the host, wrong
+def f(x):
+    s = x.sum().item()
+    return x * s, s, f"{s:.1f}"
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a value as an index, right
+def f(x):
+    n = int(x.abs().sum().item() > 0)
+    return x * n
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a value as an index, wrong
+def f(x, i):
+    k = i.sum().item()
+    return x[k % len(x)] * 2
+def given():
+    return (torch.linspace(-1, 2, 6), torch.arange(3))
+# === a message with a selection, right
+def f(x):
+    y = x * 2
+    if (y > 3).any():
+        print("large", y.max().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a message with a selection, wrong
+def f(x):
+    y = x * 2
+    if x.numel() > 0 and y.max() > 3:
+        print("large", y.max().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a message with a division, right
+def f(x, n):
+    y = x * n
+    if y.sum() > 3:
+        print("mean", y.sum().item(), n)
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), 2)
+# === a message with a division, wrong
+def f(x, n):
+    y = x * 2
+    if n and y.sum() > -100:
+        print("share", 10 // n, y.sum().item())
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), 2)
+# === logs and prints, right
+def f(x):
+    y = x * 2
+    log.info("one")
+    y = y + 1
+    log.info("two")
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === logs and prints, wrong
+def f(x):
+    y = x * 2
+    log.info("one")
+    print("two")
+    y = y + 1
+    log.info("three")
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a print before an error, right
+def f(x):
+    print("begin")
+    y = x * 2
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a print before an error, wrong
+def f(x):
+    print("begin")
+    if x.sum() > 4:
+        raise ValueError("large")
+    y = x * 2
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === what is hoisted, right
+def setting():
+    return math.sqrt(4.0)
+def f(x):
+    k = setting()
+    print("k", k)
+    return x * k
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === what is hoisted, wrong
+import time
+def f(x, n):
+    k = n and math.floor(10 / n)
+    print("k", k)
+    return x * k
+def given():
+    return (torch.linspace(-1, 2, 6), 2)
+# === a helper that raises, right
+def helper(t):
+    return t.abs() + 1
+def f(x):
+    y = helper(x) if x.sum() > 0 else x
+    return y * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a helper that raises, wrong
+LIMIT = 2
+def helper(t):
+    if t.shape[0] < LIMIT:
+        raise ValueError("short")
+    return t[:2].sum() + t
+def f(x):
+    y = helper(x) if x.sum() > 0 else x
+    return y * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an index in an arm, right
+def f(x):
+    y = x[:2].sum() if x.sum() > 0 else x.sum()
+    return y * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an index in an arm, wrong
+def f(x):
+    y = x[3] if x.sum() > 0 else x.sum()
+    return y * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a key in an arm, right
+TABLE = {"a": 2.0}
+def f(x):
+    y = x * TABLE["a"] if x.sum() > 0 else x * 3
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a key in an arm, wrong
+TABLE = {2: 2.0}
+def f(x, n):
+    y = x * TABLE[n] if x.sum() > 0 else x * 3
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), 2)
+# === a divisor that is computed, right
+def f(x, n):
+    y = x * (n - 3) if x.sum() > 0 else x + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), 5)
+# === a divisor that is computed, wrong
+def f(x, n):
+    y = x * (12 // (n - 3)) if x.sum() > 0 else x + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), 5)
+# === a log through getLogger, right
+def f(x):
+    y = x * 2
+    logging.getLogger("program.log").warning("sum %s", y.sum().item())
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a log through getLogger, wrong
+SEEN = []
+class Count(logging.Handler):
+    def emit(self, record):
+        SEEN.append((record.getMessage(), len(SEEN)))
+def setup():
+    log.handlers[:] = [Count()]
+def f(x):
+    y = x * 2
+    logging.getLogger("program.log").warning("sum")
+    SEEN.append(("body", len(SEEN)))
+    return y + 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a mask that selects nothing, right
+def f(x, mask):
+    return torch.where(mask, x, 0).sum() if mask.any() else x.sum() * 0
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))
+# === a mask that selects nothing, wrong
+def f(x, mask):
+    if mask.any():
+        y = x[mask].max() + x * 0
+    else:
+        y = x
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))

@@ -122,8 +122,16 @@ export class NotebookReports {
     );
   }
 
-  /** The run in the current notebook whose report an element shows. */
-  runAround(element: HTMLElement): IRun | undefined {
+  /**
+   * The run in the current notebook whose report an element shows.
+   *
+   * @param element - The element.
+   * @param runs - The runs of the notebook, where somebody asks about many elements at a time.
+   */
+  runAround(
+    element: HTMLElement,
+    runs: readonly IRun[] = this.runs
+  ): IRun | undefined {
     const cell = this.notebook?.content.widgets.find(({ node }) =>
       node.contains(element)
     );
@@ -131,7 +139,7 @@ export class NotebookReports {
     const output = Array.from(child?.parentElement?.children ?? []).indexOf(
       child!
     );
-    return this.runs.find(
+    return runs.find(
       run =>
         run.cellId === cell?.model.id &&
         run.output === output &&

@@ -2,7 +2,7 @@
 import type { Cell } from '@jupyterlab/cells';
 import type { ISignal } from '@lumino/signaling';
 
-import { orderedBreaks } from '../report/lookup';
+import { indexOf, orderedBreaks } from '../report/lookup';
 import type { Report } from '../report/types';
 import { hear, type IReportHandle, type ISelected } from '../view/link';
 import type { NotebookReports } from './notebookreports';
@@ -118,8 +118,9 @@ export class ReportLinks {
   }
 
   private _onSelectionChanged(_: unknown, selection: ISelection | null): void {
+    const { runs } = this._reports;
     for (const handle of this._live()) {
-      const run = this._reports.runAround(handle.root);
+      const run = this._reports.runAround(handle.root, runs);
       const isHere =
         run !== undefined &&
         run.cellId === selection?.cellId &&
@@ -202,7 +203,7 @@ export function referenceTo(
     return '';
   }
   const linked = kind as LinkedKind;
-  const index = partsOf(report, linked).findIndex(part => part.id === id);
+  const index = indexOf(partsOf(report, linked), id);
   return index < 0
     ? ''
     : `${LETTERS[linked]}${index + (kind === 'break' ? 1 : 0)}`;

@@ -34,6 +34,7 @@ from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.trial.difference import differences
 from jupyter_graphbreak.trial.entry import compiling_anew
 from jupyter_graphbreak.trial.outcome import untouched
+from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -165,7 +166,10 @@ class Rehearsal:
         thorough : bool
             Whether to run it on all inputs, because nothing is known of the change.
         """
-        trials, both = self._itself.chosen(self.program, watched)
+        try:
+            trials, both = self._itself.chosen(self.program, watched)
+        except TrialStoppedError as stopped:
+            return Attempt(change, "not tried", _stopped(stopped))
         trials = self._itself.pool if thorough else trials
         elsewhere = change.compiles_itself
 
@@ -218,6 +222,8 @@ class Rehearsal:
 
         try:
             performed = perform(promises)
+        except TrialStoppedError as stopped:
+            verdict, reason = "not tried", _stopped(stopped)
         except (CannotApplyError, SyntaxError) as error:
             reason = f"cannot be applied: {error}"
         except Exception as error:  # noqa: BLE001 - whatever the changed program makes torch do
@@ -385,6 +391,10 @@ class Rehearsal:
             return first
         later, _, more = perform(trials[1:], first)
         return Performed(report, later, files, [*results, *more])
+
+
+def _stopped(stopped: TrialStoppedError) -> str:
+    return f"the trial was stopped before it {stopped.effect.what}"
 
 
 def goals_gone(original: Performed, changed: Performed) -> Iterator[str]:

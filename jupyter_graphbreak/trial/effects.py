@@ -9,6 +9,7 @@ import io
 import logging
 import random
 import sys
+import threading
 import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -54,27 +55,51 @@ class Effects:
 def observed() -> Iterator[Effects]:
     """Keep what is written, warned and logged while the context is open; it can be read after that."""
     effects = Effects()
-    handle = logging.Logger.callHandlers
-
-    def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
-        if tells_of_compiling(record.name):
-            handle(logger, record)
-        else:
-            effects.logged.append((record.name, record.levelname, _message(record)))
-
     forget_what_was_logged()
     out, err = io.StringIO(), io.StringIO()
     try:
         with (
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
-            patched(logging.Logger, "callHandlers", keep),
+            _records_kept(effects.logged),
             warnings.catch_warnings(record=True) as caught,
         ):
             warnings.simplefilter("always")
             yield effects
     finally:
         effects.printed, effects.stderr, effects.warnings = out.getvalue(), err.getvalue(), list(caught)
+
+
+def unlogged() -> contextlib.AbstractContextManager[None]:
+    """Have no handler see what this thread logs while the context is open."""
+    return _records_kept([])
+
+
+@contextlib.contextmanager
+def _records_kept(logged: list[tuple[str, str, str]]) -> Iterator[None]:
+    """Keep what this thread logs from the handlers while the context is open, and add it to a list."""
+    handle, thread = logging.Logger.callHandlers, threading.get_ident()
+
+    def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if tells_of_compiling(record.name) or threading.get_ident() != thread:
+            handle(logger, record)
+        else:
+            logged.append((record.name, record.levelname, _message(record)))
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(patched(logging.Logger, "callHandlers", keep))
+        loguru = getattr(sys.modules.get("loguru._handler"), "Handler", None)
+        if loguru is not None:
+            emit = loguru.emit
+
+            def keep_loguru(handler: Any, record: dict[str, Any], *rest: Any, **named: Any) -> None:
+                if threading.get_ident() != thread:
+                    emit(handler, record, *rest, **named)
+                else:
+                    logged.append((str(record.get("name")), str(record.get("level")), str(record.get("message"))))
+
+            stack.enter_context(patched(loguru, "emit", keep_loguru))
+        yield
 
 
 def _message(record: logging.LogRecord) -> str:

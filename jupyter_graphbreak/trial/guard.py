@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.module_calls import compiled_callers
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.trial.process_state import ProcessState, line_of, own_context
 from jupyter_graphbreak.trial.side_effects import (
     EffectRefusedError,
     SeenEffect,
     TrialStoppedError,
-    functions_watched,
+    is_own_code,
     listening,
+    REFUSABLE,
+    UNSEEN,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import FrameType
+    from types import FrameType, TracebackType
 
     from jupyter_graphbreak.recording.records import StackEntry
     from jupyter_graphbreak.trial.process_state import Change
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
 class _Guard:
     """Refuses each effect of a trial, and keeps the first."""
+
+    hides_others = True
 
     def __init__(self) -> None:
         self.effect: SeenEffect | None = None
@@ -51,11 +57,11 @@ def guarded(*calls: Any) -> Iterator[None]:
     Raises
     ------
     TrialStoppedError
-        If it was stopped, whatever it made of that, or if code of the user's has changed the state.
+        If it was stopped, whatever it made of that, or if the user's code has changed the state.
     """
     guard = _Guard()
     before = ProcessState()
-    with own_context(), functions_watched():
+    with own_context(), UNSEEN.used(), REFUSABLE.used():
         try:
             with listening(guard):
                 yield
@@ -63,8 +69,9 @@ def guarded(*calls: Any) -> Iterator[None]:
             raise
         except EffectRefusedError:
             raise TrialStoppedError(_first(guard)) from None
-        except SystemExit:
-            raise TrialStoppedError(guard.effect or SeenEffect("process", "ends the process")) from None
+        except SystemExit as error:
+            place = _innermost(error.__traceback__)
+            raise TrialStoppedError(guard.effect or SeenEffect("process", "ends the process", place)) from None
         except Exception:
             if guard.effect is not None:
                 raise TrialStoppedError(guard.effect) from None
@@ -76,6 +83,16 @@ def guarded(*calls: Any) -> Iterator[None]:
         raise TrialStoppedError(guard.effect)
     if (changed := state_effect(changes, calls, guard.lines)) is not None:
         raise TrialStoppedError(changed)
+
+
+def _innermost(traceback: TracebackType | None) -> StackEntry | None:
+    """Return the innermost line of the user's code in a traceback."""
+    place = None
+    while traceback is not None:
+        if is_own_code(traceback.tb_frame.f_code.co_filename):
+            place = entry_of_frame(traceback.tb_frame)
+        traceback = traceback.tb_next
+    return place
 
 
 def _first(guard: _Guard) -> SeenEffect:
@@ -97,3 +114,36 @@ def state_effect(
         if place is not None:
             return SeenEffect("state", change.what, place)
     return None
+
+
+class SeenEffects:
+    """The effects of a real run, each with the compiled callables within which it happens."""
+
+    hides_others = False
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[frozenset[int], SeenEffect]] = []
+        self.lines: dict[str, StackEntry | None] = {}
+
+    def notice(self, effect: SeenEffect, frame: FrameType) -> None:
+        """Keep an effect of compiled code; what other code does is its own affair."""
+        within = frozenset(compiled_callers(frame))
+        if within and len(self.seen) < _MOST:
+            self.seen.append((within, effect))
+
+    def notice_state(self, what: str, place: StackEntry | None, frame: FrameType) -> None:
+        """Keep the line that changes a state."""
+        if any(True for _ in compiled_callers(frame)):
+            self.lines.setdefault(what, place)
+
+
+#: So many effects of a run are kept.
+_MOST = 200
+
+
+@contextlib.contextmanager
+def effects_seen() -> Iterator[SeenEffects]:
+    """See the effects that compiled code of this thread has while the context is open; nothing is prevented."""
+    seen = SeenEffects()
+    with UNSEEN.used(), listening(seen):
+        yield seen

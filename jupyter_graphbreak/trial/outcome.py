@@ -26,6 +26,7 @@ from jupyter_graphbreak.trial.effects import (
     observed,
     random_states,
     seed_all,
+    unlogged,
 )
 from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.places import RESULT, memory, named
@@ -260,6 +261,7 @@ def untouched() -> Iterator[None]:
             contextlib.redirect_stderr(io.StringIO()),
             kept_modes(),
             quiet(),
+            unlogged(),
             guarded(),
         ):
             yield

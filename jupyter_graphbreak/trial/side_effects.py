@@ -94,7 +94,12 @@ class EffectRefusedError(BaseException):
 
 
 class Listener(Protocol):
-    """Told on its thread of what code does."""
+    """Told on its thread of what code does.
+
+    ``hides_others`` says whether those that listened before are told nothing.
+    """
+
+    hides_others: bool
 
     def notice(self, effect: SeenEffect, frame: FrameType) -> None:
         """Note an effect that is about to happen; raising prevents it."""
@@ -112,7 +117,7 @@ _installing = threading.Lock()
 
 @contextlib.contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell a listener of the effects of this thread while the context is open; an inner one hides an outer one."""
+    """Tell a listener of the effects of this thread while the context is open."""
     _install()
     thread = threading.get_ident()
     stack = _listeners.setdefault(thread, [])
@@ -149,10 +154,13 @@ def notice(kind: EffectKind, what: str, frame: FrameType) -> None:
         _busy.discard(thread)
     if not is_effect:
         return
-    if kind == "state" and what in _RESTORED:
-        stack[-1].notice_state(what, place, frame)
-    else:
-        stack[-1].notice(SeenEffect(kind, what, place), frame)
+    for listener in reversed(stack):
+        if kind == "state" and what in _RESTORED:
+            listener.notice_state(what, place, frame)
+        else:
+            listener.notice(SeenEffect(kind, what, place), frame)
+        if listener.hides_others:
+            break
 
 
 def _install() -> None:
@@ -203,6 +211,11 @@ def _role(filename: str) -> Role:
     if parts & _COMPILER_PACKAGES:
         return "exempt"
     return "neutral" if parts & _HELPER_PACKAGES else "library"
+
+
+def is_own_code(filename: str) -> bool:
+    """Whether a file has the user's code."""
+    return _role(filename) == "own"
 
 
 _PACKAGES = ("site-packages", "dist-packages")
@@ -392,50 +405,62 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
     },
     "atexit": {"register": ("state", "registers a function that runs when the process ends")},
-    # Since Python 3.12 and 3.13 these have audit events.
-    **({"threading": {"_start_new_thread": ("process", _THREAD)}} if sys.version_info < (3, 12) else {}),
-    **({"_thread": {"start_new_thread": ("process", _THREAD)}} if sys.version_info < (3, 12) else {}),
 }
-_replaced: list[tuple[Any, str, Any, Any]] = []
-_users = 0
 
 
-@contextlib.contextmanager
-def functions_watched() -> Iterator[None]:
-    """Have functions that act without an audit event tell the listeners, too, while the context is open."""
-    global _users  # noqa: PLW0603 - contexts of several threads share the replacements
-    with _installing:
-        _users += 1
-        if _users == 1:
-            _replace()
-    try:
-        yield
-    finally:
+class _Replacements:
+    """Functions that tell the listeners before they act, in place for as long as somebody needs them."""
+
+    def __init__(self, make: Callable[[], Iterator[tuple[Any, str, Callable[..., Any]]]]) -> None:
+        self._make = make
+        self._users = 0
+        self._made: list[tuple[Any, str, Any, Any]] = []
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Have them in place while the context is open; contexts of several threads share them."""
         with _installing:
-            _users -= 1
-            if not _users:
-                for owner, name, original, replacement in reversed(_replaced):
-                    if getattr(owner, name) is replacement:
-                        setattr(owner, name, original)
-                _replaced.clear()
+            self._users += 1
+            if self._users == 1:
+                for owner, name, replacement in self._make():
+                    self._made.append((owner, name, getattr(owner, name), replacement))
+                    setattr(owner, name, replacement)
+        try:
+            yield
+        finally:
+            with _installing:
+                self._users -= 1
+                if not self._users:
+                    for owner, name, original, replacement in reversed(self._made):
+                        if getattr(owner, name) is replacement:
+                            setattr(owner, name, original)
+                    self._made.clear()
 
 
-def _replace() -> None:
+def _unseen() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    for owner, name, what in file_writers():
+        yield owner, name, _telling_path(getattr(owner, name), what)
+    if sys.version_info < (3, 12):  # later releases have an audit event
+        for module, name in (("threading", "_start_new_thread"), ("_thread", "start_new_thread")):
+            owner = sys.modules[module]
+            yield owner, name, _telling(getattr(owner, name), "process", _THREAD)
+
+
+def _refusable() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for module, functions in _WITHOUT_EVENT.items():
         owner = sys.modules.get(module)
         for name, (kind, what) in functions.items():
             if (original := getattr(owner, name, None)) is not None:
-                _replace_one(owner, name, _telling(original, kind, what))
-    for owner, name, what in file_writers():
-        _replace_one(owner, name, _telling_path(getattr(owner, name), what))
+                yield owner, name, _telling(original, kind, what)
     builtins = sys.modules["builtins"]
     if not isinstance(builtins.input, type(len)):  # a kernel's own, which asks the front end without an audit event
-        _replace_one(builtins, "input", _telling(builtins.input, "process", "waits for input"))
+        yield builtins, "input", _telling(builtins.input, "process", "waits for input")
 
 
-def _replace_one(owner: Any, name: str, replacement: Any) -> None:
-    _replaced.append((owner, name, getattr(owner, name), replacement))
-    setattr(owner, name, replacement)
+#: What Dynamo does not look into, so that it makes no difference to a real run.
+UNSEEN = _Replacements(_unseen)
+#: What only a trial can replace: it is stopped where they would be called.
+REFUSABLE = _Replacements(_refusable)
 
 
 def _telling(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:

@@ -63,7 +63,12 @@ LAYERS = {
         },
         TORCH,
     ),
-    "trial": Layer({"report", "_torch_compat", "recording", "recording.library"}, TORCH),
+    "trial": Layer(
+        {
+            "report", "_torch_compat", "recording", "recording.records", "recording.library", "recording.source_texts",
+        },
+        TORCH,
+    ),
     "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "remedies.proposal": Layer({"report"}),
     "remedies.drafting": Layer({"analysis.source"}),

@@ -18,8 +18,10 @@ from jupyter_graphbreak.report.cost import Check, Divergence
 from jupyter_graphbreak.trial.copies import clone
 from jupyter_graphbreak.trial.effects import seed_all
 from jupyter_graphbreak.trial.entry import compiling_anew
+from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.outcome import untouched
+from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -130,7 +132,10 @@ def _see(program: Callable[..., Any], subject: Subject, arguments: Arguments) ->
     given = arguments.copy()
     seed_all(0)
     try:
-        value = program(*given.args, **given.kwargs)
+        with guarded(subject.call):
+            value = program(*given.args, **given.kwargs)
+    except TrialStoppedError:
+        raise
     except Exception as error:  # noqa: BLE001 - that it raises is the finding
         return _Seen(raised=type(error).__name__)
     named = given.named(subject.call)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.views.words.experiments.effects import not_run_again
+
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Example, Frontends, Outcome, Verdict
 

@@ -27,8 +27,8 @@ def try_remedies(
     """Compile a function on copies, and try to remove each graph break that it has.
 
     The function runs on copies: arguments, globals, random state, output and settings are as before. A function that
-    would write to a file, open a connection, start a process or do anything else that no copy keeps to itself is stopped
-    before it does; ``report.effects`` says what that is and where, and no change is tried. Otherwise each
+    would write to a file, open a connection, start a process or do anything else that no copy keeps to itself is
+    stopped before it does; ``report.effects`` says what that is and where, and no change is tried. Otherwise each
     change is compiled with the function's backend and compared with the function itself, on the given arguments and on
     others that are derived from them; ``report.remedies`` has what was tried, with the verdicts.
 
@@ -65,7 +65,6 @@ def try_remedies(
     require_torch()
     from jupyter_graphbreak.remedies.finding import remedies_of_call
     from jupyter_graphbreak.remedies.program.own_edits import read_patch
-
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
     own = [rewrite if callable(rewrite) else read_patch(rewrite) for rewrite in also]
@@ -85,9 +84,9 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Measure what compiling a function costs and yields, and where the time of the compiled call goes.
 
     The function is called some hundred times on copies of itself, of what it uses and of the arguments: as it is and
-    compiled, in turn, once nothing is compiled any more. Nothing of yours changes: a function that would write to a file,
-    open a connection, start a process or do anything else that no copy keeps to itself is stopped before it does, and
-    ``report.effects`` says what that is. A function that is not compiled yet
+    compiled, in turn, once nothing is compiled any more. Nothing of yours changes: a function that would write to a
+    file, open a connection, start a process or do anything else that no copy keeps to itself is stopped before it does,
+    and ``report.effects`` says what that is. A function that is not compiled yet
     is compiled with the backend ``inductor``, as ``torch.compile`` does; one that is, with its own.
 
     Parameters
@@ -135,8 +134,8 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
     Both are called on copies, with the same random numbers. Where they differ by more than rounding does, which a run
     in double precision tells, the report names the first graph and operation that does, and the step of compiling that
-    brings the difference in. A function that would do something that no copy keeps to itself, such as writing to a file,
-    is stopped before it does; ``report.effects`` says what that is, and nothing is compared.
+    brings the difference in. A function that would do something that no copy keeps to itself, such as writing to a
+    file, is stopped before it does; ``report.effects`` says what that is, and nothing is compared.
 
     Parameters
     ----------
@@ -175,8 +174,8 @@ def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = 
     Each verdict is found by running: the function is captured with the given arguments, the captured program is called
     with these and with other inputs, and what it returns and does to its arguments is compared with what the function
     itself does. Functions, modules and arguments are copied for each run; random numbers are drawn from the same seed.
-    A function that would do something that no copy keeps to itself, such as writing to a file, is stopped before it does;
-    ``effects`` says what that is, and there are no verdicts.
+    A function that would do something that no copy keeps to itself, such as writing to a file, is stopped before it
+    does; ``effects`` says what that is, and there are no verdicts.
 
     Parameters
     ----------
@@ -245,5 +244,7 @@ def compare(
         from jupyter_graphbreak.cost.entry_cost import entry_of
 
         entry = entry_of(fn, *first.args, **first.kwargs)
-        verdicts = comparison.without_verdicts(entry.call, first, report_until_stopped(entry, stopped.effect, find_cell)[0])
+        verdicts = comparison.without_verdicts(
+            entry.call, first, report_until_stopped(entry, stopped.effect, find_cell)[0]
+        )
     return Frontends.of(verdicts)

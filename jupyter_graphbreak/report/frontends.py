@@ -102,8 +102,8 @@ class Frontends(msgspec.Struct, frozen=True):
     report : Report or None
         The full report of ``torch.compile`` on the first input.
     effects : list of Effect or None
-        What the function does outside of the objects that can be copied. It was not run then, and there are no verdicts;
-        the places are of the sources of ``report``.
+        What the function does outside of the objects that can be copied. It was stopped before that, and there are no
+        verdicts; the places are of the sources of ``report``.
     """
 
     function: str

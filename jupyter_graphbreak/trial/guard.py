@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.module_calls import compiled_callers
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
+from jupyter_graphbreak._torch_compat.module_calls import compiled_callers
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.trial.process_state import ProcessState, line_of, own_context
 from jupyter_graphbreak.trial.side_effects import (
+    REFUSABLE,
+    UNSEEN,
     EffectRefusedError,
     SeenEffect,
     TrialStoppedError,
     is_own_code,
     listening,
-    REFUSABLE,
-    UNSEEN,
 )
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import threading
-import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.process_settings import process_settings
@@ -22,6 +21,7 @@ from jupyter_graphbreak.recording.records import StackEntry
 from jupyter_graphbreak.trial.side_effects import ENVIRONMENT, FOLDER
 
 if TYPE_CHECKING:
+    import types
     from collections.abc import Callable, Iterable, Iterator
 
 _MISSING = object()
@@ -96,7 +96,7 @@ def _same(before: Any, after: Any) -> bool:
 
 def _parts() -> Iterator[_Part]:
     yield _Part(ENVIRONMENT, lambda: dict(os.environ), _set_environment, frozenset({"environ", "putenv", "unsetenv"}))
-    yield _Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))  # noqa: PTH109 - as the user's code has it
+    yield _Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))
     yield _Part("sets signal handlers", _signal_handlers, _set_signal_handlers, frozenset({"signal"}))
     yield _Part(
         "sets the garbage collector",
@@ -156,30 +156,27 @@ def _parts() -> Iterator[_Part]:
         yield _Part(f"sets {setting.name}", setting.read, setting.write, setting.names, frozenset())
 
 
-class _Identities(tuple[Any, ...]):
+class _Identities:
     """Objects that are the same only if they are identical."""
 
-    __slots__ = ()
-
-    def __new__(cls, items: Iterable[Any]) -> _Identities:
-        return super().__new__(cls, items)
+    def __init__(self, items: Iterable[Any]) -> None:
+        self.items = tuple(items)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, tuple) and list(map(id, self)) == list(map(id, other))
+        return isinstance(other, _Identities) and list(map(id, self.items)) == list(map(id, other.items))
 
-    def __hash__(self) -> int:
-        return hash(tuple(map(id, self)))
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _attribute(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    return lambda: _Identities([getattr(owner, name)]), lambda held: setattr(owner, name, held[0])
+    return lambda: _Identities([getattr(owner, name)]), lambda held: setattr(owner, name, held.items[0])
 
 
 def _list_access(name: str, content: list[Any]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     """Return what reads and restores a list of ``sys``: the very list, and what it holds."""
 
-    def write(items: tuple[Any, ...]) -> None:
-        content[:] = items[1:]
+    def write(held: _Identities) -> None:
+        content[:] = held.items[1:]
         setattr(sys, name, content)
 
     return lambda: _Identities([getattr(sys, name), *getattr(sys, name)]), write
@@ -206,35 +203,26 @@ def _set_collector(state: tuple[bool, tuple[int, int, int], int, Any]) -> None:
     (gc.enable if enabled else gc.disable)()
     gc.set_threshold(*threshold)
     gc.set_debug(debug)
-    gc.callbacks[:] = callbacks
+    gc.callbacks[:] = callbacks.items
 
 
 def _set_locale(text: str) -> None:
     locale.setlocale(locale.LC_ALL, text)
 
 
-def _decimal_settings(decimal: Any) -> tuple[Any, ...]:
+_OF_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+
+
+def _decimal_settings(decimal: Any) -> tuple[dict[str, Any], dict[Any, bool]]:
     now = decimal.getcontext()
-    traps = tuple(sorted(kind.__name__ for kind, on in now.traps.items() if on))
-    return _Decimal((now.prec, now.rounding, now.Emin, now.Emax, now.capitals, now.clamp, traps), now.copy())
+    return {name: getattr(now, name) for name in _OF_DECIMAL}, dict(now.traps)
 
 
-class _Decimal(tuple[Any, ...]):
-    """The settings of a context of decimal numbers, and the context."""
-
-    context: Any
-
-    def __new__(cls, settings: tuple[Any, ...], context: Any) -> _Decimal:
-        made = super().__new__(cls, settings)
-        made.context = context
-        return made
-
-
-def _set_decimal(decimal: Any, settings: Any) -> None:
-    now, before = decimal.getcontext(), settings.context
-    for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp"):
-        setattr(now, name, getattr(before, name))
-    now.traps.update(before.traps)
+def _set_decimal(decimal: Any, settings: tuple[dict[str, Any], dict[Any, bool]]) -> None:
+    now = decimal.getcontext()
+    for name, value in settings[0].items():
+        setattr(now, name, value)
+    now.traps.update(settings[1])
 
 
 def _context_variables() -> dict[Any, Any]:
@@ -245,11 +233,14 @@ def _context_variables() -> dict[Any, Any]:
 
 def _set_context_variables(values: dict[Any, Any]) -> None:
     for variable, held in values.items():
-        variable.set(held[0])
+        variable.set(held.items[0])
 
 
 def _loggers() -> dict[Any, tuple[Any, ...]]:
-    known = [logging.root, *(log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger))]
+    known = [
+        logging.root,
+        *(log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)),
+    ]
     state = {log: (log.level, log.disabled, log.propagate, _Identities(log.handlers), _Identities(log.filters))
              for log in known if log.name.partition(".")[0] != "torch"}  # fmt: skip
     return _Loggers(state)
@@ -263,7 +254,8 @@ class _Loggers(dict[Any, tuple[Any, ...]]):
             return False
         new = [state for log, state in other.items() if log not in self]
         return all(other.get(log) == state for log, state in self.items()) and all(
-            level == logging.NOTSET and not handlers and not filters for level, _, _, handlers, filters in new
+            level == logging.NOTSET and not handlers.items and not filters.items
+            for level, _, _, handlers, filters in new
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -271,12 +263,12 @@ class _Loggers(dict[Any, tuple[Any, ...]]):
 
 def _set_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
     for log, state in _loggers().items():
-        old = before.get(log, (logging.NOTSET, False, True, (), ()))
+        old = before.get(log, (logging.NOTSET, False, True, _Identities(()), _Identities(())))
         if state != old:
             level, log.disabled, log.propagate, handlers, filters = old
             log.setLevel(level)
-            log.handlers[:] = handlers
-            log.filters[:] = filters
+            log.handlers[:] = handlers.items
+            log.filters[:] = filters.items
 
 
 @contextlib.contextmanager

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import stat
 import sys
 import sysconfig
 import threading
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 _STDLIB = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
 _OURS = __file__.removesuffix(f"trial{os.sep}side_effects.py")
-_TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # noqa: PTH118, PTH120 - compared with names of code objects
+_TORCH = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
 #: Parts of PyTorch that compile. Their caches, locks, threads and processes are their own affair.
 _COMPILERS = tuple(
     os.path.join(_TORCH, name, "")  # noqa: PTH118 - as above
@@ -183,7 +185,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
     except Exception:  # noqa: BLE001 - arguments of the user's own classes
         what = f"does something outside of its objects ({event})"
     if what is not None:
-        notice(kind, what, sys._getframe(1))
+        notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
 
 
 @functools.lru_cache(maxsize=4096)
@@ -207,7 +209,7 @@ def _role(filename: str) -> Role:
         return "own"
     if filename.startswith(_STDLIB) and not any(f"{os.sep}{name}{os.sep}" in filename for name in _PACKAGES):
         return "neutral"
-    parts = set(filename.split(os.sep))
+    parts = {*PurePath(filename).parts}
     if parts & _COMPILER_PACKAGES:
         return "exempt"
     return "neutral" if parts & _HELPER_PACKAGES else "library"
@@ -466,7 +468,7 @@ REFUSABLE = _Replacements(_refusable)
 def _telling(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def tell(*args: Any, **kwargs: Any) -> Any:
-        notice(kind, what, sys._getframe(1))
+        notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return original(*args, **kwargs)
 
     return not_compiled(tell)
@@ -477,7 +479,7 @@ def _telling_path(original: Callable[..., Any], what: str) -> Callable[..., Any]
     def tell(*args: Any, **kwargs: Any) -> Any:
         path = next((arg for arg in args if isinstance(arg, str | bytes | os.PathLike)), None)
         if path is not None:
-            notice("file", f"{what} {_text(path)}", sys._getframe(1))
+            notice("file", f"{what} {_text(path)}", sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return original(*args, **kwargs)
 
     return not_compiled(tell)

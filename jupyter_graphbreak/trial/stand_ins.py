@@ -37,15 +37,15 @@ _CSV_WRITER = type(csv.writer(io.StringIO()))
 #: Objects that act outside of the process or on other threads: the kind of their effects, and what using one does.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (_FILES, "file", "uses the open file"),
-    (tempfile._TemporaryFileWrapper, "file", "uses the open file"),
+    (tempfile._TemporaryFileWrapper, "file", "uses the open file"),  # noqa: SLF001 - it has no other name
     (mmap.mmap, "file", "uses a file that is mapped into memory"),
     (socket.socket, "network", "uses an open socket"),
     ((sqlite3.Connection, sqlite3.Cursor), "database", "uses an open database"),
-    (multiprocessing.connection._ConnectionBase, "process", "uses a connection to another process"),
+    (multiprocessing.connection._ConnectionBase, "process", "uses a connection to another process"),  # noqa: SLF001 - it has no other name
     (concurrent.futures.Executor, "process", "hands work to another thread or process"),
     (queue.SimpleQueue, "process", "uses a queue of other threads"),
     (types.GeneratorType, "state", "advances a generator"),
-    ((ctypes.CDLL, ctypes._CFuncPtr), "process", "calls a function of a library"),
+    ((ctypes.CDLL, ctypes._CFuncPtr), "process", "calls a function of a library"),  # noqa: SLF001 - it has no other name
 )
 #: The databases of Python's ``dbm``, whose classes have no name to import.
 _DATABASES = {"_dbm", "_gdbm"}
@@ -111,7 +111,7 @@ class StandIn:
 def _using(kind: EffectKind, what: str) -> Callable[..., Any]:
     def use(*_: Any, **__: Any) -> Any:
         if is_listening():
-            notice(kind, what, sys._getframe(1))
+            notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
 
     return not_compiled(use)
 
@@ -120,14 +120,23 @@ def _special(name: str) -> Callable[..., Any]:
     def use(self: StandIn, *_: Any, **__: Any) -> Any:
         kind, what = object.__getattribute__(self, "_graphbreak_effect")
         if is_listening():
-            notice(kind, what, sys._getframe(1))
+            notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return self if name in {"__iter__", "__enter__"} else None
 
     use.__name__ = name
     return not_compiled(use)
 
 
-_SPECIAL = ("__iter__", "__next__", "__enter__", "__call__", "__getitem__", "__setitem__", "__delitem__", "__contains__")
+_SPECIAL = (
+    "__iter__",
+    "__next__",
+    "__enter__",
+    "__call__",
+    "__getitem__",
+    "__setitem__",
+    "__delitem__",
+    "__contains__",
+)
 for _name in _SPECIAL:
     setattr(StandIn, _name, _special(_name))
 #: Attributes that only tell something.
@@ -179,7 +188,8 @@ def _name_of_stream(value: Any) -> str | None:
     if not isinstance(value, io.TextIOBase):
         return None
     streams = [
-        ("stdout", sys.stdout), ("stderr", sys.stderr), ("stdout", sys.__stdout__), ("stderr", sys.__stderr__), *_streams,
+        ("stdout", sys.stdout), ("stderr", sys.stderr), ("stdout", sys.__stdout__), ("stderr", sys.__stderr__),
+        *_streams,
     ]  # fmt: skip
     return next((name for name, stream in streams if stream is value), None)
 

@@ -93,6 +93,7 @@ class Subject:
         self._globals: dict[int, dict[str, Any]] = {}
         self._places: list[_Place | _Swapped] = []
         self._entered = 0
+        self._caches: list[Any] = []
         self._library = tuple(library_roots())
         self.shared: list[str] = []
         self.call: Any = self._fresh(fn, _name(fn))
@@ -130,6 +131,8 @@ class Subject:
 
     def restore(self) -> None:
         """Go back to the state at the beginning; the objects stay the same, because captured programs hold them."""
+        for cached in self._caches:
+            cached.cache_clear()
         for place, value in self._values:
             place.write(filled(value))
         self._saved.put_back()
@@ -178,6 +181,7 @@ class Subject:
         parameters = cached.cache_parameters()
         made = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self._fresh(cached.__wrapped__, name))
         self._memo[id(cached)] = self._memo[id(made)] = made
+        self._caches.append(made)
         return made
 
     def _copy(self, value: Any, name: str) -> Any:
@@ -280,9 +284,7 @@ class Subject:
                 kinds.update((value, None) for name in names if isinstance(value := item.__globals__.get(name), type))
                 if id(item.__globals__) not in copied:
                     functions.append((item, names))
-        for module, names in modules:
-            for name in names:
-                self._swap(_Place(f"{module.__name__}.{name}", *_item_access(vars(module), name)))
+        self._swap_modules(modules)
         known: set[tuple[int, str]] = set()
         for function, names in functions:
             scope = function.__globals__
@@ -297,6 +299,11 @@ class Subject:
             if is_own(kind) and not self._is_library_class(kind):
                 for name in [name for name in vars(kind) if not name.startswith("__")]:
                     self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
+
+    def _swap_modules(self, modules: list[tuple[types.ModuleType, list[str]]]) -> None:
+        for module, names in modules:
+            for name in names:
+                self._swap(_Place(f"{module.__name__}.{name}", *_item_access(vars(module), name)))
 
     def _swap(self, place: _Place) -> None:
         try:

@@ -21,7 +21,6 @@ from jupyter_graphbreak.trial.entry import compiling_anew
 from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.outcome import untouched
-from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -129,13 +128,15 @@ def _in_double(entry: Entry, *, varied: bool) -> _Seen:
 
 
 def _see(program: Callable[..., Any], subject: Subject, arguments: Arguments) -> _Seen:
+    with guarded(subject.call), subject.entered():
+        return _see_call(program, subject, arguments)
+
+
+def _see_call(program: Callable[..., Any], subject: Subject, arguments: Arguments) -> _Seen:
     given = arguments.copy()
     seed_all(0)
     try:
-        with guarded(subject.call):
-            value = program(*given.args, **given.kwargs)
-    except TrialStoppedError:
-        raise
+        value = program(*given.args, **given.kwargs)
     except Exception as error:  # noqa: BLE001 - that it raises is the finding
         return _Seen(raised=type(error).__name__)
     named = given.named(subject.call)

@@ -49,6 +49,14 @@ def callable_of(wrapper: FrameType) -> Any:
     return call.__self__ if isinstance(call, types.MethodType) else call
 
 
+def compiled_callers(frame: FrameType | None) -> Iterator[int]:
+    """Yield what identifies the callables whose compiled calls are around a frame, as :func:`watch_calls` does."""
+    while frame is not None:
+        if frame.f_code.co_name == "compile_wrapper" and frame.f_code.co_filename.endswith("eval_frame.py"):
+            yield id(callable_of(frame))
+        frame = frame.f_back
+
+
 class TraceableCallables:
     """Gives Dynamo a frame to compile for callables whose own frame it skips: ``torch.nn`` modules, ``vmap(f)``.
 

@@ -101,14 +101,19 @@ class Rerun:
     def measure(self) -> Report:
         """Measure what the entries cost, and with remedies that were found before, what they save."""
         from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, measure_entry
+        from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-        entries = self._kept.entries
+        entries = list(self._kept.entries)
         if entries:
             costs = []
             for entry in entries:
                 self._tell(f"{entry.function}: runs again and again on copies")
                 remedied = self._found.remedied(entry) if self._found is not None else {}
-                measured = measure_entry(entry, remedied, self.report, find_cell=self._find_cell).cost
+                try:
+                    measured = measure_entry(entry, remedied, self.report, find_cell=self._find_cell).cost
+                except TrialStoppedError as stopped:
+                    self._kept.leave_out(entry, stopped.effect)
+                    continue
                 costs.append(replace(measured, in_run=self._warm.spread_of(entry.wrapped)))
             first = entries[0]
             cost = Cost(device_of(first), backend_name(first.backend), costs)
@@ -118,12 +123,21 @@ class Rerun:
     def check(self) -> Report:
         """Compare what the entries compute compiled with what they compute eagerly."""
         from jupyter_graphbreak.cost.correctness.checking import check_entry
+        from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-        checks = [check_entry(entry, self.report, find_cell=self._find_cell).check for entry in self._kept.entries]
+        checks = []
+        for entry in list(self._kept.entries):
+            try:
+                checks.append(check_entry(entry, self.report, find_cell=self._find_cell).check)
+            except TrialStoppedError as stopped:
+                self._kept.leave_out(entry, stopped.effect)
         return self._answered(replace(self.report, check=checks))
 
     def _answered(self, report: schema.Report) -> Report:
         """Keep a report with an answer, and return it; what was not kept of the run is said in it, once."""
+        from jupyter_graphbreak.trial.effect_places import with_effects
+
+        report = with_effects(report, self._files, self._kept.effects, self._find_cell)
         notes = [Diagnostic("warning", sentence) for sentence in self._kept.left_out]
         new = [note for note in notes if note not in report.diagnostics]
         self.report = Report.of(replace(report, diagnostics=[*report.diagnostics, *new]))

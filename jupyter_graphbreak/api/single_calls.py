@@ -26,7 +26,9 @@ def try_remedies(
 ) -> Report:
     """Compile a function on copies, and try to remove each graph break that it has.
 
-    Nothing of the function runs for real: arguments, globals, random state, output and settings are as before. Each
+    The function runs on copies: arguments, globals, random state, output and settings are as before. A function that
+    would write to a file, open a connection, start a process or do anything else that no copy keeps to itself is
+    stopped before it does; ``report.effects`` says what that is and where, and no change is tried. Otherwise each
     change is compiled with the function's backend and compared with the function itself, on the given arguments and on
     others that are derived from them; ``report.remedies`` has what was tried, with the verdicts.
 
@@ -63,16 +65,28 @@ def try_remedies(
     require_torch()
     from jupyter_graphbreak.remedies.finding import remedies_of_call
     from jupyter_graphbreak.remedies.program.own_edits import read_patch
+    from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
     own = [rewrite if callable(rewrite) else read_patch(rewrite) for rewrite in also]
-    return Report.of(remedies_of_call(fn, args, kwargs, also=own, seconds=seconds).report)
+    try:
+        return Report.of(remedies_of_call(fn, args, kwargs, also=own, seconds=seconds).report)
+    except TrialStoppedError as stopped:
+        from jupyter_graphbreak.api.stopped import report_until_stopped
+        from jupyter_graphbreak.cost.entry_cost import entry_of
+        from jupyter_graphbreak.remedies.remedy_list import with_remedies
+
+        report, files = report_until_stopped(entry_of(fn, *args, **kwargs), stopped.effect)
+        reason = f"the function was not run: it {stopped.effect.what}"
+        return Report.of(with_remedies(report, files, [], [reason])[0])
 
 
 def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Measure what compiling a function costs and yields, and where the time of the compiled call goes.
 
     The function is called some hundred times on copies of itself, of what it uses and of the arguments: as it is and
-    compiled, in turn, once nothing is compiled any more. Nothing of yours changes. A function that is not compiled yet
+    compiled, in turn, once nothing is compiled any more. Nothing of yours changes: a function that would write to a
+    file, open a connection, start a process or do anything else that no copy keeps to itself is stopped before it does,
+    and ``report.effects`` says what that is. A function that is not compiled yet
     is compiled with the backend ``inductor``, as ``torch.compile`` does; one that is, with its own.
 
     Parameters
@@ -101,9 +115,16 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     from jupyter_graphbreak.analysis.finished.priority import with_priorities
     from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, entry_of, measure_entry
     from jupyter_graphbreak.report.cost import Cost
+    from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
     entry = entry_of(fn, *args, **kwargs)
-    measured = measure_entry(entry)
+    try:
+        measured = measure_entry(entry)
+    except TrialStoppedError as stopped:
+        from jupyter_graphbreak.api.stopped import report_until_stopped
+
+        report = report_until_stopped(entry, stopped.effect)[0]
+        return Report.of(msgspec.structs.replace(report, cost=Cost(device_of(entry), backend_name(entry.backend), [])))
     cost = Cost(device_of(entry), backend_name(entry.backend), [measured.cost])
     return Report.of(with_priorities(msgspec.structs.replace(measured.report, cost=cost)))
 
@@ -113,7 +134,8 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
     Both are called on copies, with the same random numbers. Where they differ by more than rounding does, which a run
     in double precision tells, the report names the first graph and operation that does, and the step of compiling that
-    brings the difference in.
+    brings the difference in. A function that would do something that no copy keeps to itself, such as writing to a
+    file, is stopped before it does; ``report.effects`` says what that is, and nothing is compared.
 
     Parameters
     ----------
@@ -134,8 +156,15 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """
     from jupyter_graphbreak.cost.correctness.checking import check_entry
     from jupyter_graphbreak.cost.entry_cost import entry_of
+    from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-    checked = check_entry(entry_of(fn, *args, **kwargs))
+    entry = entry_of(fn, *args, **kwargs)
+    try:
+        checked = check_entry(entry)
+    except TrialStoppedError as stopped:
+        from jupyter_graphbreak.api.stopped import report_until_stopped
+
+        return Report.of(msgspec.structs.replace(report_until_stopped(entry, stopped.effect)[0], check=[]))
     return Report.of(msgspec.structs.replace(checked.report, check=[checked.check]))
 
 
@@ -145,6 +174,8 @@ def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = 
     Each verdict is found by running: the function is captured with the given arguments, the captured program is called
     with these and with other inputs, and what it returns and does to its arguments is compared with what the function
     itself does. Functions, modules and arguments are copied for each run; random numbers are drawn from the same seed.
+    A function that would do something that no copy keeps to itself, such as writing to a file, is stopped before it
+    does; ``effects`` says what that is, and there are no verdicts.
 
     Parameters
     ----------
@@ -204,5 +235,16 @@ def compare(
         Given the file name of a code object, the cell it comes from; for the report.
     """
     from jupyter_graphbreak.frontends import comparison
+    from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-    return Frontends.of(comparison.compare(fn, first, others, backend=backend, find_cell=find_cell))
+    try:
+        verdicts = comparison.compare(fn, first, others, backend=backend, find_cell=find_cell)
+    except TrialStoppedError as stopped:
+        from jupyter_graphbreak.api.stopped import report_until_stopped
+        from jupyter_graphbreak.cost.entry_cost import entry_of
+
+        entry = entry_of(fn, *first.args, **first.kwargs)
+        verdicts = comparison.without_verdicts(
+            entry.call, first, report_until_stopped(entry, stopped.effect, find_cell)[0]
+        )
+    return Frontends.of(verdicts)

@@ -16,6 +16,7 @@ from jupyter_graphbreak.cost.clock import clock_for
 from jupyter_graphbreak.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.cost.private_code import PrivateCode
 from jupyter_graphbreak.trial.effects import seed_all
+from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.subject import Subject
 from jupyter_graphbreak.trial.values import difference
 
@@ -89,14 +90,16 @@ class Variant:
             return self._warm_up()
 
     def _warm_up(self) -> bool:
-        self._call(0)
+        with guarded(self.subject.call):
+            self._call(0)
         self._state = self.subject.state()
         self._arguments = self._entry.arguments.copy()
         # Whether the call changes something is seen from the second one on: the first may prepare what then stays.
         given = self._arguments.copy()
         seed_all(0)
         before = _random_state()
-        self._call(0)
+        with guarded(self.subject.call):
+            self._call(0)
         self.random = before != _random_state()
         self._changes_arguments = _differ((given.args, given.kwargs), (self._arguments.args, self._arguments.kwargs))
         self._changes_state = _differ(self._state, self.subject.state())

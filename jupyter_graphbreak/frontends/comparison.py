@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.report.schema import Report
     from jupyter_graphbreak.trial.inputs import Arguments
 
 
@@ -46,6 +47,8 @@ def compare(
 
     Raises
     ------
+    TrialStoppedError
+        If the function does something outside of its copies; nothing of that has happened.
     Exception
         Whatever the function itself raises on the first input.
     """
@@ -69,6 +72,28 @@ def compare(
         verdicts=[examination.verdict(searched=not given) for examination in examinations],
         advice=advice[0] if advice else None,
         report=report,
+    )
+
+
+def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -> Frontends:
+    """Return the comparison of a function that was stopped before it did something outside of its copies.
+
+    Parameters
+    ----------
+    fn : callable
+    first : Arguments
+    report : Report
+        Of what ``torch.compile`` did before that; its effects say what it is.
+    """
+    return Frontends(
+        function=_name(fn),
+        torch=require_torch(),
+        example=describe("the first input", first, fn),
+        others=[],
+        searched=False,
+        verdicts=[],
+        report=report,
+        effects=report.effects,
     )
 
 

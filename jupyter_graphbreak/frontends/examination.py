@@ -14,8 +14,10 @@ from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.frontends import Verdict
 from jupyter_graphbreak.trial.difference import differences
 from jupyter_graphbreak.trial.effects import observed, seed_all
+from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.outcome import run
 from jupyter_graphbreak.trial.reference import Trial, raised_by
+from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.trial.subject import Subject
 from jupyter_graphbreak.trial.values import difference, show
 
@@ -60,7 +62,11 @@ class Examination:
         self._warned_in_runs: list[warnings.WarningMessage] = []
         codes = own_codes(self._subject.call)
         with separate_cache(codes), observed() as capturing:
-            program = self._first(capture, find_cell)
+            try:
+                program = self._first(capture, find_cell)
+            except TrialStoppedError as stopped:
+                self.raised = raised_by(stopped, "program")
+                program = None
             if program is not None:
                 self._others(program, trials)
         eager_warned = {str(warning.message) for warning in eager.result.effects.warnings}
@@ -72,7 +78,7 @@ class Examination:
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
-            with self._subject.entered():
+            with guarded(self._subject.call), self._subject.entered():
                 program = capture(self._subject.call, eager.first.arguments.copy(self._subject.held()))
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             self.raised = raised_by(error, "capture")
@@ -110,7 +116,11 @@ class Examination:
 
     def _others(self, program: Program, trials: list[Trial]) -> None:
         for trial in trials:
-            result = self._call(program, trial.input)
+            try:
+                result = self._call(program, trial.input)
+            except TrialStoppedError as stopped:
+                self.refused.append((trial.input, stopped))
+                continue
             if result.raised is not None and trial.expected.raised is None:
                 self.refused.append((trial.input, result.raised.with_traceback(None)))
             elif self.difference is None and (difference_to_eager := self._compare(trial.expected, result)):

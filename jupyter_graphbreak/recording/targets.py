@@ -174,7 +174,8 @@ def _reach(values: Iterable[Any]) -> Iterator[Any]:
             yield value
         elif isinstance(value, type):
             if not _foreign(value):
-                members = [inspect.unwrap(m) if inspect.isfunction(m) else m for m in vars(value).values()]
+                bare = (getattr(m, "__func__", m) for m in vars(value).values())  # of static and class methods
+                members = [inspect.unwrap(m) if inspect.isfunction(m) else m for m in bare]
                 pending += [(m, depth + 1) for m in members if isinstance(m, types.FunctionType)]
         elif _is_object(value):
             yield value

@@ -18,6 +18,7 @@ from jupyter_graphbreak.remedies.search import RANK, Search
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.trial.entry import Entry, name_of
 from jupyter_graphbreak.trial.inputs import Arguments
+from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -91,6 +92,8 @@ def remedies_of_call(
     ------
     ValueError
         If a patch changes nothing that the call compiles.
+    TrialStoppedError
+        If the function does something outside of its copies; nothing of that has happened.
     Exception
         Whatever the function itself raises.
     """
@@ -150,15 +153,19 @@ def find_remedies(
     """
     begun = time.monotonic()
     searches: list[Search] = []
-    reasons = list(kept.left_out)
+    reasons = [*kept.left_out, *(f"the function was not run again: it {effect.what}" for effect in kept.effects)]
     mended: set[str] = set()
     judged: list[EditedCells | Patch] = []
     try:
-        for entry in kept.entries if report.breaks else ():
+        for entry in list(kept.entries) if report.breaks else ():
             tell(f"{entry.function}: runs again on copies")
             entered = time.monotonic()
             try:
                 rehearsal = Rehearsal(entry, compile_text, find_cell)
+            except TrialStoppedError as stopped:
+                kept.leave_out(entry, stopped.effect)
+                reasons.append(f"{entry.function} was not run again: it {stopped.effect.what}")
+                continue
             except Exception as error:  # noqa: BLE001 - the function itself, or what it needs and a copy has not
                 reasons.append(f"{entry.function} could not run again on copies ({type(error).__name__}: {error})")
                 continue

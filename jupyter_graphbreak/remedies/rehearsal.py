@@ -37,6 +37,7 @@ from jupyter_graphbreak.trial.difference import differences
 from jupyter_graphbreak.trial.entry import compiling_anew
 from jupyter_graphbreak.trial.outcome import TooLongError, limited, untouched
 from jupyter_graphbreak.trial.places import tensors
+from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -220,7 +221,10 @@ class Rehearsal:
         thorough : bool
             Whether to run it on all inputs, because nothing is known of the change.
         """
-        trials, both = self._itself.chosen(self.program, watched)
+        try:
+            trials, both = self._itself.chosen(self.program, watched)
+        except TrialStoppedError as stopped:
+            return Attempt(change, "not tried", _stopped(stopped))
         trials = self._itself.pool if thorough else trials
         tried = _Candidate(
             change,
@@ -265,6 +269,7 @@ class Rehearsal:
         gone = frozenset[str]()
         found: list[Difference] = []
         performed: Performed | None = None
+        inputs = 0
 
         def promises(first: Performed) -> bool:
             reason, found = self._compared(first, trials)
@@ -272,30 +277,20 @@ class Rehearsal:
 
         try:
             performed = tried.perform(trials, promises)
-        except OtherThreadError as error:
-            verdict, reason = "not tried", str(error)
-        except (CannotApplyError, SyntaxError) as error:
-            reason = f"cannot be applied: {error}"
-        except Exception as error:  # noqa: BLE001 - whatever the changed program makes torch do
-            reason = f"raises {_in_words(error)}"
-        inputs = len(performed.results) if performed is not None else 0
-        if performed is not None:
+            inputs = len(performed.results)
             reason, found = self._compared(performed, trials)
             gone = self._breaks_compared(tried.change, performed).gone
             if reason is None:
                 verdict, reason = self._verdict(tried, performed, found, goals)
             if verdict in WORKING:
-                try:
-                    verdict, reason, gone, found, more = self._at_the_edges(tried, performed, gone, found)
-                    inputs += more
-                except OtherThreadError as error:
-                    verdict, reason = "not tried", str(error)
-                except Exception as error:  # noqa: BLE001 - as above
-                    verdict, reason = "fails", f"raises {_in_words(error)}"
-            if verdict == "works" and both is False:
-                verdict, reason = "works on what ran", "one side of a condition never ran"
-            elif verdict == "works" and tried.change.assumptions:
-                verdict, reason = "works on what ran", tried.change.assumptions[0]
+                verdict, reason, gone, found, more = self._at_the_edges(tried, performed, gone, found)
+                inputs += more
+        except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
+            verdict, reason = _without_verdict(error)
+        if verdict == "works" and both is False:
+            verdict, reason = "works on what ran", "one side of a condition never ran"
+        elif verdict == "works" and tried.change.assumptions:
+            verdict, reason = "works on what ran", tried.change.assumptions[0]
         return Attempt(
             tried.change,
             verdict,
@@ -580,6 +575,22 @@ def _kind_of_edge(trial: Trial) -> str:
     """Return what is at the edge: the size, the values or a number."""
     what = trial.input.example.what
     return "size 0" if what.startswith("size 0") else "size" if what.startswith("size") else what.partition(" =")[0]
+
+
+def _without_verdict(error: BaseException) -> tuple[RemedyVerdict, str]:
+    """Return the verdict on a program that did not run to its end, and the reason."""
+    match error:
+        case TrialStoppedError():
+            return "not tried", _stopped(error)
+        case OtherThreadError():
+            return "not tried", str(error)
+        case CannotApplyError() | SyntaxError():
+            return "fails", f"cannot be applied: {error}"
+    return "fails", f"raises {_in_words(error)}"
+
+
+def _stopped(stopped: TrialStoppedError) -> str:
+    return f"the trial was stopped before it {stopped.effect.what}"
 
 
 def compared(results: list[Result]) -> list[str]:

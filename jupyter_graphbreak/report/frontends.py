@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from jupyter_graphbreak.report.schema import Report
+from jupyter_graphbreak.report.schema import Effect, Report
 
 Outcome = Literal["captures", "breaks", "eager", "refuses", "silently wrong", "raises"]
 
@@ -101,6 +101,9 @@ class Frontends(msgspec.Struct, frozen=True):
         The names of what a call of the function changes. If there are any, each other input is run after the first.
     report : Report or None
         The full report of ``torch.compile`` on the first input.
+    effects : list of Effect or None
+        What the function does outside of the objects that can be copied. It was stopped before that, and there are no
+        verdicts; the places are of the sources of ``report``.
     """
 
     function: str
@@ -112,6 +115,7 @@ class Frontends(msgspec.Struct, frozen=True):
     advice: str | None = None
     changes: list[str] = []
     report: Report | None = None
+    effects: list[Effect] | None = None
 
     def __getitem__(self, frontend: str) -> Verdict:
         """Return the verdict of a front end by its name, such as "torch.jit.trace"."""

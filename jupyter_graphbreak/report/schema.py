@@ -454,6 +454,27 @@ class Diagnostic(msgspec.Struct, frozen=True):
     message: str
 
 
+EffectKind = Literal["file", "network", "process", "database", "state"]
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """Something that a function does outside of the objects that can be copied.
+
+    Parameters
+    ----------
+    kind : {"file", "network", "process", "database", "state"}
+        ``process`` includes threads; ``state`` is that of this process, such as its environment variables.
+    what : str
+        What it does, as the rest of a sentence: "writes to the file rows.csv".
+    location : Location or None
+        The line of the reader's code that leads to it.
+    """
+
+    kind: EffectKind
+    what: str
+    location: Location | None = None
+
+
 class Report(msgspec.Struct, frozen=True):
     """What ``torch.compile`` did in one run. The classes of its lists describe their fields.
 
@@ -461,7 +482,7 @@ class Report(msgspec.Struct, frozen=True):
     ``order`` has the ids of the breaks as a person reads them, what to fix first; their numbers count in it.
     ``remedies``, ``cost`` and ``check`` are ``None`` where nobody asked. ``held`` is ``None`` if it is not known.
     ``compiled`` has what was compiled for the report; it is ``None`` if the code compiles by itself.
-    ``remedies``, ``cost`` and ``check`` are ``None`` where nobody asked.
+    ``effects`` has what functions do outside of the objects that can be copied: the reason why they were not run again.
     """
 
     status: Literal["ok", "error", "interrupted"]
@@ -491,6 +512,7 @@ class Report(msgspec.Struct, frozen=True):
     cost: Cost | None = None
     check: list[Check] | None = None
     held: list[HeldFunction] | None = None
+    effects: list[Effect] | None = None
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""

@@ -13,6 +13,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.trial.stand_ins import stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,6 +59,8 @@ def clone(value: Any, memo: dict[Any, Any] | None = None, failed: list[Any] | No
             made = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
         case _ if is_code(value):
             made = value
+        case _ if (instead := stand_in(value, lambda part: clone(part, memo, failed))) is not None:
+            made = instead
         case _:
             made = _clone_object(value, memo, failed)
     memo[id(value)] = made

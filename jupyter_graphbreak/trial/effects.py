@@ -23,7 +23,7 @@ from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.trial.other_threads import streams_here, version_of_filters, warnings_kept_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 @dataclass
@@ -87,18 +87,10 @@ def observed(handlers: Mapping[int, logging.Handler] | None = None) -> Iterator[
         once, as if none had been shown before. Otherwise nobody receives a record, and each warning is kept.
     """
     effects = Effects()
-    handle, thread = logging.Logger.callHandlers, threading.get_ident()
 
-    def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
-        if tells_of_compiling(record.name) or threading.get_ident() != thread:
-            handle(logger, record)
-            return
-        effects.logged.append((record.name, record.levelname, _message(record)))
-        effects.note("log", " ".join(effects.logged[-1]))
-        for handler in _handlers_of(logger):
-            copy = (handlers or {}).get(id(handler))
-            if copy is not None and record.levelno >= copy.level:
-                copy.handle(record)
+    def keep(record: tuple[str, str, str]) -> None:
+        effects.logged.append(record)
+        effects.note("log", " ".join(record))
 
     def show(message: warnings.WarningMessage) -> None:
         effects.warnings.append(message)
@@ -113,7 +105,7 @@ def observed(handlers: Mapping[int, logging.Handler] | None = None) -> Iterator[
         with (
             streams_here(out, err),
             warnings_kept_elsewhere(),
-            patched(logging.Logger, "callHandlers", keep),
+            _records_kept(keep, handlers or {}),
             warnings.catch_warnings(record=True),
         ):
             warnings._showwarnmsg_impl = show  # type: ignore[attr-defined]  # noqa: SLF001 - it keeps the order
@@ -153,6 +145,52 @@ _kept_filters: list[list[Any]] = []
 
 def _filters_of_process() -> list[Any]:
     return _kept_filters[0] if _kept_filters else list(warnings.filters)
+
+
+def unlogged() -> contextlib.AbstractContextManager[None]:
+    """Have no handler see what this thread logs while the context is open."""
+    return _records_kept(lambda _: None, {})
+
+
+@contextlib.contextmanager
+def _records_kept(
+    receive: Callable[[tuple[str, str, str]], None], handlers: Mapping[int, logging.Handler]
+) -> Iterator[None]:
+    """Keep what this thread logs from the process's handlers while the context is open.
+
+    Parameters
+    ----------
+    receive : callable
+        Receives the logger, the level and the message of each record.
+    handlers : mapping
+        What receives the record in place of a handler, by the id of the handler.
+    """
+    handle, thread = logging.Logger.callHandlers, threading.get_ident()
+
+    def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if tells_of_compiling(record.name) or threading.get_ident() != thread:
+            handle(logger, record)
+            return
+        receive((record.name, record.levelname, _message(record)))
+        for handler in _handlers_of(logger):
+            copy = handlers.get(id(handler))
+            if copy is not None and record.levelno >= copy.level:
+                copy.handle(record)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(patched(logging.Logger, "callHandlers", keep))
+        loguru = getattr(sys.modules.get("loguru._handler"), "Handler", None)
+        if loguru is not None:
+            emit = loguru.emit
+
+            def keep_loguru(handler: Any, record: dict[str, Any], *rest: Any, **named: Any) -> None:
+                if threading.get_ident() != thread:
+                    emit(handler, record, *rest, **named)
+                else:
+                    receive((str(record.get("name")), str(record.get("level")), str(record.get("message"))))
+
+            stack.enter_context(patched(loguru, "emit", keep_loguru))
+        yield
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -13,13 +13,17 @@ from jupyter_graphbreak._torch_compat.hooks.entry_hooks import watch_entries
 from jupyter_graphbreak._torch_compat.isolation import eager_semantics, new_globals_readable
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.recording.targets import own_codes, reached
+from jupyter_graphbreak.trial.guard import effects_seen, state_effect
 from jupyter_graphbreak.trial.inputs import Arguments
+from jupyter_graphbreak.trial.process_state import ProcessState
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jupyter_graphbreak._torch_compat.hooks.entry_hooks import EnteredCall
+    from jupyter_graphbreak.trial.guard import SeenEffects
+    from jupyter_graphbreak.trial.side_effects import SeenEffect
 
 #: The most that copies may take, as a share of free memory.
 _SHARE = 0.25
@@ -73,6 +77,9 @@ class KeptEntries:
         self.entries: list[Entry] = []
         #: What was not kept and why, in sentences.
         self.left_out: list[str] = []
+        #: What was seen to happen outside of the objects that are copied: no entry that does it is kept.
+        self.effects: list[SeenEffect] = []
+        self._states: list[tuple[Entry, ProcessState]] = []
         self._limit = limit
         self._taken = 0
 
@@ -109,6 +116,24 @@ class KeptEntries:
                 wrapped=entered.wrapped,
             )
         )
+        self._states.append((self.entries[-1], ProcessState()))
+
+    def leave_out(self, entry: Entry, effect: SeenEffect) -> None:
+        """Leave out an entry whose first trial was stopped before it had an effect."""
+        self.entries = [kept for kept in self.entries if kept is not entry]
+        self.effects.append(effect)
+
+    def leave_out_effects(self, seen: SeenEffects) -> None:
+        """Leave out the entries that were seen to do something that no copy keeps to itself."""
+        self.effects += [effect for _, effect in seen.seen]
+        refused = {wrapped for within, _ in seen.seen for wrapped in within}
+        for entry, before in self._states:
+            changed = state_effect(before.changes(), [entry.call], seen.lines)
+            if changed is not None:
+                self.effects.append(changed)
+            if changed is not None or entry.wrapped in refused:
+                self.entries = [kept for kept in self.entries if kept is not entry]
+        self._states.clear()
 
 
 @contextlib.contextmanager
@@ -126,8 +151,11 @@ def kept_entries(limit: int | None = None) -> Iterator[KeptEntries]:
     def emit(addition: object) -> None:
         faults.append(getattr(addition, "message", type(addition).__name__))
 
-    with watch_entries(kept.take, emit, lambda _: None):
-        yield kept
+    with effects_seen() as seen, watch_entries(kept.take, emit, lambda _: None):
+        try:
+            yield kept
+        finally:
+            kept.leave_out_effects(seen)
     kept.left_out += [f"An entry could not be copied ({fault})." for fault in faults]
 
 

@@ -26,8 +26,11 @@ from jupyter_graphbreak.trial.effects import (
     observed,
     random_states,
     seed_all,
+    unlogged,
 )
+from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.places import RESULT, memory, named
+from jupyter_graphbreak.trial.stand_ins import note_streams
 from jupyter_graphbreak.trial.values import Yielded
 
 if TYPE_CHECKING:
@@ -108,10 +111,20 @@ def run(
     ----------
     gradients : bool
         Whether to run the backward pass, once.
+
+    Raises
+    ------
+    TrialStoppedError
+        If the program was stopped before it did something outside of its copies.
     """
     given = arguments.copy(subject.held())
     value, raised, failed = None, None, None
-    with subject.entered(), kept_modes(), observed(subject.handlers) as effects:
+    with (
+        guarded(subject.call, program),
+        subject.entered(),
+        kept_modes(),
+        observed(subject.handlers) as effects,
+    ):
         seed_all(seed)
         try:
             value = program(*given.args, **given.kwargs)
@@ -235,7 +248,14 @@ def limited() -> Iterator[None]:
 
 @contextlib.contextmanager
 def untouched() -> Iterator[None]:
-    """Restore what runs change: random numbers, modes, output, warnings."""
+    """Restore what runs change, and stop what they would do outside of their copies.
+
+    Raises
+    ------
+    TrialStoppedError
+        If a run was stopped.
+    """
+    note_streams()
     numpy = sys.modules.get("numpy")
     python_random, numpy_random = random.getstate(), numpy.random.get_state() if numpy is not None else None
     try:
@@ -246,6 +266,8 @@ def untouched() -> Iterator[None]:
             contextlib.redirect_stderr(io.StringIO()),
             kept_modes(),
             quiet(),
+            unlogged(),
+            guarded(),
         ):
             yield
     finally:

@@ -13,6 +13,7 @@ import msgspec
 from jupyter_graphbreak.report.frontends import Example, Raised
 from jupyter_graphbreak.trial.inputs import Arguments, Input, describe, edge_inputs, other_inputs
 from jupyter_graphbreak.trial.outcome import Result, TooLongError, limited, run
+from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.trial.subject import Subject
 from jupyter_graphbreak.trial.values import difference
 
@@ -60,6 +61,8 @@ class Reference:
 
     Raises
     ------
+    TrialStoppedError
+        If the function does something outside of its copies on the first input.
     Exception
         Whatever the function raises on the first input.
     """
@@ -90,15 +93,18 @@ class Reference:
         patience_s : float
             After how many seconds no further one is derived.
         """
+        trials: list[Trial] = []
         if given:
             inputs = [Input(arguments, describe("", arguments, self.fn), again=True) for arguments in given]
-            return [Trial(other, self._try(other)) for other in [*inputs, *self._reseeded()]]
+            for other in [*inputs, *self._reseeded()]:
+                with contextlib.suppress(TrialStoppedError):
+                    trials.append(Trial(other, self._try(other)))
+            return trials
         start = time.monotonic()
-        trials = []
         for derived in itertools.islice(self._derived(), most):
             if time.monotonic() - start > patience_s:
                 break
-            with contextlib.suppress(TooLongError), limited():
+            with contextlib.suppress(TooLongError, TrialStoppedError), limited():
                 trial = Trial(derived, self._try(derived))
                 if trial.expected.raised is None or not derived.special:  # otherwise the function does not take it
                     trials.append(trial)

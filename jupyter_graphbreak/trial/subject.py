@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
-from jupyter_graphbreak.recording.library import library_roots
+from jupyter_graphbreak.recording.library import is_library, library_roots
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.trial.copies import Saved, clone, filled, is_atom, is_code, is_data, keeping, slot
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _MISSING = object()
 _OURS = __name__.partition(".")[0]
+#: What ``functools.lru_cache`` makes of a function.
+_CACHING = type(functools.lru_cache(len))
 
 
 class OtherThreadError(Exception):
@@ -107,6 +109,7 @@ class Subject:
         self._functions: list[types.FunctionType] = []
         self._places: list[_Place | _Swapped] = []
         self._entered = 0
+        self._caches: list[Any] = []
         self._library = tuple(library_roots())
         self.shared: list[str] = []
         self.call: Any = self._fresh(fn, _name(fn))
@@ -146,6 +149,8 @@ class Subject:
 
     def restore(self) -> None:
         """Go back to the state at the beginning; the objects stay the same, because captured programs hold them."""
+        for cached in self._caches:
+            cached.cache_clear()
         for place, value in self._values:
             place.write(filled(value))
         self._saved.put_back()
@@ -213,6 +218,8 @@ class Subject:
             return self._fresh_function(value)
         if isinstance(value, types.MethodType):
             return types.MethodType(value.__func__, self._fresh(value.__self__, name))
+        if isinstance(value, _CACHING):
+            return self._fresh_cache(value, name)
         if isinstance(value, functools.partial):
             arguments = [self._fresh(argument, name) for argument in value.args]
             return functools.partial(
@@ -221,6 +228,14 @@ class Subject:
                 **{key: self._fresh(item, name) for key, item in value.keywords.items()},
             )
         return value if is_code(value) or is_atom(value) or value is _MISSING else self._copy(value, name)
+
+    def _fresh_cache(self, cached: Any, name: str) -> Any:
+        """Return a function with a cache of its own, empty: what a cache holds can be computed again."""
+        parameters = cached.cache_parameters()
+        made = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self._fresh(cached.__wrapped__, name))
+        self._memo[id(cached)] = self._memo[id(made)] = made
+        self._caches.append(made)
+        return made
 
     def _copy(self, value: Any, name: str) -> Any:
         failed: list[Any] = []
@@ -329,6 +344,8 @@ class Subject:
         """Find the globals, closures and attributes of the user's classes and of functions that were not copied."""
         copied = {id(scope) for scope in self._globals.values()}
         roots = [self.call, *(value for _, value in self.roots())]
+        modules = _modules_used(roots)
+        roots += [vars(module)[name] for module, names in modules for name in names]
         if self.arguments is not None:
             roots += [*self.arguments.args, *self.arguments.kwargs.values()]
         kinds: dict[type, None] = {}
@@ -340,6 +357,7 @@ class Subject:
                 kinds.update((value, None) for name in names if isinstance(value := item.__globals__.get(name), type))
                 if id(item.__globals__) not in copied:
                     functions.append((item, names))
+        self._swap_modules(modules)
         known: set[tuple[int, str]] = set()
         for function, names in functions:
             scope = function.__globals__
@@ -355,6 +373,11 @@ class Subject:
                 for name in [name for name in vars(kind) if not name.startswith("__")]:
                     self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
 
+    def _swap_modules(self, modules: list[tuple[types.ModuleType, list[str]]]) -> None:
+        for module, names in modules:
+            for name in names:
+                self._swap(_Place(f"{module.__name__}.{name}", *_item_access(vars(module), name)))
+
     def _swap(self, place: _Place) -> None:
         try:
             value = place.read()
@@ -362,7 +385,7 @@ class Subject:
             return
         if value is _MISSING or is_atom(value):
             self._places.append(_Swapped(place, value))
-        elif is_data(value):
+        elif is_data(value) or isinstance(value, _CACHING):
             self._places.append(_Swapped(place, self._fresh(value, place.name)))
 
     def _is_library(self, function: types.FunctionType) -> bool:
@@ -375,6 +398,35 @@ class Subject:
 
 def _is_variable(value: Any) -> bool:
     return type(value) in {bool, int, float, torch.Tensor}
+
+
+def _modules_used(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
+    """Return the user's own modules that code uses as modules, each with what code names of it."""
+    functions = {id(item): item for item in reached(*roots) if isinstance(item, types.FunctionType) and is_own(item)}
+    pending = list(functions.values())
+    found: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
+    while pending:
+        function = pending.pop()
+        names = set(_names(function.__code__))
+        modules = [value for name in names if isinstance(value := function.__globals__.get(name), types.ModuleType)]
+        for module in modules:
+            if is_library(getattr(module, "__file__", None) or "") or not hasattr(module, "__file__"):
+                continue
+            known = found.setdefault(module.__name__, (module, {}))[1]
+            used = [name for name in names if name in vars(module) and not name.startswith("__")]
+            known.update(dict.fromkeys(used))
+            for item in reached(*(vars(module)[name] for name in used)):
+                if isinstance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
+                    functions[id(item)] = item
+                    pending.append(item)
+    return [(module, list(names)) for module, names in found.values()]
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
 
 
 def _name(fn: Any) -> str:

@@ -71,7 +71,13 @@ LAYERS = {
         },
         TORCH,
     ),
-    "trial": Layer({"report", "_torch_compat", "recording", "recording.library", "recording.threads_at_work"}, TORCH),
+    "trial": Layer(
+        {
+            "report", "_torch_compat", "recording", "recording.records", "recording.library", "recording.source_texts",
+            "recording.threads_at_work",
+        },
+        TORCH,
+    ),
     "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "remedies.proposal": Layer({"report"}),
     "remedies.drafting": Layer({"analysis.source"}),

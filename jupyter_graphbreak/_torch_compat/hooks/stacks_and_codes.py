@@ -156,11 +156,16 @@ def site_of(frame: FrameType | None) -> StackEntry | None:
     while frame is not None:
         path = packages.module_path(frame.f_code.co_filename)
         if path is None or not path.startswith(_BETWEEN):
-            code = frame.f_code
-            positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
-            return StackEntry(
-                code.co_filename, positions[0] or frame.f_lineno, code.co_name, code.co_firstlineno,
-                positions[2], positions[3], positions[1],
-            )  # fmt: skip
+            return entry_of_frame(frame)
         frame = frame.f_back
     return None
+
+
+def entry_of_frame(frame: FrameType) -> StackEntry:
+    """Return the place at which a frame is, with its columns."""
+    code = frame.f_code
+    positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    return StackEntry(
+        code.co_filename, positions[0] or frame.f_lineno, code.co_name, code.co_firstlineno,
+        positions[2], positions[3], positions[1],
+    )  # fmt: skip

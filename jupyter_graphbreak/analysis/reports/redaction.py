@@ -24,6 +24,7 @@ from jupyter_graphbreak.report.schema import (
     CompiledCall,
     CudagraphSkip,
     Device,
+    Effect,
     Frame,
     Graph,
     GuardFailure,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.cost import Check
     from jupyter_graphbreak.report.job import JobBreak
-    from jupyter_graphbreak.report.schema import Diagnostic
+    from jupyter_graphbreak.report.schema import Diagnostic, EffectKind
 
 _PLAIN = re.compile(r"[A-Za-z ,.;:()-]+")
 _WORD = re.compile(r"\w+")
@@ -60,6 +61,15 @@ _TORCH_ERRORS = {
     "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "RecompileLimitExceeded",
     "TorchRuntimeError", "Unsupported", "UncapturedHigherOrderOpError", "UserError",
 }  # fmt: skip
+
+#: What is left of an effect: its words name files, hosts and commands.
+_EFFECTS: dict[EffectKind, str] = {
+    "file": "uses a file",
+    "network": "uses the network",
+    "process": "uses a process or a thread",
+    "database": "uses a database",
+    "state": "changes the state of the process",
+}
 
 _BACKENDS = {"aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager", "inductor"}
 
@@ -121,6 +131,7 @@ class _Redaction:
             cost=self._cost(report.cost),
             check=[self._check(each) for each in report.check] if report.check is not None else None,
             held=[self._held(each) for each in report.held] if report.held is not None else None,
+            effects=[self._effect(each) for each in report.effects] if report.effects is not None else None,
         )
 
     def job_break(self, listed: JobBreak) -> JobBreak:
@@ -223,6 +234,9 @@ class _Redaction:
 
     def _held(self, held: HeldFunction) -> HeldFunction:
         return HeldFunction(self._name(held.function), self._file(held.source, "file"), held.line)
+
+    def _effect(self, effect: Effect) -> Effect:
+        return Effect(effect.kind, _EFFECTS[effect.kind], self._at(effect.location))
 
     def _recompile(self, recompile: Recompile) -> Recompile:
         return replace(

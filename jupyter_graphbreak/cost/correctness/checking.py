@@ -18,6 +18,7 @@ from jupyter_graphbreak.report.cost import Check, Divergence
 from jupyter_graphbreak.trial.copies import clone
 from jupyter_graphbreak.trial.effects import seed_all
 from jupyter_graphbreak.trial.entry import compiling_anew
+from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.subject import Subject
@@ -127,6 +128,11 @@ def _in_double(entry: Entry, *, varied: bool) -> _Seen:
 
 
 def _see(program: Callable[..., Any], subject: Subject, arguments: Arguments) -> _Seen:
+    with guarded(subject.call), subject.entered():
+        return _see_call(program, subject, arguments)
+
+
+def _see_call(program: Callable[..., Any], subject: Subject, arguments: Arguments) -> _Seen:
     given = arguments.copy()
     seed_all(0)
     try:

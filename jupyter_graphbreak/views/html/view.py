@@ -19,6 +19,7 @@ from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class
 from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
 from jupyter_graphbreak.views.words.experiments import remedy_words
+from jupyter_graphbreak.views.words.experiments.effects import not_run_again
 from jupyter_graphbreak.views.words.experiments.startup import startup
 from jupyter_graphbreak.views.words.extent import compiled_for_report, extent, without_cudagraph
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
@@ -161,6 +162,11 @@ class View:
         """The first of these that the code could compile itself, each with its place in the report's list."""
         listed = list(enumerate(self.report.compiled or []))
         return [(place, call) for place, call in listed if call.code is not None][:_MOST_COMPILABLE]
+
+    @property
+    def not_run_again(self) -> str:
+        """What was not run again because of its side effects."""
+        return not_run_again(self.report)
 
     @property
     def without_cudagraph(self) -> list[str]:

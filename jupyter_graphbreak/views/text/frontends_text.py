@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def render_frontends(frontends: Frontends) -> str:
     """Return the verdicts as text for a terminal 100 columns wide, without a line break at the end."""
     lines = [*wrapped("", f"front ends on {call_of(frontends)} | torch {frontends.torch}", indent="")]
-    names = max(len(verdict.frontend) for verdict in frontends.verdicts)
+    names = max((len(verdict.frontend) for verdict in frontends.verdicts), default=0)
     words = max(len(word) for word in OUTCOMES.values())
     for verdict in frontends.verdicts:
         counts = ""

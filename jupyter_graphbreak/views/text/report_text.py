@@ -11,6 +11,7 @@ from jupyter_graphbreak.views.text.remedies_text import all_that_work, remedies_
 from jupyter_graphbreak.views.text.terminal import INDENT, WIDTH, cut, wrapped
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.experiments.cost_words import checked, coverage_of, time_of, verdicts_of_cost
+from jupyter_graphbreak.views.words.experiments.effects import not_run_again
 from jupyter_graphbreak.views.words.experiments.startup import startup
 from jupyter_graphbreak.views.words.extent import compiled_for_report, extent, without_cudagraph
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
@@ -82,7 +83,8 @@ def summary_line(report: Report) -> str:
 
 def _measured(report: Report) -> list[str]:
     """Return how much of the run was compiled, whether that pays, and whether its result is right."""
-    said = [*filter(None, [compiled_for_report(report), extent(report)]), *without_cudagraph(report)]
+    said = [*filter(None, [compiled_for_report(report), extent(report), not_run_again(report)])]
+    said += without_cudagraph(report)
     said += [*verdicts_of_cost(report), *coverage_of(report)]
     said += [sentence] if report.cost is not None and (sentence := startup(report)) else []
     said += [checked(report, check) for check in report.check or []]

@@ -33,6 +33,7 @@ export interface Report {
   cost: Cost | null;
   check: Check[] | null;
   held: HeldFunction[] | null;
+  effects: Effect[] | null;
 }
 /**
  * Where the code was asked to run and where it ran; ``note`` says why in words when the two differ.
@@ -572,4 +573,12 @@ export interface HeldFunction {
   function: string;
   source: string;
   line: number;
+}
+/**
+ * Something that a function does outside of the objects that can be copied.
+ */
+export interface Effect {
+  kind: 'database' | 'file' | 'network' | 'process' | 'state';
+  what: string;
+  location: Location | null;
 }

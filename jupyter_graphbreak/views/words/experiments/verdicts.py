@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.views.words.experiments.effects import not_run_again
+
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Example, Frontends, Outcome, Verdict
 
@@ -56,6 +58,8 @@ def details(frontends: Frontends, verdict: Verdict) -> list[str]:
 
 def legend(frontends: Frontends) -> list[str]:
     """Return what was tried, and what follows from it."""
+    if frontends.effects and frontends.report is not None:
+        return [not_run_again(frontends.report)]
     sentences = [f"About the first break: {frontends.advice.rstrip('.')}."] if frontends.advice else []
     if not frontends.others:
         return [

@@ -1,0 +1,127 @@
+"""The settings of PyTorch that hold for a whole process, to be compared and restored."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class ProcessSetting(NamedTuple):
+    """A setting.
+
+    Parameters
+    ----------
+    names : frozenset of str
+        What code that sets it calls or assigns.
+    """
+
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], Any]
+    names: frozenset[str]
+
+
+#: Settings with a function to read and one to set them, both of ``torch``.
+_FUNCTIONS = (
+    ("the number of threads", "get_num_threads", "set_num_threads"),
+    ("the precision of matrix products", "get_float32_matmul_precision", "set_float32_matmul_precision"),
+    ("anomaly detection", "is_anomaly_enabled", "autograd.set_detect_anomaly"),
+    ("the debug mode of deterministic algorithms", "get_deterministic_debug_mode", "set_deterministic_debug_mode"),
+)
+#: Flags that are attributes of modules.
+_FLAGS = (
+    ("torch.backends.cudnn", ("enabled", "benchmark", "deterministic", "allow_tf32", "benchmark_limit")),
+    (
+        "torch.backends.cuda.matmul",
+        ("allow_tf32", "allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"),
+    ),
+    ("torch.backends.mkldnn", ("enabled", "deterministic", "allow_tf32")),
+    ("torch.backends.mkl", ("verbose",)),
+    ("torch.backends.opt_einsum", ("enabled", "strategy")),
+    ("torch.utils.deterministic", ("fill_uninitialized_memory",)),
+)
+_ATTENTION = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
+
+
+def process_settings() -> Iterator[ProcessSetting]:
+    """Yield the settings that this torch has."""
+    import torch
+
+    for name, getter, setter in _FUNCTIONS:
+        read, write = getattr(torch, getter, None), _dotted(torch, setter)
+        if read is not None and write is not None:
+            yield ProcessSetting(name, read, write, frozenset({setter.rpartition(".")[2], "detect_anomaly"}))
+    for dotted, flags in _FLAGS:
+        owner = _dotted(torch, dotted.removeprefix("torch."))
+        for flag in flags:
+            if owner is not None and _is_readable(owner, flag):
+                yield ProcessSetting(f"{dotted}.{flag}", *_access(owner, flag), frozenset({flag, "flags", "set_flags"}))
+    for kind in _ATTENTION:
+        read = getattr(torch.backends.cuda, f"{kind}_enabled", None)
+        write = getattr(torch.backends.cuda, f"enable_{kind}", None)
+        if read is not None and write is not None:
+            yield ProcessSetting(f"attention by {kind}", read, write, frozenset({f"enable_{kind}", "sdpa_kernel"}))
+    yield ProcessSetting("the flushing of denormal numbers", _flushes_denormal, torch.set_flush_denormal,
+                         frozenset({"set_flush_denormal"}))  # fmt: skip
+    options = getattr(sys.modules.get("torch._tensor_str"), "PRINT_OPTS", None)
+    if options is not None:
+        yield ProcessSetting("the options for printing tensors", lambda: dict(vars(options)), _setter_of(options),
+                             frozenset({"set_printoptions"}))  # fmt: skip
+    for module in ("torch._dynamo.config", "torch._inductor.config"):
+        config = sys.modules.get(module)
+        if config is not None and hasattr(config, "get_config_copy"):
+            yield ProcessSetting(f"settings of {module}", _reader_of(config), _writer_of(config),
+                                 frozenset({"config"}))  # fmt: skip
+
+
+def _dotted(owner: Any, name: str) -> Any:
+    for part in name.split("."):
+        owner = getattr(owner, part, None)
+    return owner
+
+
+def _is_readable(owner: Any, flag: str) -> bool:
+    try:
+        getattr(owner, flag)
+    except Exception:  # noqa: BLE001 - a flag that this build, or a mixture of old and new settings, cannot tell
+        return False
+    return True
+
+
+def _access(owner: Any, flag: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    return lambda: getattr(owner, flag), lambda value: setattr(owner, flag, value)
+
+
+def _setter_of(options: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda values: vars(options).update(values)
+
+
+def _flushes_denormal() -> bool:
+    return _TINY[0] * 1.0 == 0
+
+
+#: In a list, so that Python does not compute with it beforehand.
+_TINY = [1e-310]
+
+
+def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
+    return lambda: {name: value for name, value in config.get_config_copy().items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _writer_of(config: Any) -> Callable[[dict[str, Any]], None]:
+    def write(values: dict[str, Any]) -> None:
+        now = config.get_config_copy()
+        for name, value in values.items():
+            if now.get(name, value) != value:
+                with contextlib.suppress(Exception):  # a setting that cannot be set any more
+                    setattr(config, name, value)
+
+    return write

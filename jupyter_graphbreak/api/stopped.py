@@ -1,0 +1,55 @@
+"""The report of a call whose first trial was stopped before it did something outside of its copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.report.schema import Report
+    from jupyter_graphbreak.trial.entry import Entry
+    from jupyter_graphbreak.trial.side_effects import SeenEffect
+
+
+def report_until_stopped(
+    entry: Entry, effect: SeenEffect, find_cell: FindCell = lambda _: None
+) -> tuple[Report, dict[str, str]]:
+    """Return the report of what was compiled before a call was stopped, and the file of each source by its id.
+
+    The call is made on copies and stopped again.
+
+    Parameters
+    ----------
+    entry : Entry
+    effect : SeenEffect
+        Before which it was stopped; the report names it.
+    find_cell : callable
+        Given the file name of a code object, the cell it comes from.
+    """
+    import torch
+
+    from jupyter_graphbreak._torch_compat.default_device import default_device_name
+    from jupyter_graphbreak.analysis.build import build_with_files
+    from jupyter_graphbreak.recording import recorder
+    from jupyter_graphbreak.report.schema import Device
+    from jupyter_graphbreak.trial.effect_places import with_effects
+    from jupyter_graphbreak.trial.entry import compiling_anew
+    from jupyter_graphbreak.trial.outcome import run, untouched
+    from jupyter_graphbreak.trial.side_effects import TrialStoppedError
+    from jupyter_graphbreak.trial.subject import Subject
+
+    with untouched(), recorder.record(find_cell) as recording:
+        recording.describe_device(Device("auto", default_device_name()))
+        subject = Subject(entry.call, entry.arguments)
+        try:
+            with compiling_anew(subject.call):
+                run(torch.compile(subject.call, backend="eager"), subject, subject.arguments or entry.arguments)
+        except TrialStoppedError:
+            pass  # as before
+        except Exception as error:  # noqa: BLE001 - then there is nothing but the effect to report
+            recording.note("warning", f"What was compiled before the call was stopped is not known ({error}).")
+    report, files = build_with_files(recording.records)
+    reported = with_effects(report, files, [effect], find_cell)
+    return replace(reported, status="ok", error=None), files

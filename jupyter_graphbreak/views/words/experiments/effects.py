@@ -1,0 +1,38 @@
+"""What functions do outside of the objects that can be copied, in words: why they were not run again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.words.plain_text import counted, one_line
+from jupyter_graphbreak.views.words.where import place
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.schema import Effect, Report
+
+#: So many effects are named; more are counted.
+_MOST = 4
+
+
+def not_run_again(report: Report) -> str:
+    """Return the sentence that says what was not run again and why; the empty string if everything was.
+
+    "Nothing was run again, because a second run would have side effects: line 4 in step writes to the file rows.csv."
+    """
+    if not report.effects:
+        return ""
+    named = [_effect(report, effect) for effect in report.effects[:_MOST]]
+    more = len(report.effects) - len(named)
+    reasons = "; ".join([*named, *([f"and {counted(more, 'other effect')}"] if more > 0 else [])])
+    what = "Some functions were not run again" if _some_ran(report) else "Nothing was run again"
+    return f"{what}, because that would repeat side effects: {reasons}."
+
+
+def _effect(report: Report, effect: Effect) -> str:
+    where = place(report, effect.location) if effect.location is not None else "the code"
+    return f"{where} {one_line(effect.what)}"
+
+
+def _some_ran(report: Report) -> bool:
+    tried = any(remedy.kind != "person" for remedy in report.remedies or [])
+    return tried or bool(report.check) or bool(report.cost is not None and report.cost.entries)

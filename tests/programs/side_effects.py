@@ -1,0 +1,472 @@
+"""Functions with side effects: each marks the line that has it with ``# kind``. And functions without any."""
+
+from __future__ import annotations
+
+import atexit
+import concurrent.futures
+import contextlib
+import contextvars
+import csv
+import ctypes
+import dbm
+import decimal
+import gc
+import http.client
+import json
+import locale
+import logging
+import logging.handlers
+import multiprocessing
+import os
+import pathlib
+import pickle
+import random
+import shelve
+import shutil
+import signal
+import smtplib
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+import webbrowser
+import zipfile
+
+import numpy as np
+import torch
+
+VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("VARIABLE", default=0)
+CLOSED_PORT = 1
+PRIVATE: list[float] = []
+LOGGER = logging.getLogger("side_effect_programs")
+
+# What is opened before the function runs; :func:`open_all` fills it in.
+OPEN_FILE = OPEN_BINARY = OPEN_WRITER = SOCKET = OTHER_END = CONNECTION = CURSOR = EXECUTOR = GENERATOR = READ_FILE = (
+    None
+)
+QUEUE = LIBRARY = HANDLE = None
+
+
+def open_all() -> None:
+    global OPEN_FILE, OPEN_BINARY, OPEN_WRITER, SOCKET, OTHER_END, CONNECTION, CURSOR, EXECUTOR, GENERATOR, READ_FILE
+    global QUEUE, LIBRARY, HANDLE
+    pathlib.Path("input.txt").write_text("first\nsecond\n")
+    pathlib.Path("old.txt").write_text("old")
+    OPEN_FILE, OPEN_BINARY = open("open.txt", "w", buffering=1), open("open.bin", "wb", buffering=0)
+    OPEN_WRITER = csv.writer(open("open.csv", "w", buffering=1, newline=""))
+    SOCKET, OTHER_END = socket.socketpair()
+    OTHER_END.setblocking(False)
+    CONNECTION = sqlite3.connect("open.db", isolation_level=None, check_same_thread=False)
+    CONNECTION.execute("create table rows (n)")
+    CURSOR = CONNECTION.cursor()
+    EXECUTOR = concurrent.futures.ThreadPoolExecutor(1)
+    GENERATOR = (n for n in range(100))
+    READ_FILE = open("input.txt")
+    QUEUE = multiprocessing.SimpleQueue()
+    LIBRARY = ctypes.CDLL(None)
+    HANDLE = os.open("descriptor.txt", os.O_WRONLY | os.O_CREAT)
+
+
+def close_all() -> None:
+    for opened in (OPEN_FILE, OPEN_BINARY, SOCKET, OTHER_END, CONNECTION, READ_FILE):
+        opened.close()
+    EXECUTOR.shutdown()
+    os.close(HANDLE)
+
+
+def finish(y: torch.Tensor) -> torch.Tensor:
+    if y.sum() > 0:
+        y = y + 1
+    return y
+
+
+def writes_text(x):
+    pathlib.Path("a.txt").write_text("1")  # file
+    return finish(x)
+
+
+def appends_line(x):
+    with open("a.txt", "a") as out:  # file
+        out.write("row\n")
+    return finish(x)
+
+
+def appends_binary(x):
+    with open("a.bin", "ab") as out:  # file
+        out.write(b"1")
+    return finish(x)
+
+
+def updates_in_place(x):
+    with open("old.txt", "r+") as out:  # file
+        out.write("X")
+    return finish(x)
+
+
+def prints_to_file(x):
+    with open("a.txt", "a") as out:  # file
+        print("row", file=out)
+    return finish(x)
+
+
+def prints_to_open_file(x):
+    print("row", file=OPEN_FILE)  # file
+    return finish(x)
+
+
+def writes_open_file(x):
+    OPEN_FILE.write("row\n")  # file
+    return finish(x)
+
+
+def writes_open_binary(x):
+    OPEN_BINARY.write(b"row")  # file
+    return finish(x)
+
+
+def writes_open_csv(x):
+    OPEN_WRITER.writerow([1, 2])  # file
+    return finish(x)
+
+
+def writes_descriptor(x):
+    os.write(HANDLE, b"row")  # file
+    return finish(x)
+
+
+def saves_tensor(x):
+    torch.save(x, "a.pt")  # file
+    return finish(x)
+
+
+def saves_array(x):
+    np.save("a.npy", x.detach().numpy())  # file
+    return finish(x)
+
+
+def dumps_array(x):
+    x.detach().numpy().tofile("a.raw")  # file
+    return finish(x)
+
+
+def pickles(x):
+    with open("a.pkl", "wb") as out:  # file
+        pickle.dump([1], out)
+    return finish(x)
+
+
+def dumps_json(x):
+    json.dump({"n": 1}, open("a.json", "w"))  # file
+    return finish(x)
+
+
+def removes(x):
+    with contextlib.suppress(FileNotFoundError):
+        os.remove("old.txt")  # file
+    return finish(x)
+
+
+def renames(x):
+    with contextlib.suppress(FileNotFoundError):
+        os.rename("old.txt", "new.txt")  # file
+    return finish(x)
+
+
+def copies_file(x):
+    shutil.copy("input.txt", "copy.txt")  # file
+    return finish(x)
+
+
+def makes_folder(x):
+    os.makedirs("folder", exist_ok=True)  # file
+    return finish(x)
+
+
+def makes_temporary_file(x):
+    tempfile.mkstemp(dir=".")  # file
+    return finish(x)
+
+
+def changes_rights(x):
+    os.chmod("old.txt", 0o600)  # file
+    return finish(x)
+
+
+def writes_zip(x):
+    with zipfile.ZipFile("a.zip", "a") as out:  # file
+        out.writestr(f"n{len(out.namelist())}", "1")
+    return finish(x)
+
+
+def shelves(x):
+    with shelve.open("shelf", "c") as out:  # file
+        out["n"] = out.get("n", 0) + 1
+    return finish(x)
+
+
+def swallows(x):
+    try:
+        open("a.txt", "a").write("row")  # file
+    except BaseException:
+        pass
+    return finish(x)
+
+
+def swallows_and_tries_again(x):
+    for _ in range(3):
+        with contextlib.suppress(BaseException):
+            open("a.txt", "a").write("row")  # file
+    return finish(x)
+
+
+def writes_finally(x):
+    try:
+        y = finish(x)
+    finally:
+        open("a.txt", "a").write("row")  # file
+    return y
+
+
+def logs_to_new_file(x):
+    handler = logging.FileHandler("new.log")  # file
+    handler.close()
+    return finish(x)
+
+
+def connects(x):
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", CLOSED_PORT), 1)  # network
+    return finish(x)
+
+
+def sends_datagram(x):
+    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # network
+    out.sendto(b"1", ("127.0.0.1", 9))
+    out.close()
+    return finish(x)
+
+
+def sends_on_open_socket(x):
+    SOCKET.send(b"1")  # network
+    return finish(x)
+
+
+def requests_page(x):
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(f"http://127.0.0.1:{CLOSED_PORT}/", timeout=1)  # network
+    return finish(x)
+
+
+def requests_over_http(x):
+    with contextlib.suppress(OSError):
+        http.client.HTTPConnection("127.0.0.1", CLOSED_PORT, timeout=1).request("GET", "/")  # network
+    return finish(x)
+
+
+def sends_mail(x):
+    with contextlib.suppress(OSError):
+        smtplib.SMTP("127.0.0.1", CLOSED_PORT, timeout=1)  # network
+    return finish(x)
+
+
+def runs_command(x):
+    subprocess.run(["true"], check=False)  # process
+    return finish(x)
+
+
+def runs_shell(x):
+    os.system("true")  # process
+    return finish(x)
+
+
+def starts_thread(x):
+    thread = threading.Thread(target=len, args=("",))
+    thread.start()  # process
+    thread.join()
+    return finish(x)
+
+
+def hands_work_to_pool(x):
+    EXECUTOR.submit(len, "").result()  # process
+    return finish(x)
+
+
+def starts_pool(x):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(len, "").result()  # process
+    return finish(x)
+
+
+def puts_in_queue(x):
+    QUEUE.put(1)  # process
+    return finish(x)
+
+
+def signals(x):
+    os.kill(os.getpid(), signal.SIGUSR1)  # process
+    return finish(x)
+
+
+def raises_signal(x):
+    signal.raise_signal(signal.SIGUSR1)  # process
+    return finish(x)
+
+
+def asks(x):
+    input()  # process
+    return finish(x)
+
+
+def opens_browser(x):
+    webbrowser.open("http://127.0.0.1/")  # process
+    return finish(x)
+
+
+def calls_library(x):
+    LIBRARY.getpid()  # process
+    return finish(x)
+
+
+def exits(x):
+    sys.exit(3)  # process
+
+
+def ends_process(x):
+    os._exit(3)  # process
+
+
+def opens_database(x):
+    connection = sqlite3.connect("a.db", isolation_level=None)  # database
+    connection.execute("create table if not exists rows (n)")
+    connection.execute("insert into rows values (1)")
+    connection.close()
+    return finish(x)
+
+
+def inserts_row(x):
+    CONNECTION.execute("insert into rows values (1)")  # database
+    return finish(x)
+
+
+def inserts_with_cursor(x):
+    CURSOR.execute("insert into rows values (1)")  # database
+    return finish(x)
+
+
+def opens_dbm(x):
+    with dbm.open("keys", "c") as out:  # file
+        out["n"] = "1"
+    return finish(x)
+
+
+def sets_environment(x):
+    os.environ["SIDE_EFFECT"] = os.environ.get("SIDE_EFFECT", "") + "1"  # state
+    return finish(x)
+
+
+def changes_folder(x):
+    os.chdir("..")  # state
+    return finish(x)
+
+
+def sets_handler(x):
+    signal.signal(signal.SIGUSR2, lambda *_: None)  # state
+    return finish(x)
+
+
+def disables_collector(x):
+    gc.disable()  # state
+    return finish(x)
+
+
+def sets_recursion_limit(x):
+    sys.setrecursionlimit(sys.getrecursionlimit() + 1)  # state
+    return finish(x)
+
+
+def extends_path(x):
+    sys.path.append("/nowhere")  # state
+    return finish(x)
+
+
+def registers_at_exit(x):
+    atexit.register(len, "")  # state
+    return finish(x)
+
+
+def sets_decimal_context(x):
+    decimal.getcontext().prec += 1  # state
+    return finish(x)
+
+
+def sets_context_variable(x):
+    VARIABLE.set(VARIABLE.get() + 1)  # state
+    return finish(x)
+
+
+def sets_locale(x):
+    locale.setlocale(locale.LC_ALL, "C.UTF-8")  # state
+    return finish(x)
+
+
+def sets_matmul_precision(x):
+    torch.set_float32_matmul_precision("high")  # state
+    return finish(x)
+
+
+def sets_benchmark(x):
+    torch.backends.cudnn.benchmark = True  # state
+    return finish(x)
+
+
+def adds_handler(x):
+    LOGGER.addHandler(logging.NullHandler())  # state
+    return finish(x)
+
+
+def advances_generator(x):
+    next(GENERATOR)  # state
+    return finish(x)
+
+
+def reads_file(x):
+    with open("input.txt") as text:
+        return finish(x * len(text.read()))
+
+
+def reads_open_file(x):
+    return finish(x * len(READ_FILE.readline()))
+
+
+def logs(x):
+    LOGGER.warning("step")
+    return finish(x)
+
+
+def imports_late(x):
+    import colorsys
+
+    return finish(x * colorsys.rgb_to_hsv(1.0, 1.0, 1.0)[2])
+
+
+def keeps_list(x):
+    PRIVATE.append(1.0)
+    return finish(x)
+
+
+def draws(x):
+    return finish(x * random.random() + torch.rand(3))
+
+
+def prints(x):
+    print("step")
+    return finish(x)
+
+
+def tells_time(x):
+    time.perf_counter()
+    return finish(x)

@@ -1,0 +1,190 @@
+"""What a function does outside of its objects happens as often as it was called for real, whoever asks what."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import decimal
+import gc
+import inspect
+import io
+import locale
+import os
+import signal
+import sys
+import webbrowser
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from tests.programs import side_effects as programs
+
+KINDS = ("file", "network", "process", "database", "state")
+#: They end the process, or the test.
+NEVER_REAL = {"exits", "ends_process"}
+PURE = [
+    programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
+    programs.draws, programs.prints, programs.tells_time,
+]  # fmt: skip
+SINGLE_CALLS = [
+    jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
+    jupyter_graphbreak.compare_frontends,
+]  # fmt: skip
+SIGNALLED: list[int] = []
+OPENED: list[str] = []
+
+
+def expected(function: Callable[..., Any]) -> tuple[str, int] | None:
+    """Return the kind and the line of a function's effect, as the comment at its line says."""
+    lines, first = inspect.getsourcelines(function)
+    for number, line in enumerate(lines, start=first):
+        comment = line.rpartition("# ")[2].strip()
+        if comment in KINDS:
+            return comment, number
+    return None
+
+
+WITH_EFFECTS = [
+    function
+    for function in vars(programs).values()
+    if inspect.isfunction(function) and function.__module__ == programs.__name__ and expected(function) is not None
+]
+
+
+class Browser(webbrowser.BaseBrowser):
+    def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:  # noqa: ARG002 - its signature
+        OPENED.append(url)
+        return True
+
+
+@pytest.fixture(autouse=True)
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("line\n" * 100))
+    monkeypatch.delenv("SIDE_EFFECT", raising=False)
+    webbrowser.register("test", Browser, preferred=True)
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
+    signal.signal(signal.SIGUSR1, lambda number, _: SIGNALLED.append(number))
+    limit, path, precision = sys.getrecursionlimit(), list(sys.path), decimal.getcontext().prec
+    matmul, benchmark, language = (
+        torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark, locale.setlocale(locale.LC_ALL),
+    )  # fmt: skip
+    programs.open_all()
+    yield
+    programs.close_all()
+    gc.enable()
+    sys.setrecursionlimit(limit)
+    sys.path[:] = path
+    decimal.getcontext().prec = precision
+    torch.set_float32_matmul_precision(matmul)
+    torch.backends.cudnn.benchmark = benchmark
+    locale.setlocale(locale.LC_ALL, language)
+    programs.LOGGER.handlers.clear()
+    atexit.unregister(len)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def seen() -> dict[str, Any]:
+    """Return all that the functions may change."""
+    received = b""
+    with contextlib.suppress(BlockingIOError):
+        received = programs.OTHER_END.recv(1000, 2)  # MSG_PEEK
+    return {
+        "folder": os.getcwd(),  # noqa: PTH109 - as the functions change it
+        "files": FOLDER and contents(FOLDER[0]),
+        "received": received,
+        "rows": programs.CONNECTION.execute("select count(*) from rows").fetchall(),
+        "queued": programs.QUEUE.empty(),
+        "position": programs.READ_FILE.tell(),
+        "left": programs.GENERATOR.gi_frame.f_lasti if programs.GENERATOR.gi_frame else None,
+        "signalled": len(SIGNALLED),
+        "opened": len(OPENED),
+        "input": sys.stdin.tell(),
+        "environment": dict(os.environ),
+        "handlers": [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)],
+        "collector": gc.isenabled(),
+        "limit": sys.getrecursionlimit(),
+        "path": list(sys.path),
+        "at exit": atexit._ncallbacks() if hasattr(atexit, "_ncallbacks") else None,
+        "precision": decimal.getcontext().prec,
+        "variable": programs.VARIABLE.get(),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "matmul": torch.get_float32_matmul_precision(),
+        "benchmark": torch.backends.cudnn.benchmark,
+        "log handlers": list(programs.LOGGER.handlers),
+        "private": list(programs.PRIVATE),
+        "random": torch.get_rng_state().tolist(),
+    }
+
+
+FOLDER: list[Path] = []
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[None]:
+    FOLDER[:] = [tmp_path]
+    yield
+    FOLDER.clear()
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """Return the files of a folder, with what they hold and their rights."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mode, path.read_bytes() if path.is_file() else None)
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def kinds_and_lines(result: Any) -> list[tuple[str, int | None]]:
+    return [(effect.kind, effect.location and effect.location.line) for effect in result.effects or []]
+
+
+@pytest.mark.parametrize("function", WITH_EFFECTS, ids=lambda function: function.__name__)
+def test_what_has_effects_is_stopped_before_it_has_them(function: Callable[..., Any]) -> None:
+    jupyter_graphbreak.try_remedies(programs.prints, torch.ones(3))  # loads what PyTorch loads late
+    before = seen()
+    for ask in SINGLE_CALLS:
+        result = ask(function, torch.ones(3))
+        assert seen() == before, ask.__name__
+        assert kinds_and_lines(result)[:1] == [expected(function)], ask.__name__
+        assert "run again" in " ".join(result.to_text().split())
+
+
+@pytest.mark.parametrize(
+    "function", [f for f in WITH_EFFECTS if f.__name__ not in NEVER_REAL], ids=lambda function: function.__name__
+)
+def test_what_was_seen_to_have_effects_is_not_run_again(function: Callable[..., Any]) -> None:
+    jupyter_graphbreak.try_remedies(programs.prints, torch.ones(3))
+    compiled = torch.compile(function, backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        compiled(torch.ones(3))
+    once = seen()
+    run.try_remedies()
+    run.measure()
+    report = run.check()
+    assert seen() == once
+    assert expected(function) in kinds_and_lines(report)
+    assert not report.check
+    assert all(remedy.verdict == "not tried" for remedy in report.remedies or [])
+    assert "Nothing was run again" in report.to_text()
+    assert "Nothing was run again" in report.to_html()
+
+
+@pytest.mark.parametrize("function", PURE, ids=lambda function: function.__name__)
+def test_what_has_no_effect_is_run_again(function: Callable[..., Any]) -> None:
+    jupyter_graphbreak.try_remedies(programs.prints, torch.ones(3))
+    before = seen()
+    tried = jupyter_graphbreak.try_remedies(function, torch.ones(3))
+    assert tried.effects is None
+    assert [remedy for remedy in tried.remedies or [] if remedy.verdict.startswith("works")]
+    assert jupyter_graphbreak.check(function, torch.ones(3)).effects is None
+    cost = jupyter_graphbreak.measure(torch.compile(function, backend="eager"), torch.ones(3)).cost
+    assert cost is not None
+    assert cost.entries
+    assert jupyter_graphbreak.compare_frontends(function, torch.ones(3)).verdicts
+    assert seen() == before

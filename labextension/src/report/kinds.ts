@@ -24,6 +24,9 @@ export const PART_KINDS: readonly PartKind[] = [
   'note'
 ];
 
+/** How the id of a note begins that is an effect of a function which was not run again. */
+export const EFFECT = 'effect';
+
 /** How many parts of a kind a report has; cheap, nothing is made. */
 export function countParts(report: Report, kind: PartKind): number {
   switch (kind) {
@@ -42,7 +45,7 @@ export function countParts(report: Report, kind: PartKind): number {
     case 'scope':
       return report.scopes.length;
     case 'note':
-      return report.diagnostics.length;
+      return (report.effects?.length ?? 0) + report.diagnostics.length;
   }
 }
 
@@ -76,7 +79,9 @@ export function locationOf(
       return locationOf(report, 'break', change?.break ?? '');
     }
     case 'note':
-      return null;
+      return id.startsWith(EFFECT)
+        ? (report.effects?.[Number(id.slice(EFFECT.length))]?.location ?? null)
+        : null;
   }
 }
 

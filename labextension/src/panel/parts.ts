@@ -1,6 +1,6 @@
 /** The parts of a report as the panel lists them: what each is called, where it is, what it cost. */
 import { graphColour } from '../report/colours';
-import { locationOf, type PartKind } from '../report/kinds';
+import { EFFECT, locationOf, type PartKind } from '../report/kinds';
 import { orderedBreaks, withId } from '../report/lookup';
 import { reasonLabel } from '../report/reasons';
 import type {
@@ -45,15 +45,33 @@ export function partsOf(context: IPartContext, kind: PartKind): IPart[] {
     case 'scope':
       return report.scopes.map(scope => scopePart(context, scope));
     case 'note':
-      return report.diagnostics.map(({ level, message }, index) =>
-        makePart(context, kind, String(index), {
-          look: 'note',
-          label: message,
-          details: level === 'info' ? [] : [level],
-          cause: level
-        })
-      );
+      return [...effectParts(context), ...diagnosticParts(context)];
   }
+}
+
+function effectParts(context: IPartContext): IPart[] {
+  return (context.report.effects ?? []).map((effect, index) =>
+    makePart(context, 'note', `${EFFECT}${index}`, {
+      look: 'note',
+      label: effect.what,
+      details: [
+        placeLabel(context, effect.location),
+        context.trans.__('not run again')
+      ],
+      cause: effect.kind
+    })
+  );
+}
+
+function diagnosticParts(context: IPartContext): IPart[] {
+  return context.report.diagnostics.map(({ level, message }, index) =>
+    makePart(context, 'note', String(index), {
+      look: 'note',
+      label: message,
+      details: level === 'info' ? [] : [level],
+      cause: level
+    })
+  );
 }
 
 function breakPart(

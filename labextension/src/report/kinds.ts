@@ -25,6 +25,9 @@ export const PART_KINDS: readonly PartKind[] = [
   'note'
 ];
 
+/** How the id of a note begins that is an effect of a function which was not run again. */
+export const EFFECT = 'effect';
+
 /** How many parts of a kind a report has, and how many of them were read. */
 export interface IPartCount {
   readonly read: number;
@@ -33,33 +36,34 @@ export interface IPartCount {
 
 /** Count the parts of a kind; cheap, nothing is made. */
 export function countParts(report: Report, kind: PartKind): IPartCount {
-  if (kind === 'error') {
-    const errors = report.error === null ? 0 : 1;
-    return { read: errors, total: errors };
-  }
-  const parts = listOf(report, kind);
-  return { read: parts.length, total: totalOf(parts) };
+  const lists = listsOf(report, kind);
+  return {
+    read: lists.reduce((count, list) => count + list.length, 0),
+    total: lists.reduce((count, list) => count + totalOf(list), 0)
+  };
 }
 
-function listOf(
+function listsOf(
   report: Report,
-  kind: Exclude<PartKind, 'error'>
-): readonly unknown[] {
+  kind: PartKind
+): readonly (readonly unknown[])[] {
   switch (kind) {
     case 'change':
-      return report.changes?.breaks ?? [];
+      return [report.changes?.breaks ?? []];
+    case 'error':
+      return [report.error === null ? [] : [report.error]];
     case 'break':
-      return report.breaks;
+      return [report.breaks];
     case 'graph':
-      return report.graphs;
+      return [report.graphs];
     case 'skipped':
-      return report.skipped;
+      return [report.skipped];
     case 'recompile':
-      return report.recompiles;
+      return [report.recompiles];
     case 'scope':
-      return report.scopes;
+      return [report.scopes];
     case 'note':
-      return report.diagnostics;
+      return [report.effects ?? [], report.diagnostics];
   }
 }
 
@@ -93,7 +97,9 @@ export function locationOf(
       return locationOf(report, 'break', change?.break ?? '');
     }
     case 'note':
-      return null;
+      return id.startsWith(EFFECT)
+        ? (report.effects?.[Number(id.slice(EFFECT.length))]?.location ?? null)
+        : null;
   }
 }
 

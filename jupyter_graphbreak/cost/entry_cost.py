@@ -29,14 +29,14 @@ from jupyter_graphbreak.cost.parts import (
 )
 from jupyter_graphbreak.cost.timeline import lookups_us, operations_outside
 from jupyter_graphbreak.cost.timing import Budget, gain_us, spread_of, time_in_turn
-from jupyter_graphbreak.cost.variants import SEEDS, Variant, tensors_of
+from jupyter_graphbreak.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import Coverage, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
-from jupyter_graphbreak.trial.entry import Entry, compiling_anew, copies_limit
+from jupyter_graphbreak.trial.entry import Entry, compiling_anew
 from jupyter_graphbreak.trial.inputs import Arguments
+from jupyter_graphbreak.trial.memory import memory_limit
 from jupyter_graphbreak.trial.outcome import untouched
-from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -95,7 +95,7 @@ def measure_entry(
     Exception
         Whatever the call itself raises.
     """
-    with untouched(), contextlib.ExitStack() as opened:
+    with entry.set_up(), untouched(), contextlib.ExitStack() as opened:
         eager = Variant(entry, compiled=False)
         compiled = Variant(entry, compiled=True, marked=True)
         others = dict(_changed(remedied or {}, compiled))
@@ -146,7 +146,7 @@ def _changed(
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield a variant for each remedy that can be applied, as many as there is memory for."""
     size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
-    room = copies_limit() // max(size, 1)
+    room = memory_limit() // max(size, 1)
     for ids, applied in itertools.islice(remedied.items(), room):
         variant = None
         with contextlib.suppress(Exception), applied() as changed:  # it has no time then
@@ -238,13 +238,12 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     backend, dynamic = (compiled_with(fn) if call is not None else None) or ("inductor", None)
     call = fn if call is None else call
     arguments = Arguments(*args, **kwargs).bound(call)
-    return Entry(_name(call), None, call, arguments.copy(), backend, dynamic)
+    return Entry(_name(call), None, call, arguments, backend, dynamic)
 
 
 def device_of(entry: Entry) -> str:
     """Return the device that a call works on: that of its first tensor which is not the processor's."""
-    devices = [str(tensor.device) for tensor in tensors_of(Subject(entry.call), entry.arguments)]
-    return next((device for device in devices if device != "cpu"), "cpu")
+    return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")
 
 
 def backend_name(backend: str | Callable[..., Any]) -> str:

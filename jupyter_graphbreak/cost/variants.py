@@ -62,13 +62,13 @@ class Variant:
         marked: bool = False,
         applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
-        self.subject = Subject(entry.call)
+        self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
         self._marked = marked
-        self._entry = entry
         self._applied = applied
         self._code = PrivateCode(self.subject.call, self.subject.functions())
-        self._arguments = entry.arguments.copy()
+        self._given = self.subject.arguments or entry.arguments
+        self._arguments = self.subject.copies_of(self._given)
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
         program: Callable[..., Any] = self.subject.call
@@ -90,13 +90,15 @@ class Variant:
 
     def _warm_up(self) -> bool:
         self._call(0)
+        self.subject.separate_changed()
         self._state = self.subject.state()
-        self._arguments = self._entry.arguments.copy()
+        self._arguments = self.subject.copies_of(self._given)
         # Whether the call changes something is seen from the second one on: the first may prepare what then stays.
-        given = self._arguments.copy()
+        given = self.subject.copies_of(self._given)
         seed_all(0)
         before = _random_state()
         self._call(0)
+        self.subject.separate_changed()
         self.random = before != _random_state()
         self._changes_arguments = _differ((given.args, given.kwargs), (self._arguments.args, self._arguments.kwargs))
         self._changes_state = _differ(self._state, self.subject.state())
@@ -159,7 +161,7 @@ class Variant:
 
     def _restore(self) -> None:
         if self._changes_arguments:
-            self._arguments = self._entry.arguments.copy()
+            self._arguments = self.subject.copies_of(self._given)
         if self._changes_state:
             self.subject.restore()
 

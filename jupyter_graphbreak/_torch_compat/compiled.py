@@ -10,10 +10,10 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import patched_inherited
+from jupyter_graphbreak._torch_compat.patching import patched, patched_inherited
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import CodeType
     from weakref import ref
 
@@ -153,3 +153,18 @@ def compilations_begun() -> int | None:
     """Return how many compilations Dynamo has numbered since it was last reset, ``None`` where it does not say."""
     counted: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER", None)
     return sum(list(counted.values())) if hasattr(counted, "values") else None
+
+
+@contextlib.contextmanager
+def before_each_compilation(check: Callable[[], None]) -> Iterator[None]:
+    """Call a function before Dynamo compiles anything, while the context is open; what it raises ends the call."""
+    module = importlib.import_module("torch._dynamo.convert_frame")
+    original: Any = module._compile
+
+    @functools.wraps(original)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check()
+        return original(*args, **kwargs)
+
+    with patched(module, "_compile", checked):
+        yield

@@ -70,6 +70,7 @@ def measure_entry(
     run: Report | None = None,
     *,
     budget: Budget | None = None,
+    end: float = float("inf"),
     find_cell: FindCell = lambda _: None,
 ) -> Measured:
     """Measure an entry on copies: nothing of the user's changes.
@@ -83,6 +84,8 @@ def measure_entry(
         The report whose graphs, breaks and frames the parts name; without it those of the report that is made here.
     budget : Budget or None
         How long measuring may take, compiling aside; without it a second for each variant.
+    end : float
+        When to stop, in seconds of :func:`time.monotonic`: no further remedy is measured then, and calls are few.
     find_cell : callable
         Given the file name of a code object, the cell it comes from.
 
@@ -107,13 +110,13 @@ def measure_entry(
             recording.describe_device(Device("auto", default_device_name()))
             settled = compiled.warm_up()
         own = build_report(recording.records)
-        others = dict(_warm(others)) if settled else {}
+        others = dict(_warm(others, end)) if settled else {}
         empty.warm_up()
         begun = compilations_begun()
         runs = [eager.run, compiled.run_in_parts, empty.run_in_parts, *(variant.run for variant in others.values())]
-        calls = time_in_turn(runs, budget or Budget(seconds=len(runs)))
+        calls = time_in_turn(runs, budget or Budget(seconds=len(runs)), end=end)
         settled = settled and begun == compilations_begun()
-        ranges = _profiles(compiled) if settled else []
+        ranges = _profiles(compiled) if settled and time.monotonic() < end else []
         coverage = _operations(eager, ranges)
         work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]
     on_processor = isinstance(compiled.clock, ProcessorClock)
@@ -155,13 +158,18 @@ def _changed(
             yield ids, variant
 
 
-def _warm(variants: Mapping[tuple[str, ...], Variant]) -> Iterator[tuple[tuple[str, ...], Variant]]:
+def _warm(variants: Mapping[tuple[str, ...], Variant], end: float) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield the variants that settle, until it gets late; what fails has no time."""
-    end = time.monotonic() + _PATIENCE_S
+    end = min(end, time.monotonic() + _PATIENCE_S)
+    longest = 0.0
     for ids, variant in variants.items():
+        begun = time.monotonic()
+        if begun + longest > end:
+            return
         with contextlib.suppress(Exception):
-            if time.monotonic() < end and variant.warm_up():
+            if variant.warm_up():
                 yield ids, variant
+        longest = max(longest, time.monotonic() - begun)
 
 
 def _profiles(compiled: Variant) -> list[list[Range]]:

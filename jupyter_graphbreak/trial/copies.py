@@ -17,7 +17,7 @@ import types
 import typing
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
@@ -28,6 +28,9 @@ from jupyter_graphbreak.trial.digests import digest, is_large, note_shape
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    #: Kinds of objects, and how each is copied.
+    _Ways = tuple[tuple[Any, Callable[[Any, Any], Any]], ...]
+
 #: A view of a storage with more bytes is copied by itself.
 _LARGEST_STORAGE = 1 << 26
 #: Python's flag for a class made by a ``class`` statement.
@@ -36,8 +39,8 @@ _CONTAINERS = (
     torch.Tensor, torch.nn.Module, torch.optim.Optimizer, list, dict, set, tuple, deque, types.SimpleNamespace,
 )  # fmt: skip
 _ATOMS = (
-    str, bytes, int, float, complex, type(None), torch.dtype, torch.device, torch.Size, frozenset, enum.Enum, re.Pattern,
-    inspect.Signature,
+    str, bytes, int, float, complex, type(None), torch.dtype, torch.device, torch.Size, frozenset, enum.Enum,
+    re.Pattern, inspect.Signature,
 )  # fmt: skip
 #: What belongs to the process rather than to the program: copies share it.
 _OF_PROCESS = (
@@ -131,36 +134,48 @@ class _Copier:
         return made
 
     def _copy(self, value: Any) -> Any:
-        match value:
-            case torch.Tensor():
-                return self._tensor(value)
-            case types.MethodType():
-                owner = self.copy(value.__self__)
-                return value if owner is value.__self__ else types.MethodType(value.__func__, owner)
-            case types.FunctionType():
-                return value if self._functions is None else self._functions(value)
-            case types.BuiltinMethodType() if _belongs_to_data(value):
-                return self._builtin_method(value)
-            case _ if is_code(value) or is_shared(value):
-                return value
-            case weakref.ref():
-                return self._reference(value)
-            case functools.partial() if type(value) is functools.partial:
-                arguments = [self.copy(item) for item in value.args]
-                keywords = {key: self.copy(item) for key, item in value.keywords.items()}
-                return functools.partial(self.copy(value.func), *arguments, **keywords)
-            case _ if type(value) in _LOCKS:
-                return _LOCKS[type(value)]()  # nobody holds it: a trial waits for no thread of the user's
-            case torch.Generator():
-                return value.clone_state()
-            case weakref.WeakKeyDictionary() | weakref.WeakValueDictionary():
-                made: Any = type(value)()
-                for key, item in list(value.items()):
-                    made[self.copy(key)] = self.copy(item)
-                return made
-            case weakref.WeakSet():
-                return type(value)(self.copy(item) for item in list(value))
-        return self._container(value) if isinstance(value, dict | list | tuple | set) else self._object(value)
+        if isinstance(value, types.BuiltinMethodType) and _belongs_to_data(value):
+            return self._builtin_method(value)
+        for kinds, way in self._first_ways:
+            if isinstance(value, kinds):
+                return way(self, value)
+        if is_code(value) or is_shared(value):
+            return value
+        for kinds, way in self._ways:
+            if isinstance(value, kinds):
+                return way(self, value)
+        return self._object(value)
+
+    def _function(self, value: types.FunctionType) -> Any:
+        return value if self._functions is None else self._functions(value)
+
+    def _method(self, value: types.MethodType) -> Any:
+        owner = self.copy(value.__self__)
+        return value if owner is value.__self__ else types.MethodType(value.__func__, owner)
+
+    def _partial(self, value: functools.partial[Any]) -> Any:
+        if type(value) is not functools.partial:
+            return self._object(value)
+        arguments = [self.copy(item) for item in value.args]
+        return functools.partial(
+            self.copy(value.func), *arguments, **{key: self.copy(item) for key, item in value.keywords.items()}
+        )
+
+    def _lock(self, value: Any) -> Any:
+        """Return a lock that nobody holds: a trial waits for no thread of the user's."""
+        return _LOCKS[type(value)]()
+
+    def _generator(self, value: torch.Generator) -> Any:
+        return value.clone_state()
+
+    def _weak_mapping(self, value: Any) -> Any:
+        made = type(value)()
+        for key, item in list(value.items()):
+            made[self.copy(key)] = self.copy(item)
+        return made
+
+    def _weak_set(self, value: Any) -> Any:
+        return type(value)(self.copy(item) for item in list(value))
 
     def _builtin_method(self, value: types.BuiltinMethodType) -> Any:
         owner = self.copy(value.__self__)
@@ -324,6 +339,21 @@ class _Copier:
 
         with patched(torch.Tensor, "__deepcopy__", deepcopy), patched(torch.nn.Parameter, "__deepcopy__", deepcopy):
             yield
+
+    _first_ways: ClassVar[_Ways] = (
+        (torch.Tensor, _tensor),
+        (types.MethodType, _method),
+        (types.FunctionType, _function),
+    )
+    _ways: ClassVar[_Ways] = (
+        (weakref.ref, _reference),
+        (functools.partial, _partial),
+        (tuple(_LOCKS), _lock),
+        (torch.Generator, _generator),
+        ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _weak_mapping),
+        (weakref.WeakSet, _weak_set),
+        ((dict, list, tuple, set), _container),
+    )
 
 
 def memory_key(storage: torch.UntypedStorage) -> tuple[str, int, str]:

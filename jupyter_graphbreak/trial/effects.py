@@ -18,6 +18,7 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import tells_of_compiling, warns_of_compiling
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak.trial.package_logs import package_logs_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,6 +70,7 @@ def observed() -> Iterator[Effects]:
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             patched(logging.Logger, "callHandlers", keep),
+            package_logs_kept(effects.logged.append),
             warnings.catch_warnings(record=True) as caught,
         ):
             warnings.simplefilter("always")

@@ -17,6 +17,7 @@ from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.memory import GROWTH, KeptMemory, in_words, memory_limit
 from jupyter_graphbreak.trial.run_setup import runs_set_up
 from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.time_limit import compilations_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,8 +172,8 @@ def _too_large(name: str, size: int, taken: int, limit: int) -> str | None:
     if taken + GROWTH * size <= limit:
         return None
     return (
-        f"{name} was not run again: its arguments and state take {in_words(size)}, trials up to {GROWTH} times as much, "
-        f"and {in_words(max(0, limit - taken))} of the limit are left (half of the free memory)."
+        f"{name} was not run again: its arguments and state take {in_words(size)}, trials up to {GROWTH} times as "
+        f"much, and {in_words(max(0, limit - taken))} of the limit are left (half of the free memory)."
     )
 
 
@@ -208,6 +209,7 @@ def compiling_anew(call: Any) -> Iterator[None]:
     """
     with contextlib.ExitStack() as opened:
         opened.enter_context(separate_cache(own_codes(call)))
+        opened.enter_context(compilations_limited())
         if is_cell(call):
             for context in (eager_semantics, new_globals_readable):
                 opened.enter_context(context())

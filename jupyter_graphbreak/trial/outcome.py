@@ -27,6 +27,7 @@ from jupyter_graphbreak.trial.effects import (
     random_states,
     seed_all,
 )
+from jupyter_graphbreak.trial.package_logs import package_logs_kept
 from jupyter_graphbreak.trial.places import RESULT, memory, named
 from jupyter_graphbreak.trial.values import Yielded
 
@@ -248,6 +249,7 @@ def untouched() -> Iterator[None]:
             contextlib.redirect_stderr(io.StringIO()),
             kept_modes(),
             quiet(),
+            package_logs_kept(lambda _: None),
         ):
             yield
     finally:

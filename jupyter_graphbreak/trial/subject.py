@@ -22,14 +22,12 @@ from jupyter_graphbreak.trial.copies import (
     clone,
     filled,
     is_atom,
-    is_code,
     is_data,
     is_shared,
     keeping,
     memory_key,
     slot,
 )
-from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.places import named
 from jupyter_graphbreak.trial.run_setup import current_setup
 
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jupyter_graphbreak.trial.copies import Blocks
+    from jupyter_graphbreak.trial.inputs import Arguments
 
 _MISSING = object()
 

@@ -97,6 +97,8 @@ class _Comparison:
 
     def find(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
         """Return the place of the first difference and what it is."""
+        if isinstance(expected, types.MethodType) and isinstance(actual, types.MethodType):
+            expected, actual = expected.__func__, actual.__func__  # each is bound to its own copy
         pair = (id(expected), id(actual))
         if expected is actual or pair in self._seen or depth > _DEEPEST:
             return None
@@ -110,8 +112,6 @@ class _Comparison:
         if numpy is not None and isinstance(expected, numpy.ndarray):
             text = self._arrays(expected, actual)
             return None if text is None else ("", text)
-        if isinstance(expected, types.MethodType):  # each is bound to its own copy
-            return self.find(expected.__func__, actual.__func__, depth)
         if isinstance(expected, Yielded):
             return self._parts(list(enumerate(expected.items)), list(enumerate(actual.items)), depth)
         if isinstance(expected, Mapping):

@@ -10,7 +10,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import patched, replaced_result
+from jupyter_graphbreak._torch_compat.patching import patched, patched_here, replaced_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -180,3 +180,21 @@ def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
 
     with replaced_result(module, "get_compile_id", count):
         yield lambda: len(counted)
+
+
+@contextlib.contextmanager
+def before_each_compilation(check: Callable[[], None]) -> Iterator[None]:
+    """Call a function before Dynamo compiles anything on this thread, while the context is open.
+
+    What it raises ends the call that is compiled.
+    """
+    module = importlib.import_module("torch._dynamo.convert_frame")
+    original: Any = module._compile
+
+    @functools.wraps(original)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check()
+        return original(*args, **kwargs)
+
+    with patched_here(module, "_compile", checked):
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from jupyter_graphbreak.analysis.finished.priority import with_priorities
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.trial.time_limit import TimeUpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.remedies.finding import Found
     from jupyter_graphbreak.report import schema
-    from jupyter_graphbreak.trial.entry import KeptEntries
+    from jupyter_graphbreak.trial.entry import Entry, KeptEntries
+
+#: Seconds after which no further entry is measured or checked.
+_PATIENCE_S = 60.0
 
 
 class Kept(NamedTuple):
@@ -37,7 +42,7 @@ def kept_for_questions() -> Iterator[Kept]:
     from jupyter_graphbreak.cost.warm_calls import timed_calls
     from jupyter_graphbreak.trial.entry import kept_entries
 
-    with kept_entries() as entries, timed_calls() as warm:
+    with timed_calls() as warm, kept_entries() as entries:
         yield Kept(entries, warm)
 
 
@@ -77,6 +82,7 @@ class Rerun:
         self._find_cell = find_cell
         self._tell = tell
         self._found: Found | None = None
+        self._notes: list[str] = []
 
     def try_remedies(self, **options: Any) -> Report:
         """Try to remove the breaks.
@@ -103,19 +109,20 @@ class Rerun:
         from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, measure_entry
         from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-        entries = list(self._kept.entries)
-        if entries:
-            costs = []
-            for entry in entries:
-                self._tell(f"{entry.function}: runs again and again on copies")
+        end = time.monotonic() + _PATIENCE_S
+        costs = []
+        for entry in self._entries(end, "measured"):
+            self._tell(f"{entry.function}: runs again and again on copies")
+            with entry.set_up(), self._faults_noted(f"measuring {entry.function}"):
                 remedied = self._found.remedied(entry) if self._found is not None else {}
                 try:
-                    measured = measure_entry(entry, remedied, self.report, find_cell=self._find_cell).cost
+                    measured = measure_entry(entry, remedied, self.report, end=end, find_cell=self._find_cell).cost
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
                     continue
                 costs.append(replace(measured, in_run=self._warm.spread_of(entry.wrapped)))
-            first = entries[0]
+        if costs:
+            first = self._kept.entries[0]
             cost = Cost(device_of(first), backend_name(first.backend), costs)
             return self._answered(with_priorities(replace(self.report, cost=cost)))
         return self._answered(self.report)
@@ -125,20 +132,43 @@ class Rerun:
         from jupyter_graphbreak.cost.correctness.checking import check_entry
         from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
+        end = time.monotonic() + _PATIENCE_S
         checks = []
-        for entry in list(self._kept.entries):
-            try:
-                checks.append(check_entry(entry, self.report, find_cell=self._find_cell).check)
-            except TrialStoppedError as stopped:
-                self._kept.leave_out(entry, stopped.effect)
+        for entry in self._entries(end, "checked"):
+            self._tell(f"{entry.function}: compiled is compared with eager")
+            with entry.set_up(), self._faults_noted(f"checking {entry.function}"):
+                try:
+                    checks.append(check_entry(entry, self.report, find_cell=self._find_cell).check)
+                except TrialStoppedError as stopped:
+                    self._kept.leave_out(entry, stopped.effect)
         return self._answered(replace(self.report, check=checks))
+
+    def _entries(self, end: float, done: str) -> Iterator[Entry]:
+        """Yield the entries until it gets late, and note what was left out then."""
+        for number, entry in enumerate(self._kept.entries):
+            if time.monotonic() > end:
+                left = len(self._kept.entries) - number
+                self._notes.append(f"{left} of the {number + left} calls were not {done}: there was no time left.")
+                return
+            yield entry
+
+    @contextlib.contextmanager
+    def _faults_noted(self, what: str) -> Iterator[None]:
+        """Note what fails for one entry, which leaves the others as they are."""
+        try:
+            yield
+        except TimeUpError:
+            self._notes.append(f"{what.capitalize()} took too long and was ended.")
+        except Exception as fault:  # noqa: BLE001 - the function itself, or what it needs and a copy has not
+            self._notes.append(f"{what.capitalize()} failed ({type(fault).__name__}: {fault}).")
 
     def _answered(self, report: schema.Report) -> Report:
         """Keep a report with an answer, and return it; what was not kept of the run is said in it, once."""
         from jupyter_graphbreak.trial.effect_places import with_effects
 
         report = with_effects(report, self._files, self._kept.effects, self._find_cell)
-        notes = [Diagnostic("warning", sentence) for sentence in self._kept.left_out]
+        sentences = dict.fromkeys([*self._kept.left_out, *self._notes])
+        notes = [Diagnostic("warning", sentence) for sentence in sentences]
         new = [note for note in notes if note not in report.diagnostics]
         self.report = Report.of(replace(report, diagnostics=[*report.diagnostics, *new]))
         return self.report

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.report import schema
+from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
 
 if TYPE_CHECKING:
@@ -15,6 +21,11 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.trial.inputs import Arguments
+
+#: Seconds after which measuring makes do with few calls.
+_PATIENCE_S = 60.0
+#: Where Python copies objects.
+_COPYING = copy.__file__
 
 
 def try_remedies(
@@ -42,7 +53,7 @@ def try_remedies(
         What you, or an assistant, wrote: functions in place of this one, or files with patches of its source, unified
         diffs. Each is judged in the same way, before anything else is tried; its family is ``own``.
     seconds : float or None
-        When to stop; by default after two minutes, or longer where the function itself is slow to compile.
+        When to stop; by default after 100 seconds.
 
     Returns
     -------
@@ -68,16 +79,20 @@ def try_remedies(
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
     own = [rewrite if callable(rewrite) else read_patch(rewrite) for rewrite in also]
-    try:
-        return Report.of(remedies_of_call(fn, args, kwargs, also=own, seconds=seconds).report)
-    except TrialStoppedError as stopped:
-        from jupyter_graphbreak.api.stopped import report_until_stopped
-        from jupyter_graphbreak.cost.entry_cost import entry_of
-        from jupyter_graphbreak.remedies.remedy_list import with_remedies
 
-        report, files = report_until_stopped(entry_of(fn, *args, **kwargs), stopped.effect)
-        reason = f"the function was not run: it {stopped.effect.what}"
-        return Report.of(with_remedies(report, files, [], [reason])[0])
+    def tried() -> schema.Report:
+        try:
+            return remedies_of_call(fn, args, kwargs, also=own, seconds=seconds).report
+        except TrialStoppedError as stopped:
+            from jupyter_graphbreak.api.stopped import report_until_stopped
+            from jupyter_graphbreak.cost.entry_cost import entry_of
+            from jupyter_graphbreak.remedies.remedy_list import with_remedies
+
+            report, files = report_until_stopped(entry_of(fn, *args, **kwargs), stopped.effect)
+            reason = f"the function was not run: it {stopped.effect.what}"
+            return with_remedies(report, files, [], [reason])[0]
+
+    return _without_faults("trying changes", tried, remedies=[])
 
 
 def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
@@ -117,16 +132,22 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     from jupyter_graphbreak.report.cost import Cost
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-    entry = entry_of(fn, *args, **kwargs)
-    try:
-        measured = measure_entry(entry)
-    except TrialStoppedError as stopped:
-        from jupyter_graphbreak.api.stopped import report_until_stopped
+    def measured() -> schema.Report:
+        entry = entry_of(fn, *args, **kwargs)
+        refused = entry.why_not_run()
+        if refused is not None:
+            return _empty_report(Diagnostic("warning", refused))
+        try:
+            found = measure_entry(entry, end=time.monotonic() + _PATIENCE_S)
+        except TrialStoppedError as stopped:
+            from jupyter_graphbreak.api.stopped import report_until_stopped
 
-        report = report_until_stopped(entry, stopped.effect)[0]
-        return Report.of(msgspec.structs.replace(report, cost=Cost(device_of(entry), backend_name(entry.backend), [])))
-    cost = Cost(device_of(entry), backend_name(entry.backend), [measured.cost])
-    return Report.of(with_priorities(msgspec.structs.replace(measured.report, cost=cost)))
+            report = report_until_stopped(entry, stopped.effect)[0]
+            return msgspec.structs.replace(report, cost=Cost(device_of(entry), backend_name(entry.backend), []))
+        cost = Cost(device_of(entry), backend_name(entry.backend), [found.cost])
+        return with_priorities(msgspec.structs.replace(found.report, cost=cost))
+
+    return _without_faults("measuring", measured)
 
 
 def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
@@ -158,14 +179,49 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     from jupyter_graphbreak.cost.entry_cost import entry_of
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-    entry = entry_of(fn, *args, **kwargs)
-    try:
-        checked = check_entry(entry)
-    except TrialStoppedError as stopped:
-        from jupyter_graphbreak.api.stopped import report_until_stopped
+    def checked() -> schema.Report:
+        entry = entry_of(fn, *args, **kwargs)
+        refused = entry.why_not_run()
+        if refused is not None:
+            return _empty_report(Diagnostic("warning", refused))
+        try:
+            found = check_entry(entry)
+        except TrialStoppedError as stopped:
+            from jupyter_graphbreak.api.stopped import report_until_stopped
 
-        return Report.of(msgspec.structs.replace(report_until_stopped(entry, stopped.effect)[0], check=[]))
-    return Report.of(msgspec.structs.replace(checked.report, check=[checked.check]))
+            return msgspec.structs.replace(report_until_stopped(entry, stopped.effect)[0], check=[])
+        return msgspec.structs.replace(found.report, check=[found.check])
+
+    return _without_faults("checking", checked)
+
+
+def _without_faults(what: str, answer: Callable[[], schema.Report], **empty: Any) -> Report:
+    """Return the answer to a question; if we fail, a report that says so. What the user's code raises goes on."""
+    require_torch()
+    try:
+        return Report.of(answer())
+    except Exception as fault:
+        if not _is_ours(fault):
+            raise
+        note = f"Internal error in jupyter_graphbreak while {what} ({type(fault).__name__}: {fault})."
+        return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
+
+
+def _empty_report(note: Diagnostic) -> schema.Report:
+    """Return a report of a call that was not made."""
+    device = schema.Device("auto", default_device_name())
+    return schema.Report("ok", device, diagnostics=[note])
+
+
+def _is_ours(fault: Exception) -> bool:
+    """Whether an exception was raised in our code, or in what it called of Python's, rather than in the user's."""
+    ours, last = str(Path(__file__).parents[1]), fault.__traceback__
+    files = []
+    while last is not None:
+        files.append(last.tb_frame.f_code.co_filename)
+        last = last.tb_next
+    # A usage error is raised here on purpose.
+    return not isinstance(fault, OSError | ValueError) and bool(files) and files[-1].startswith((ours, _COPYING))
 
 
 def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), **kwargs: Any) -> Frontends:
@@ -234,17 +290,20 @@ def compare(
     find_cell : callable
         Given the file name of a code object, the cell it comes from; for the report.
     """
+    from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak.frontends import comparison
+    from jupyter_graphbreak.trial.run_setup import runs_set_up
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-    try:
-        verdicts = comparison.compare(fn, first, others, backend=backend, find_cell=find_cell)
-    except TrialStoppedError as stopped:
-        from jupyter_graphbreak.api.stopped import report_until_stopped
-        from jupyter_graphbreak.cost.entry_cost import entry_of
+    with runs_set_up(CallModes.now()):
+        try:
+            verdicts = comparison.compare(fn, first, others, backend=backend, find_cell=find_cell)
+        except TrialStoppedError as stopped:
+            from jupyter_graphbreak.api.stopped import report_until_stopped
+            from jupyter_graphbreak.cost.entry_cost import entry_of
 
-        entry = entry_of(fn, *first.args, **first.kwargs)
-        verdicts = comparison.without_verdicts(
-            entry.call, first, report_until_stopped(entry, stopped.effect, find_cell)[0]
-        )
-    return Frontends.of(verdicts)
+            entry = entry_of(fn, *first.args, **first.kwargs)
+            verdicts = comparison.without_verdicts(
+                entry.call, first, report_until_stopped(entry, stopped.effect, find_cell)[0]
+            )
+        return Frontends.of(verdicts)

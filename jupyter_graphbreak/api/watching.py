@@ -64,7 +64,7 @@ class Run:
         also : sequence of path
             Files with patches that you, or an assistant, wrote, unified diffs: each is judged in the same way.
         seconds : float or None
-            When to stop; by default after two minutes, or longer where the block itself is slow to compile.
+            When to stop; by default after 100 seconds.
 
         Raises
         ------

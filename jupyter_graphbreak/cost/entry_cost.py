@@ -29,14 +29,14 @@ from jupyter_graphbreak.cost.parts import (
 )
 from jupyter_graphbreak.cost.timeline import lookups_us, operations_outside
 from jupyter_graphbreak.cost.timing import Budget, gain_us, spread_of, time_in_turn
-from jupyter_graphbreak.cost.variants import SEEDS, Variant, tensors_of
+from jupyter_graphbreak.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import Coverage, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
-from jupyter_graphbreak.trial.entry import Entry, compiling_anew, copies_limit
+from jupyter_graphbreak.trial.entry import Entry, compiling_anew
 from jupyter_graphbreak.trial.inputs import Arguments
+from jupyter_graphbreak.trial.memory import memory_limit
 from jupyter_graphbreak.trial.outcome import untouched
-from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -70,6 +70,7 @@ def measure_entry(
     run: Report | None = None,
     *,
     budget: Budget | None = None,
+    end: float = float("inf"),
     find_cell: FindCell = lambda _: None,
 ) -> Measured:
     """Measure an entry on copies: nothing of the user's changes.
@@ -83,6 +84,8 @@ def measure_entry(
         The report whose graphs, breaks and frames the parts name; without it those of the report that is made here.
     budget : Budget or None
         How long measuring may take, compiling aside; without it a second for each variant.
+    end : float
+        When to stop, in seconds of :func:`time.monotonic`: no further remedy is measured then, and calls are few.
     find_cell : callable
         Given the file name of a code object, the cell it comes from.
 
@@ -95,7 +98,7 @@ def measure_entry(
     Exception
         Whatever the call itself raises.
     """
-    with untouched(), contextlib.ExitStack() as opened:
+    with entry.set_up(), untouched(), contextlib.ExitStack() as opened:
         eager = Variant(entry, compiled=False)
         compiled = Variant(entry, compiled=True, marked=True)
         others = dict(_changed(remedied or {}, compiled))
@@ -107,13 +110,13 @@ def measure_entry(
             recording.describe_device(Device("auto", default_device_name()))
             settled = compiled.warm_up()
         own = build_report(recording.records)
-        others = dict(_warm(others)) if settled else {}
+        others = dict(_warm(others, end)) if settled else {}
         empty.warm_up()
         begun = compilations_begun()
         runs = [eager.run, compiled.run_in_parts, empty.run_in_parts, *(variant.run for variant in others.values())]
-        calls = time_in_turn(runs, budget or Budget(seconds=len(runs)))
+        calls = time_in_turn(runs, budget or Budget(seconds=len(runs)), end=end)
         settled = settled and begun == compilations_begun()
-        ranges = _profiles(compiled) if settled else []
+        ranges = _profiles(compiled) if settled and time.monotonic() < end else []
         coverage = _operations(eager, ranges)
         work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]
     on_processor = isinstance(compiled.clock, ProcessorClock)
@@ -146,7 +149,7 @@ def _changed(
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield a variant for each remedy that can be applied, as many as there is memory for."""
     size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
-    room = copies_limit() // max(size, 1)
+    room = memory_limit() // max(size, 1)
     for ids, applied in itertools.islice(remedied.items(), room):
         variant = None
         with contextlib.suppress(Exception), applied() as changed:  # it has no time then
@@ -155,13 +158,18 @@ def _changed(
             yield ids, variant
 
 
-def _warm(variants: Mapping[tuple[str, ...], Variant]) -> Iterator[tuple[tuple[str, ...], Variant]]:
+def _warm(variants: Mapping[tuple[str, ...], Variant], end: float) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield the variants that settle, until it gets late; what fails has no time."""
-    end = time.monotonic() + _PATIENCE_S
+    end = min(end, time.monotonic() + _PATIENCE_S)
+    longest = 0.0
     for ids, variant in variants.items():
+        begun = time.monotonic()
+        if begun + longest > end:
+            return
         with contextlib.suppress(Exception):
-            if time.monotonic() < end and variant.warm_up():
+            if variant.warm_up():
                 yield ids, variant
+        longest = max(longest, time.monotonic() - begun)
 
 
 def _profiles(compiled: Variant) -> list[list[Range]]:
@@ -238,13 +246,12 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     backend, dynamic = (compiled_with(fn) if call is not None else None) or ("inductor", None)
     call = fn if call is None else call
     arguments = Arguments(*args, **kwargs).bound(call)
-    return Entry(_name(call), None, call, arguments.copy(), backend, dynamic)
+    return Entry(_name(call), None, call, arguments, backend, dynamic)
 
 
 def device_of(entry: Entry) -> str:
     """Return the device that a call works on: that of its first tensor which is not the processor's."""
-    devices = [str(tensor.device) for tensor in tensors_of(Subject(entry.call), entry.arguments)]
-    return next((device for device in devices if device != "cpu"), "cpu")
+    return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")
 
 
 def backend_name(backend: str | Callable[..., Any]) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Each variant runs at least so often, however long it takes, and at most so often, however short.
 FEWEST_RUNS = 7
 MOST_RUNS = 300
+#: So often each variant runs even when it is late.
+_FEWEST_LATE = 3
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ def time_in_turn(
     variants: Sequence[Callable[[], CallTime]],
     budget: Budget | None = None,
     clock: Callable[[], float] = time.monotonic,
+    *,
+    end: float = float("inf"),
 ) -> list[list[CallTime]]:
     """Run variants in turn until the budget is spent, so that a drift of the machine favours none of them.
 
@@ -85,6 +89,8 @@ def time_in_turn(
     budget : Budget
     clock : callable
         Returns seconds.
+    end : float
+        From when on a few runs must do.
 
     Returns
     -------
@@ -92,14 +98,17 @@ def time_in_turn(
         The calls of each variant that tell: those in which nothing else had the processor, if they are enough.
     """
     budget = Budget() if budget is None else budget
-    end = clock() + budget.seconds
+    spent = clock() + budget.seconds
     calls: list[list[CallTime]] = [[] for _ in variants]
     collecting = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
         for done in range(max(budget.runs, FEWEST_RUNS)):
-            late = clock() - end
+            now = clock()
+            late = now - spent
+            if done >= _FEWEST_LATE and now >= end:
+                break
             if done >= FEWEST_RUNS and (late >= budget.seconds or (late >= 0 and all(map(_is_enough, calls)))):
                 break
             for place in range(len(variants)):

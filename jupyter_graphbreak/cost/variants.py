@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import random
 import sys
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -36,6 +37,8 @@ _WARMING = 2
 _SHORT_US = 5_000
 #: Rounds through the seeds after which compiling is not waited for any longer.
 _MOST_ROUNDS = 12
+#: A call that takes so many seconds is made with one seed only.
+_LONG_S = 0.5
 
 
 class Variant:
@@ -63,13 +66,13 @@ class Variant:
         marked: bool = False,
         applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
-        self.subject = Subject(entry.call)
+        self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
         self._marked = marked
-        self._entry = entry
         self._applied = applied
         self._code = PrivateCode(self.subject.call, self.subject.functions())
-        self._arguments = entry.arguments.copy()
+        self._given = self.subject.arguments or entry.arguments
+        self._arguments = self.subject.copies_of(self._given)
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
         program: Callable[..., Any] = self.subject.call
@@ -79,6 +82,7 @@ class Variant:
         self._state: dict[str, Any] = {}
         self._changes_arguments = self._changes_state = self._is_short = False
         self.random = False
+        self._seconds = 0.0
 
     def tensors(self) -> Iterator[torch.Tensor]:
         """Yield the tensors of its copies."""
@@ -92,25 +96,33 @@ class Variant:
     def _warm_up(self) -> bool:
         with guarded(self.subject.call):
             self._call(0)
+        self.subject.separate_changed()
         self._state = self.subject.state()
-        self._arguments = self._entry.arguments.copy()
+        self._arguments = self.subject.copies_of(self._given)
         # Whether the call changes something is seen from the second one on: the first may prepare what then stays.
-        given = self._arguments.copy()
+        given = self.subject.copies_of(self._given)
         seed_all(0)
         before = _random_state()
+        begun = time.monotonic()
         with guarded(self.subject.call):
             self._call(0)
+        self._seconds = time.monotonic() - begun
+        self.subject.separate_changed()
         self.random = before != _random_state()
         self._changes_arguments = _differ((given.args, given.kwargs), (self._arguments.args, self._arguments.kwargs))
         self._changes_state = _differ(self._state, self.subject.state())
         self._restore()
         for _ in range(_MOST_ROUNDS):
             begun = compilations_begun()
-            for seed in range(SEEDS if self.random else 1):
+            for seed in range(self._seeds_now()):
                 self._call(seed)
             if begun == compilations_begun():
                 return True
         return False
+
+    def _seeds_now(self) -> int:
+        """Return with how many seeds to call it in one round."""
+        return (SEEDS if self._seconds < _LONG_S else 1) if self.random else 1
 
     def run(self) -> CallTime:
         """Call it, and return what that took; each time with the next random seed."""
@@ -132,10 +144,10 @@ class Variant:
         with self._applied(), self.subject.entered(), self._code.in_force():
             for _ in range(warming):
                 self._program(*arguments.args, **arguments.kwargs)
-            time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
-        self._is_short = time.total_us < _SHORT_US
+            taken = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
+        self._is_short = taken.total_us < _SHORT_US
         self._restore()
-        return time
+        return taken
 
     def profiled(self, seed: int = 0) -> list[Range]:
         """Call it under a profiler, and return what that saw."""
@@ -162,7 +174,7 @@ class Variant:
 
     def _restore(self) -> None:
         if self._changes_arguments:
-            self._arguments = self._entry.arguments.copy()
+            self._arguments = self.subject.copies_of(self._given)
         if self._changes_state:
             self.subject.restore()
 

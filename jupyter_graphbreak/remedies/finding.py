@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, compiled_with
+from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.reports.matching import same_breaks
 from jupyter_graphbreak.remedies.program.application import compile_file
 from jupyter_graphbreak.remedies.program.own_edits import Patch
 from jupyter_graphbreak.remedies.rehearsal import Rehearsal
 from jupyter_graphbreak.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.remedies.search import RANK, Search
-from jupyter_graphbreak.report.schema import Diagnostic
+from jupyter_graphbreak.report.schema import Device, Diagnostic, Report
 from jupyter_graphbreak.trial.entry import Entry, name_of
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.side_effects import TrialStoppedError
+from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,16 +30,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.remedies.program.own_edits import EditedCells
     from jupyter_graphbreak.remedies.search import Tell, Tried
-    from jupyter_graphbreak.report.schema import Report
     from jupyter_graphbreak.trial.entry import KeptEntries
 
     #: Applies a remedy while its context is open, and hands out the entry with it.
     Changed = Callable[[], AbstractContextManager[Entry]]
 
 #: Seconds after which no further change is tried.
-PATIENCE_S = 120.0
-#: So many times what the program itself took, where that is longer: with a slow backend each trial is slow, too.
-_PATIENCE_RUNS = 5
+PATIENCE_S = 100.0
+#: The share of the time that is left which the next entry may take, if more come after it.
+_SHARE_OF_NEXT = 0.7
 _INTERRUPTED = "the search was interrupted"
 #: Remedies of one entry that are worth measuring, at the most: each is compiled once more.
 _MOST_MEASURED = 6
@@ -86,7 +87,7 @@ def remedies_of_call(
     also : sequence of callable or Patch
         What somebody wrote in its place.
     seconds : float or None
-        When to stop; by default after two minutes, or longer where the program itself is slow to compile.
+        When to stop; by default after 100 seconds.
 
     Raises
     ------
@@ -100,20 +101,38 @@ def remedies_of_call(
     call = _uncompiled(fn)
     backend, dynamic = compiled_with(fn) or ("eager", None)
     entry = Entry(name_of(call), None, call, Arguments(*args, **kwargs).bound(call), backend, dynamic)
-    begun = time.monotonic()
-    rehearsal = Rehearsal(entry)
-    search = Search(rehearsal, _deadline(begun, seconds, begun))
-    reasons: list[str] = []
-    try:
-        for rewrite in also:
-            if not isinstance(rewrite, Patch):
-                search.judge(_uncompiled(rewrite))
-            elif not search.judge_edit(rewrite):
-                raise ValueError(_in_vain(rewrite))
-        search.run()
-    except KeyboardInterrupt:
-        reasons.append(_INTERRUPTED)
+    end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
+    refused = entry.why_not_run()
+    if refused is not None:
+        return _nothing(refused)
+    with entry.set_up():
+        try:
+            with time_limited(end):
+                rehearsal = Rehearsal(entry)
+        except TimeUpError:
+            return _nothing(_late(entry))
+        search = Search(rehearsal, end)
+        reasons: list[str] = []
+        try:
+            for rewrite in also:
+                if not isinstance(rewrite, Patch):
+                    search.judge(_uncompiled(rewrite))
+                elif not search.judge_edit(rewrite):
+                    raise ValueError(_in_vain(rewrite))
+            search.run()
+        except KeyboardInterrupt:
+            reasons.append(_INTERRUPTED)
     return _found(rehearsal.original.report, rehearsal.original.files, [search], reasons)
+
+
+def _nothing(because: str) -> Found:
+    """Return the report of a function that could not be run."""
+    device = Device("auto", default_device_name())
+    return Found(Report("ok", device, diagnostics=[Diagnostic("warning", because)], remedies=[]), [])
+
+
+def _late(entry: Entry) -> str:
+    return f"Nothing was tried for {entry.function}: running it on copies took all the time."
 
 
 def _uncompiled(fn: Any) -> Any:
@@ -143,7 +162,7 @@ def find_remedies(
     kept : KeptEntries
         The entries of the run.
     seconds : float or None
-        When to stop; by default after two minutes, or longer where the program itself is slow to compile.
+        When to stop; by default after 100 seconds.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.remedies.program.application.Program`.
     tell : callable
@@ -151,32 +170,43 @@ def find_remedies(
     also : sequence of EditedCells or Patch
         What somebody wrote: each is tried before everything else.
     """
-    begun = time.monotonic()
+    end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     searches: list[Search] = []
     reasons = [*kept.left_out, *(f"the function was not run again: it {effect.what}" for effect in kept.effects)]
     mended: set[str] = set()
     judged: list[EditedCells | Patch] = []
+    entries = _by_breaks(report, kept.entries) if report.breaks else []
     try:
-        for entry in list(kept.entries) if report.breaks else ():
+        for place, entry in enumerate(entries):
+            # What one entry leaves of its share is the others'; the first has most of the breaks.
+            left = end - time.monotonic()
+            own_end = end if place == len(entries) - 1 else time.monotonic() + left * _SHARE_OF_NEXT
+            if left <= 0:
+                reasons.append(_late(entry))
+                continue
             tell(f"{entry.function}: runs again on copies")
-            entered = time.monotonic()
-            try:
-                rehearsal = Rehearsal(entry, compile_text, find_cell)
-            except TrialStoppedError as stopped:
-                kept.leave_out(entry, stopped.effect)
-                reasons.append(f"{entry.function} was not run again: it {stopped.effect.what}")
-                continue
-            except Exception as error:  # noqa: BLE001 - the function itself, or what it needs and a copy has not
-                reasons.append(f"{entry.function} could not run again on copies ({type(error).__name__}: {error})")
-                continue
-            known = same_breaks(report, rehearsal.original.report)
-            wanted = frozenset(theirs for ours, theirs in known.items() if ours not in mended)
-            if wanted:
-                searches.append(Search(rehearsal, _deadline(begun, seconds, entered), wanted, tell))
-                judged += [own for own in also if searches[-1].judge_edit(own)]
-                tried = searches[-1].run()
-                gone = {ident for change in tried if change.works for ident in change.breaks}
-                mended |= {ours for ours, theirs in known.items() if theirs in gone}
+            with entry.set_up():
+                try:
+                    with time_limited(own_end):
+                        rehearsal = Rehearsal(entry, compile_text, find_cell)
+                except TimeUpError:
+                    reasons.append(_late(entry))
+                    continue
+                except TrialStoppedError as stopped:
+                    kept.leave_out(entry, stopped.effect)
+                    reasons.append(f"{entry.function} was not run again: it {stopped.effect.what}")
+                    continue
+                except Exception as error:  # noqa: BLE001 - the function itself, or what it needs and a copy has not
+                    reasons.append(f"{entry.function} could not run again on copies ({type(error).__name__}: {error})")
+                    continue
+                known = same_breaks(report, rehearsal.original.report)
+                wanted = frozenset(theirs for ours, theirs in known.items() if ours not in mended)
+                if wanted:
+                    searches.append(Search(rehearsal, own_end, wanted, tell))
+                    judged += [own for own in also if searches[-1].judge_edit(own)]
+                    tried = searches[-1].run()
+                    gone = {ident for change in tried if change.works for ident in change.breaks}
+                    mended |= {ours for ours, theirs in known.items() if theirs in gone}
     except KeyboardInterrupt:
         reasons.append(_INTERRUPTED)
     unjudged = [Diagnostic("warning", _in_vain(own)) for own in also if own not in judged]
@@ -184,17 +214,23 @@ def find_remedies(
     return _found(report, files, searches, reasons)
 
 
+def _by_breaks(report: Report, entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries to try, those with most events of breaks first; what reuses code has the breaks of another."""
+    frames = [frame.id for frame in report.frames]
+    starts = {entry.frame: frames.index(entry.frame) for entry in entries if entry.frame in frames}
+
+    def events(entry: Entry) -> int:
+        start = starts.get(entry.frame, 0)
+        end = min((other for other in starts.values() if other > start), default=len(frames))
+        own = set(frames[start:end])
+        return sum(occurrence.frame in own for listed in report.breaks for occurrence in listed.occurrences)
+
+    return sorted((entry for entry in entries if not entry.reuses), key=lambda entry: -events(entry))
+
+
 def _in_vain(own: EditedCells | Patch) -> str:
     what = f" It changes {', '.join(own.files)}." if isinstance(own, Patch) else ""
     return f"{own.title} was not tried: it changes no function that has a graph break here, or calls one.{what}"
-
-
-def _deadline(begun: float, seconds: float | None, entered: float) -> float:
-    """Return when to stop a search that began with running the program itself."""
-    if seconds is not None:
-        return begun + seconds
-    now = time.monotonic()
-    return max(begun + PATIENCE_S, now + _PATIENCE_RUNS * (now - entered))
 
 
 def _found(report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]) -> Found:

@@ -16,6 +16,7 @@ from jupyter_graphbreak.trial.places import tensors
 from jupyter_graphbreak.trial.reference import Reference, Trial
 from jupyter_graphbreak.trial.sides import Range, noted, noting
 from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.time_limit import seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ _PATIENCE_S = 10.0
 #: The most bytes that the results on inputs at the edges may take, and how many there are even if they take more.
 _LARGEST_KEPT = 1 << 26
 _FEWEST_EDGES = 3
+#: The share of the time that is left after which no further input is derived.
+_SHARE_OF_INPUTS = 0.1
 #: A condition, and the change with which the program reads as the condition's place counts.
 Watched = tuple[Change, "Condition"]
 
@@ -55,10 +58,10 @@ class Original:
         first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with untouched():
             self._reference = Reference(entry.call, first)
-            derived = self._reference.trials(patience_s=_PATIENCE_S)
+            derived = self._reference.trials(patience_s=min(_PATIENCE_S, seconds_left() * _SHARE_OF_INPUTS))
             others = [trial for trial in derived if _is_ordinary(trial.input, entry.arguments)]
             if self._reference.repeatable:  # otherwise the function reads memory that is not its own, or the time
-                others = [trial for trial in others if self._reference.holds(trial)]
+                others = [trial for trial in others if seconds_left() > 0 and self._reference.holds(trial)]
         #: All inputs, with what the function does with them.
         self.pool = [Trial(first, self._reference.result), *others]
         self._edges: list[Trial] | None = None

@@ -39,6 +39,7 @@ from jupyter_graphbreak.trial.outcome import TooLongError, limited, untouched
 from jupyter_graphbreak.trial.places import tensors
 from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.time_limit import seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,6 +126,9 @@ _CONTROL_FLOW = (".cond(", ".while_loop(")
 _MOST_EDGES = 5
 #: Seconds for which the program itself may run, compiled on the usual inputs, to be compiled for others, too.
 _LONGEST_FOR_EDGES = 6.0
+#: The share of the time that is left after which one program is run on no further inputs.
+_SHARE_OF_RUN = 0.25
+
 #: Whether a program that ran on some inputs may work, so that running it on the others is worth the time.
 Promises = Callable[[Performed], bool]
 
@@ -517,12 +521,18 @@ class Rehearsal:
         compiled = call if change.compiles_itself else torch.compile(call, backend=backend, dynamic=self.entry.dynamic)
         forced = backend if change.compiles_itself else None
 
+        begun, left = time.monotonic(), seconds_left()
+
+        def is_late() -> bool:
+            """Whether the program takes too much of the time to run it on further inputs."""
+            return time.monotonic() - begun > left * _SHARE_OF_RUN
+
         def perform(some: list[Trial], done: Performed | None = None) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
             with forced_backend(forced), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
                 for trial in some:
-                    if done is not None and not promises(done.with_further(results)):
+                    if done is not None and (is_late() or not promises(done.with_further(results))):
                         break
                     results.append(self._itself.run(compiled, subject, trial))
             return *build_with_files(recording.records), results

@@ -17,6 +17,7 @@ from jupyter_graphbreak.remedies.proposal import Problem
 from jupyter_graphbreak.remedies.rehearsal import Attempt
 from jupyter_graphbreak.report.remedies import WORKING, RemedyVerdict
 from jupyter_graphbreak.trial.entry import is_cell
+from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -97,6 +98,8 @@ class Search:
     #: What did not help when all that work were put together, by the break's kind and place, and the step.
     _in_vain: set[tuple[str, str, str]] = field(default_factory=set)
     _end: float = float("inf")
+    #: The seconds that the longest attempt so far took.
+    _longest_s: float = 0.0
 
     def run(self) -> list[Tried]:
         """Try settings for all breaks at once, proposals for each until one works, then all that work together."""
@@ -163,17 +166,25 @@ class Search:
         self, change: Change, goals: frozenset[str], watched: tuple[Watched, ...], *, thorough: bool = False
     ) -> Attempt:
         """Rehearse a change; what of ours fails on it does not end the search."""
+        begun = time.monotonic()
         try:
-            return self.rehearsal.attempt(change, goals, watched, thorough=thorough)
+            with time_limited(self.deadline):
+                return self.rehearsal.attempt(change, goals, watched, thorough=thorough)
+        except TimeUpError:
+            return Attempt(change, "not tried", "there was no time left for it")
         except Exception as fault:  # noqa: BLE001 - the other changes are tried all the same
             self._note_fault("rehearsing a change", fault)
             return Attempt(change, "not tried", f"it could not be rehearsed ({type(fault).__name__}: {fault})")
+        finally:
+            self._longest_s = max(self._longest_s, time.monotonic() - begun)
 
     def _note_fault(self, what: str, fault: Exception) -> None:
         self.faults.append(f"Of compile_explain itself {what} failed ({type(fault).__name__}: {fault}).")
 
     def _late(self) -> bool:
-        return time.monotonic() > min(self._end, self.deadline)
+        """Whether there is no time for a further change: as much as the longest so far took, half of that at least."""
+        now = time.monotonic()
+        return now > min(self._end, self.deadline) or now + self._longest_s / 2 > self.deadline
 
     def _at_once(self) -> Tried | None:
         """Try the settings and switches for all breaks together: in models one alone only uncovers the next break."""

@@ -21,6 +21,7 @@ from jupyter_graphbreak._torch_compat.configuration import tells_of_compiling, w
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.trial.other_threads import streams_here, version_of_filters, warnings_kept_elsewhere
+from jupyter_graphbreak.trial.package_logs import package_logs_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -177,19 +178,7 @@ def _records_kept(
             if copy is not None and record.levelno >= copy.level:
                 copy.handle(record)
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patched(logging.Logger, "callHandlers", keep))
-        loguru = getattr(sys.modules.get("loguru._handler"), "Handler", None)
-        if loguru is not None:
-            emit = loguru.emit
-
-            def keep_loguru(handler: Any, record: dict[str, Any], *rest: Any, **named: Any) -> None:
-                if threading.get_ident() != thread:
-                    emit(handler, record, *rest, **named)
-                else:
-                    receive((str(record.get("name")), str(record.get("level")), str(record.get("message"))))
-
-            stack.enter_context(patched(loguru, "emit", keep_loguru))
+    with patched(logging.Logger, "callHandlers", keep), package_logs_kept(receive):
         yield
 
 

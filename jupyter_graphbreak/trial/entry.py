@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak._torch_compat.hooks.entry_hooks import watch_entries
 from jupyter_graphbreak._torch_compat.isolation import eager_semantics, new_globals_readable
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak.recording.targets import own_codes, reached
 from jupyter_graphbreak.trial.guard import effects_seen, state_effect
 from jupyter_graphbreak.trial.inputs import Arguments
+from jupyter_graphbreak.trial.memory import GROWTH, KeptMemory, in_words, memory_limit
 from jupyter_graphbreak.trial.process_state import ProcessState
+from jupyter_graphbreak.trial.run_setup import runs_set_up
 from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.time_limit import compilations_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.hooks.entry_hooks import EnteredCall
     from jupyter_graphbreak.trial.guard import SeenEffects
+    from jupyter_graphbreak.trial.memory import Twin
     from jupyter_graphbreak.trial.side_effects import SeenEffect
 
-#: The most that copies may take, as a share of free memory.
-_SHARE = 0.25
+#: Of calls that only use code which was compiled for others so many are kept.
+_MOST_REUSING = 16
+#: How deep in containers tensors are looked for.
+_DEEPEST = 6
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,12 @@ class Entry:
         Whether it is called as it stands, since it compiles a function in it.
     wrapped : int or None
         What identifies the callable among those that the run called.
+    modes : CallModes
+        The modes of its call.
+    twins : tuple of Twin
+        The large memory of its copies, and what that was copied from.
+    reuses : bool
+        Whether it used code that was compiled for another entry.
     """
 
     function: str
@@ -62,6 +75,29 @@ class Entry:
     dynamic: bool | None = None
     compiles_itself: bool = False
     wrapped: int | None = None
+    modes: CallModes = field(default_factory=CallModes.now)
+    twins: tuple[Twin, ...] = ()
+    reuses: bool = False
+
+    def set_up(self) -> AbstractContextManager[None]:
+        """Return a context in which runs are made in the modes of the entry, on memory that they share."""
+        return runs_set_up(self.modes, self.twins)
+
+    def why_not_run(self) -> str | None:
+        """Return why it cannot run again, as a sentence; ``None`` if it can."""
+        if self.modes.functorch:
+            return f"{self.function} was called within a transform of torch.func, which cannot be repeated alone."
+        tensors = self.tensors()
+        too_large = _too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _limit(tensors))
+        if too_large is not None:
+            return too_large
+        with self.set_up():
+            used_up = Subject(self.call, self.arguments).used_up
+        return f"{self.function} was not run again: {used_up[0]}, and a run would use it up." if used_up else None
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the tensors that the call works with."""
+        return _tensors(self.call, self.arguments.args, self.arguments.kwargs)
 
 
 class KeptEntries:
@@ -70,7 +106,7 @@ class KeptEntries:
     Parameters
     ----------
     limit : int or None
-        The most bytes that copies may take; ``None`` stands for a quarter of the memory that is free.
+        The most bytes that copies and trials may take; ``None`` stands for half of the memory that is left.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -82,38 +118,53 @@ class KeptEntries:
         self._states: list[tuple[Entry, ProcessState]] = []
         self._limit = limit
         self._taken = 0
+        self._reusing = 0
 
     def take(self, entered: EnteredCall) -> None:
-        """Copy an entry, where there is room for it."""
+        """Copy an entry, if there is room for it."""
         name = name_of(entered.call)
-        size = _size(entered)
-        if self._limit is None:
-            self._limit = copies_limit()
-        if self._taken + size > self._limit:
+        if entered.reuses:
+            self._reusing += 1
+            if self._reusing > _MOST_REUSING:
+                if self._reusing == _MOST_REUSING + 1:
+                    self.left_out.append(
+                        f"Of the calls that only use code compiled for others, the first {_MOST_REUSING} are looked at."
+                    )
+                return
+        if entered.modes.functorch:
             self.left_out.append(
-                f"{name} was not copied: its arguments and state take {_in_words(size)}, and "
-                f"{_in_words(self._limit - self._taken)} of the limit are left. Nothing was tried for it."
+                f"Nothing was tried for {name}: it was called within a transform of torch.func, such as vmap, which "
+                "cannot be repeated alone."
             )
+            return
+        tensors = _tensors(entered.call, entered.args, entered.kwargs)
+        size = sum(tensor.nbytes for tensor in tensors)
+        limit = self._limit
+        if limit is None:
+            limit = _limit(tensors) + self._taken
+        too_large = _too_large(name, size, self._taken, limit)
+        if too_large is not None:
+            self.left_out.append(too_large)
+            return
+        memory = KeptMemory()
+        given = Arguments(*entered.args, **entered.kwargs)
+        subject = Subject(entered.call, given, memory)
+        if subject.used_up:
+            self.left_out.append(f"Nothing was tried for {name}: {subject.used_up[0]}, and a run would use it up.")
             return
         self._taken += size
-        with torch.no_grad():
-            given = Arguments(*entered.args, **entered.kwargs)
-            subject = Subject(entered.call, given)
-        if subject.shared:
-            self.left_out.append(
-                f"Nothing was tried for {name}: {', '.join(subject.shared)} cannot be copied, and runs would change it."
-            )
-            return
-        arguments = subject.arguments or given
         self.entries.append(
             Entry(
                 name,
                 entered.frame,
                 subject.call,
-                arguments,
+                subject.arguments or given,
                 entered.backend,
                 entered.dynamic,
                 wrapped=entered.wrapped,
+                modes=entered.modes,
+                twins=tuple(memory.twins),
+                reuses=entered.reuses,
             )
         )
         self._states.append((self.entries[-1], ProcessState()))
@@ -136,6 +187,21 @@ class KeptEntries:
         self._states.clear()
 
 
+def _limit(tensors: list[torch.Tensor]) -> int:
+    """Return the most bytes that trials of a call may take now, on the device of its tensors."""
+    return memory_limit(next((tensor.device for tensor in tensors if tensor.is_cuda), None))
+
+
+def _too_large(name: str, size: int, taken: int, limit: int) -> str | None:
+    """Return a sentence that says why there is no room for the trials of an entry; ``None`` if there is."""
+    if taken + GROWTH * size <= limit:
+        return None
+    return (
+        f"{name} was not run again: its arguments and state take {in_words(size)}, trials up to {GROWTH} times as "
+        f"much, and {in_words(max(0, limit - taken))} of the limit are left (half of the free memory)."
+    )
+
+
 @contextlib.contextmanager
 def kept_entries(limit: int | None = None) -> Iterator[KeptEntries]:
     """Keep the entries that are compiled while the context is open.
@@ -143,7 +209,7 @@ def kept_entries(limit: int | None = None) -> Iterator[KeptEntries]:
     Parameters
     ----------
     limit : int or None
-        The most bytes that copies may take; ``None`` stands for a quarter of the memory that is free.
+        The most bytes that copies and trials may take; ``None`` stands for half of the memory that is left.
     """
     kept = KeptEntries(limit)
     faults: list[str] = []
@@ -171,6 +237,7 @@ def compiling_anew(call: Any) -> Iterator[None]:
     """
     with contextlib.ExitStack() as opened:
         opened.enter_context(separate_cache(own_codes(call)))
+        opened.enter_context(compilations_limited())
         if is_cell(call):
             for context in (eager_semantics, new_globals_readable):
                 opened.enter_context(context())
@@ -190,35 +257,29 @@ def name_of(call: Any) -> str:
     return str(name).rpartition("<locals>.")[2]
 
 
-def _size(entered: EnteredCall) -> int:
+def _tensors(*values: Any) -> list[torch.Tensor]:
+    """Return the tensors that a call works with, as far as they are found without copying it."""
     tensors: dict[int, torch.Tensor] = {}
 
-    def add(value: Any) -> None:
+    def add(value: Any, depth: int) -> None:
         match value:
             case torch.Tensor():
                 tensors[id(value)] = value
             case torch.nn.Module():
                 tensors.update((id(tensor), tensor) for tensor in (*value.parameters(), *value.buffers()))
+            case _ if depth > _DEEPEST:
+                return
             case dict():
                 for item in value.values():
-                    add(item)
+                    add(item, depth + 1)
             case list() | tuple():
                 for item in value:
-                    add(item)
+                    add(item, depth + 1)
 
-    for value in (entered.args, entered.kwargs, *reached(entered.call, *entered.args)):
-        add(value)
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-
-
-def copies_limit() -> int:
-    """Return the most bytes that copies may take now: a quarter of the memory that is free."""
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not on every system: then 4 GiB are supposed
-        free = 4 << 30
-    return int(free * _SHARE)
-
-
-def _in_words(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.1f} MiB"
+    for value in (*values, *reached(*values)):
+        add(value, 0)
+    memory = {}
+    for tensor in tensors.values():
+        with contextlib.suppress(Exception):  # tensors without memory
+            memory[tensor.data_ptr() or id(tensor)] = tensor
+    return list(memory.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -454,9 +455,11 @@ def _map(value: Any, change: _Change, made: dict[int, Any]) -> Any:
         case tuple() if hasattr(value, "_fields"):
             result = type(value)(*(_map(item, change, made) for item in value))
         case MutableMapping():
-            result = copy.copy(value)
-            for key, item in value.items():
-                result[key] = _map(item, change, made)
+            with contextlib.suppress(Exception):  # one that does not take other sizes, such as a tensordict, stays
+                changed = copy.copy(value)
+                for key, item in value.items():
+                    changed[key] = _map(item, change, made)
+                result = changed
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
             result = copy.copy(value)
             for field in dataclasses.fields(value):
@@ -467,8 +470,11 @@ def _map(value: Any, change: _Change, made: dict[int, Any]) -> Any:
 
 
 def _changed(value: torch.Tensor, change: _Change) -> torch.Tensor:
-    with torch.no_grad():
-        made = change(value)
+    try:
+        with torch.no_grad():
+            made = change(value)
+    except Exception:  # noqa: BLE001 - a dtype or a layout for which there is no such change
+        return value
     return value if made is value else made.detach().requires_grad_(value.requires_grad)
 
 

@@ -117,7 +117,7 @@ def run(
     TrialStoppedError
         If the program was stopped before it did something outside of its copies.
     """
-    given = arguments.copy(subject.held())
+    given = subject.copies_of(arguments)
     value, raised, failed = None, None, None
     with (
         guarded(subject.call, program),
@@ -136,14 +136,16 @@ def run(
         now = {RESULT: value, **given.named(subject.call)}
         objects = list(_all_objects(value, given.named(subject.call), subject))
         found = {place: item for place, item in objects if isinstance(item, torch.Tensor)}
-        left_grad = {place: clone(item.grad) for place, item in found.items() if item.is_leaf and item.requires_grad}
+        left_grad = {
+            place: subject.seen(item.grad, {}) for place, item in found.items() if item.is_leaf and item.requires_grad
+        }
         requires_grad = {place: item.requires_grad for place, item in found.items()}
         aliases = _aliases(objects)
         given_gradients = None
-        if gradients and raised is None:
+        if gradients and raised is None and not torch.is_inference_mode_enabled():
             given_gradients, failed = _backward(found)
-    memo: dict[int, Any] = {}
-    now = {name: clone(item, memo) for name, item in now.items()}
+    memo = subject.unchanged()
+    now = {name: subject.seen(item, memo) for name, item in now.items()}
     return Result(
         now.pop(RESULT), raised, now, subject.state(memo), effects, requires_grad, left_grad, given_gradients, failed,
         subject.initial, frozenset(place for place, _ in objects), aliases, random_after, modes_after,
@@ -199,7 +201,7 @@ def _backward(found: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | 
             leaf.grad = None
         with torch.enable_grad():
             torch.autograd.backward(list(roots.values()), [_weights(root) for root in roots.values()])
-        gradients = {place: clone(leaf.grad) for place, leaf in leaves.items()}
+        gradients = {place: clone(leaf.grad, digests={}) for place, leaf in leaves.items()}
     except Exception as error:  # noqa: BLE001 - that it raises is the finding
         gradients, failed = {}, error.with_traceback(None)
     finally:

@@ -10,7 +10,7 @@ import logging
 import sys
 import types
 import weakref
-from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,26 @@ from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forge
 from jupyter_graphbreak.recording.library import is_library, library_roots
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
-from jupyter_graphbreak.trial.copies import Saved, clone, filled, is_atom, is_code, is_data, keeping, slot
+from jupyter_graphbreak.trial.copies import (
+    Saved,
+    Uncopied,
+    clone,
+    filled,
+    is_atom,
+    is_data,
+    is_shared,
+    keeping,
+    memory_key,
+    slot,
+)
 from jupyter_graphbreak.trial.effects import all_handlers
 from jupyter_graphbreak.trial.places import named
+from jupyter_graphbreak.trial.run_setup import current_setup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
+    from jupyter_graphbreak.trial.copies import Blocks
     from jupyter_graphbreak.trial.inputs import Arguments
 
 _MISSING = object()
@@ -90,6 +103,8 @@ class Subject:
         A function, a method, a module or another object that can be called.
     arguments : Arguments, optional
         What it is called with. Copied together with the rest: what is one object or one memory stays one.
+    blocks : Blocks, optional
+        For a copy that is kept and does not run itself: where the copies of its large memory lie.
 
     Attributes
     ----------
@@ -99,12 +114,27 @@ class Subject:
         The copies of the arguments, to be given to runs.
     initial : dict
         A copy of the state at the beginning, by name.
+    modes : CallModes
+        Those in which calls are made.
+    memory : Memory
+        Large memory that it shares with other subjects.
     shared : list of str
-        What could not be copied, so that runs would change the user's own: name and type.
+        What could not be copied, so that runs work on the user's own: name, type and reason. It is as before after
+        each run.
+    used_up : list of str
+        The same of what a run would use up, such as a generator.
     """
 
-    def __init__(self, fn: Callable[..., Any], arguments: Arguments | None = None) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], arguments: Arguments | None = None, blocks: Blocks | None = None
+    ) -> None:
         self._memo: dict[Any, Any] = {}
+        setup = current_setup()
+        self.modes, self.memory = setup.modes, setup.memory
+        self._blocks = self.memory if blocks is None else blocks
+        self._separate: set[Any] = set()
+        self._uncopied: list[Any] = []
+        self.used_up: list[str] = []
         self._globals: dict[int, dict[str, Any]] = {}
         self._functions: list[types.FunctionType] = []
         self._places: list[_Place | _Swapped] = []
@@ -118,13 +148,17 @@ class Subject:
             self.owner = getattr(self.call, "__self__", self.call)
         self.arguments = None
         if arguments is not None:
-            copies = {id(value): self._fresh(value, name) for name, value in arguments.named(fn).items()}
-            self.arguments = arguments.mapped(lambda value: copies.get(id(value), value))
+            for name, value in arguments.named(fn).items():
+                self._fresh(value, name)
+            self.arguments = arguments.mapped(lambda value: self._fresh(value, "the arguments"))
         #: Copies of the handlers of loggers that are of the user's own classes, by the ids of the originals.
         self.handlers = self._copied_handlers()
         self._swap_what_is_not_copied()
+        self._kept_outside = Saved(self._uncopied)
+        if blocks is not None:
+            return
         self._values = [(place, slot(place.read())) for place in self._places]
-        self._saved = Saved(value for _, value in self.roots())
+        self._saved = Saved((value for _, value in self.roots()), self.memory.holds)
         self.initial = self.state()
 
     def roots(self) -> Iterator[tuple[str, Any]]:
@@ -143,9 +177,31 @@ class Subject:
         return list(self._functions)
 
     def state(self, memo: dict[Any, Any] | None = None) -> dict[str, Any]:
-        """Return a copy of everything that a call may have changed, by name."""
-        memo = {} if memo is None else memo
-        return {name or "self": clone(value, memo) for name, value in self.roots()}
+        """Return a copy of everything that a call may have changed, by name, to be compared."""
+        memo = self.unchanged() if memo is None else memo
+        return {name or "self": self.seen(value, memo) for name, value in self.roots()}
+
+    def seen(self, value: Any, memo: dict[Any, Any]) -> Any:
+        """Return a copy that is only to be compared: digests stand for large tensors."""
+        return clone(value, memo, digests=self.memory.digests)
+
+    def unchanged(self) -> dict[Any, Any]:
+        """Return a memo for :func:`~jupyter_graphbreak.trial.copies.clone`: what no run has changed is not copied."""
+        return self.memory.unchanged()
+
+    def copies_of(self, arguments: Arguments) -> Arguments:
+        """Return copies of arguments for a run, which stay one object with what the subject holds of them."""
+        return arguments.copy(self.held() | self.memory.memo(self._separate))
+
+    def separate_changed(self) -> None:
+        """Give what a run has changed memory of its own, so that other subjects do not notice.
+
+        To be called after a run, before another subject runs.
+        """
+        for before, work in self.memory.changed():
+            self._saved.move(work, work.clone(), before)
+            self._separate.add(memory_key(work))
+        self.memory.restore()
 
     def restore(self) -> None:
         """Go back to the state at the beginning; the objects stay the same, because captured programs hold them."""
@@ -153,6 +209,7 @@ class Subject:
             cached.cache_clear()
         for place, value in self._values:
             place.write(filled(value))
+        self.memory.restore()
         self._saved.put_back()
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
@@ -188,7 +245,10 @@ class Subject:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Exchange what methods and other code that is not copied read for the copies while the context is open.
+        """Make calls in the modes of the entry's own call while the context is open.
+
+        What methods and other code that is not copied read is exchanged for the copies meanwhile, and what could not be
+        copied is as before afterwards.
 
         Raises
         ------
@@ -204,30 +264,30 @@ class Subject:
             for place in swapped:
                 place.exchange()
         try:
-            yield
+            with self.modes.entered():
+                yield
         finally:
             self._entered -= 1
             if not self._entered:
                 for place in swapped:
                     place.exchange()
+                self._kept_outside.put_back()
 
     def _fresh(self, value: Any, name: str) -> Any:
         if id(value) in self._memo:
             return self._memo[id(value)]
-        if isinstance(value, types.FunctionType):
-            return self._fresh_function(value)
-        if isinstance(value, types.MethodType):
-            return types.MethodType(value.__func__, self._fresh(value.__self__, name))
+        if value is _MISSING or is_atom(value):
+            return value
         if isinstance(value, _CACHING):
             return self._fresh_cache(value, name)
-        if isinstance(value, functools.partial):
-            arguments = [self._fresh(argument, name) for argument in value.args]
-            return functools.partial(
-                self._fresh(value.func, name),
-                *arguments,
-                **{key: self._fresh(item, name) for key, item in value.keywords.items()},
-            )
-        return value if is_code(value) or is_atom(value) or value is _MISSING else self._copy(value, name)
+        failed: list[Uncopied] = []
+        made = clone(value, self._memo, failed, self._fresh_function, self._blocks)
+        for item, reason in failed:
+            self._uncopied.append(item)
+            own = "" if item is value else f"{_name(type(item))} in "
+            sentence = f"`{name}` ({own}{type(value).__name__}) cannot be copied: {reason}"
+            (self.used_up if _is_used_up(item) else self.shared).append(sentence)
+        return made
 
     def _fresh_cache(self, cached: Any, name: str) -> Any:
         """Return a function with a cache of its own, empty: what a cache holds can be computed again."""
@@ -237,45 +297,11 @@ class Subject:
         self._caches.append(made)
         return made
 
-    def _copy(self, value: Any, name: str) -> Any:
-        failed: list[Any] = []
-        made = clone(value, self._memo, failed)
-        self.shared += [f"{name} ({type(item).__name__})" for item in failed]
-        if made is not value:
-            self._freshen(made, name)
-        return made
-
-    def _freshen(self, value: Any, name: str) -> None:
-        """Replace the functions that a copy holds, such as hooks, by copies of them."""
-        copies = {id(made) for made in self._memo.values()}
-        seen: set[int] = set()
-        pending = [value]
-        while pending:
-            item = pending.pop()
-            if id(item) in seen or isinstance(item, type):
-                continue
-            seen.add(id(item))
-            slots: list[tuple[Any, Any, Any]] = []
-            if is_data(item) and isinstance(getattr(item, "__dict__", None), dict):
-                slots += [(vars(item), key, part) for key, part in vars(item).items()]
-            if isinstance(item, dict):
-                slots += [(item, key, part) for key, part in item.items()]
-            elif isinstance(item, list):
-                slots += [(item, index, part) for index, part in enumerate(item)]
-            elif isinstance(item, tuple | deque):
-                pending += item
-            for container, key, part in slots:
-                bound_outside = isinstance(part, types.MethodType) and id(part.__self__) not in copies
-                if isinstance(part, types.FunctionType) or bound_outside:
-                    container[key] = self._fresh(part, name)
-                elif isinstance(part, functools.partial) and isinstance(part.func, types.FunctionType):
-                    container[key] = functools.partial(self._fresh(part.func, name), *part.args, **part.keywords)
-                elif is_data(part):
-                    pending.append(part)
-
     def _fresh_function(self, function: types.FunctionType) -> types.FunctionType:
+        if id(function) in self._memo:
+            return self._memo[id(function)]
         library = self._is_library(function)
-        if library and not (function.__closure__ and is_own(function)):
+        if library and not (function.__closure__ and (is_own(function) or _leads_to_data(function))):
             return function  # front ends know some of PyTorch's functions by identity
         if is_allowed_in_graph(function):
             return function
@@ -441,6 +467,22 @@ def _of_function(function: types.FunctionType) -> Iterator[_Place]:
             yield _Place(parameter.name, functools.partial(_itself, parameter.default), _nothing)
     if vars(function) or function.__name__ in function.__code__.co_names:
         yield _Place(f"the attributes of {function.__name__}", lambda: vars(function), _nothing)
+
+
+def _leads_to_data(function: types.FunctionType) -> bool:
+    """Whether the closure of a function holds an object that a call may change, or refers to one."""
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            held = cell.cell_contents
+            held = getattr(held, "__self__", held) if isinstance(held, types.MethodType) else held
+            if isinstance(held, weakref.ref) or (is_data(held) and not isinstance(held, tuple)):
+                return True
+    return False
+
+
+def _is_used_up(value: Any) -> bool:
+    """Whether running something uses an object up: nobody can put back what a generator has yielded."""
+    return isinstance(value, Iterator) and not is_shared(value)
 
 
 def _itself(value: Any) -> Any:

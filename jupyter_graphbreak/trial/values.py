@@ -7,6 +7,7 @@ import math
 import re
 import reprlib
 import sys
+import types
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -15,6 +16,7 @@ import msgspec
 import torch
 
 from jupyter_graphbreak.trial.copies import is_code
+from jupyter_graphbreak.trial.digests import shape_of
 
 #: Tensors of more elements are shown by their shape.
 _SHORT = 6
@@ -67,7 +69,7 @@ def _show_tensor(value: torch.Tensor) -> str:
             return re.sub(r"\s+", " ", repr(value.detach().resolve_conj()).replace("\n", " "))
         except Exception:  # noqa: BLE001 - a fake tensor or a subclass of the user's
             return type(value).__name__
-    return f"{str(value.dtype).removeprefix('torch.')} tensor of shape {list(value.shape)}"
+    return f"{str(value.dtype).removeprefix('torch.')} tensor of shape {list(shape_of(value))}"
 
 
 def difference(expected: Any, actual: Any, *, values: bool = True) -> str | None:
@@ -95,6 +97,8 @@ class _Comparison:
 
     def find(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
         """Return the place of the first difference and what it is."""
+        if isinstance(expected, types.MethodType) and isinstance(actual, types.MethodType):
+            expected, actual = expected.__func__, actual.__func__  # each is bound to its own copy
         pair = (id(expected), id(actual))
         if expected is actual or pair in self._seen or depth > _DEEPEST:
             return None
@@ -159,8 +163,8 @@ class _Comparison:
         return ("", f"an attribute {more[0]} more") if more else None
 
     def _tensors(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
-        if expected.shape != actual.shape:
-            return f"shape {list(actual.shape)} instead of {list(expected.shape)}"
+        if shape_of(expected) != shape_of(actual):
+            return f"shape {list(shape_of(actual))} instead of {list(shape_of(expected))}"
         if expected.dtype != actual.dtype:
             return f"{actual.dtype} instead of {expected.dtype}"
         if not self._values:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import threading
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jupyter_graphbreak._torch_compat.call_modes import CallModes
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import outward
 from jupyter_graphbreak._torch_compat.module_calls import call_compiled, callable_of
@@ -23,29 +26,36 @@ if TYPE_CHECKING:
 _DEEPEST = 60
 #: The function that ``torch.compile`` puts around another.
 _WRAPPER = "compile_wrapper"
+#: The methods that calling a module is.
+_CALLS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})
 
 
 class EnteredCall(NamedTuple):
-    """A call of a compiled callable that Dynamo is about to compile.
+    """A call of a compiled callable that Dynamo is about to compile, or for which it has compiled code already.
 
     ``call`` is the function, method or module itself, nothing of it copied; ``dynamic`` is as ``torch.compile`` takes
-    it; ``frame`` is Dynamo's id; ``wrapped`` identifies it among the calls of :func:`watch_calls`.
+    it; ``frame`` is Dynamo's id, if it is known; ``wrapped`` identifies it among the calls of :func:`watch_calls`;
+    ``modes`` are those of the call; ``reuses`` says that code is used which was compiled for another call.
     """
 
     call: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    frame: str
+    frame: str | None
     backend: Any
     dynamic: bool | None
     wrapped: int | None
+    modes: CallModes
+    reuses: bool = False
 
 
 @contextlib.contextmanager
 def watch_entries(
     on_entry: Callable[[EnteredCall], None], emit: Emit, spent: Callable[[float], None]
 ) -> Iterator[None]:
-    """Hand each entry over when it is compiled for the first time, before it runs.
+    """Hand over the first call of each callable, of each instance and in each mode, before it runs.
+
+    That is a call for which code is compiled, or one from eager code for which compiled code may be used again.
 
     Parameters
     ----------
@@ -54,24 +64,49 @@ def watch_entries(
     emit, spent : callable
         As for :class:`Observer`.
     """
-    module = importlib.import_module("torch._dynamo.convert_frame")
+    convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, spent)
-    seen: dict[tuple[int, int], Any] = {}  # with what keeps alive whose ids they are
+    seen: dict[Any, Any] = {}  # with what keeps alive whose ids they are
+    frames: dict[CodeType, str] = {}
+    running = threading.local()
+
+    def hand_over(code: Any, entered: EnteredCall) -> None:
+        call = entered.call
+        owner = code if isinstance(call, types.FunctionType) else getattr(call, "__self__", call)
+        key = id(code), id(owner), entered.modes
+        if key not in seen:
+            seen[key] = code, owner
+            on_entry(entered)
 
     def look(call: Call) -> None:
         code = call.argument("code")
         wrapper = _wrapper(call.caller)
-        if wrapper is None:
-            return
-        entered = _entered(code, call, wrapper)
-        owner = (
-            code if isinstance(entered.call, types.FunctionType) else getattr(entered.call, "__self__", entered.call)
-        )
-        if (id(code), id(owner)) not in seen:
-            seen[id(code), id(owner)] = code, owner
-            on_entry(entered)
+        if wrapper is not None:
+            entered = _entered(code, call, wrapper)
+            frames.setdefault(code, entered.frame or "")
+            hand_over(code, entered)
 
-    with patched(module, "_compile", watched(module._compile, observer, before=look)):
+    def look_again(call: Call) -> None:
+        wrapper = call.caller
+        if wrapper.f_code.co_name != _WRAPPER:
+            return
+        calls = vars(running).setdefault("calls", [])
+        if calls and calls[-1] is wrapper:
+            calls.pop()
+            return
+        calls.append(wrapper)
+        if len(calls) == 1 and (found := _reusing(wrapper)) is not None:
+            code, entered = found
+            hand_over(code, entered._replace(frame=frames.get(code)))
+
+    with (
+        patched(convert, "_compile", watched(convert._compile, observer, before=look)),
+        patched(
+            evaluate,
+            "_maybe_set_eval_frame",
+            watched(evaluate._maybe_set_eval_frame, observer, before=look_again),
+        ),
+    ):
         yield
 
 
@@ -113,6 +148,34 @@ def _wrapper(frame: FrameType) -> FrameType | None:
     return None
 
 
+def _reusing(wrapper: FrameType) -> tuple[CodeType, EnteredCall] | None:
+    """Return the call of a compiled callable for which Dynamo holds compiled code, with that code's original."""
+    held = wrapper.f_locals
+    call, args, kwargs = held.get("fn"), held.get("args", ()), held.get("kwargs", {})
+    if getattr(call, "__code__", None) is call_compiled.__code__:
+        call, args, *rest = args
+        kwargs = rest[0] if rest else {}
+    if getattr(call, "__code__", None) is not None and call.__code__.co_filename.endswith("external_utils.py"):
+        call = call.__closure__[0].cell_contents if call.__closure__ else call
+    owner = getattr(call, "__self__", None)
+    if isinstance(owner, _module_class()) and call.__name__ in _CALLS:
+        call = owner
+    elif isinstance(call, types.FunctionType) and args and isinstance(args[0], _module_class()):
+        call, args = _method(call, args[0]), args[1:]
+    function = type(call).forward if isinstance(call, _module_class()) else call
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None) or getattr(type(call).__call__, "__code__", None)
+    if not isinstance(code, types.CodeType) or not has_cached_code(code):
+        return None
+    backend, dynamic = _innermost(held.get("callback")), getattr(held.get("self"), "_dynamic", None)
+    if not callable(backend):
+        return None
+    wrapped = id(callable_of(wrapper))
+    return code, EnteredCall(
+        call, tuple(args), dict(kwargs), None, backend, dynamic, wrapped, CallModes.now(), reuses=True
+    )
+
+
 def _entered(code: CodeType, compiling: Call, wrapper: FrameType) -> EnteredCall:
     held: dict[str, Any] = dict(compiling.argument("locals"))
     closure = tuple(compiling.argument("closure") or ())
@@ -132,14 +195,14 @@ def _entered(code: CodeType, compiling: Call, wrapper: FrameType) -> EnteredCall
         _innermost(compiling.argument("compiler_fn")),
         _dynamic(),
         id(callable_of(wrapper)) if "fn" in wrapper.f_locals else None,
+        CallModes.now(),
     )
 
 
 def _method(function: types.FunctionType, module: Any) -> Any:
     """Return the module itself where the function is its call, else the bound method."""
-    called = {"forward", "_call_impl", "_wrapped_call_impl"}
     known = getattr(type(module), function.__name__, None)
-    if function.__name__ in called and getattr(known, "__code__", None) is function.__code__:
+    if function.__name__ in _CALLS and getattr(known, "__code__", None) is function.__code__:
         return module
     return types.MethodType(function, module)
 

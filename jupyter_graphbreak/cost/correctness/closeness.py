@@ -94,15 +94,17 @@ def _is_rounding(expected: Any, actual: Any, exact: Any, varied: Any) -> bool:
         return bool((actual - exact).abs().max() <= _FACTOR * max(off, rounding))
 
 
-def doubled(value: Any, *, varied: bool = False) -> Any:
+def doubled(value: Any, memo: dict[Any, Any] | None = None, *, varied: bool = False) -> Any:
     """Return a copy of a value, its tensors and modules in double precision.
 
     Parameters
     ----------
+    memo : dict
+        Objects that are not copied, by their ids.
     varied : bool
         Whether to change each number by as much as rounding it to its own precision may.
     """
-    return _doubled(clone(value), {}, torch.Generator().manual_seed(0) if varied else None)
+    return _doubled(clone(value, memo), {}, torch.Generator().manual_seed(0) if varied else None)
 
 
 def double_state(subject: Subject, *, varied: bool = False) -> None:

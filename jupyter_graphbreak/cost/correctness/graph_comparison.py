@@ -12,11 +12,13 @@ import torch
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.cost.correctness.closeness import Exact, doubled, leaves, unlike
 from jupyter_graphbreak.cost.graph_timer import compile_id
-from jupyter_graphbreak.trial.copies import clone
+from jupyter_graphbreak.trial.copies import Saved, clone
 from jupyter_graphbreak.trial.effects import kept_generators, seed_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from jupyter_graphbreak.trial.subject import Subject
 
     Inputs = list[Any]
 
@@ -57,6 +59,8 @@ class GraphComparison:
     Parameters
     ----------
     backend : str or callable
+    subject : Subject
+        What is compiled: its graphs may change the memory that it shares.
 
     Attributes
     ----------
@@ -65,7 +69,8 @@ class GraphComparison:
         The first graph, in the order in which they ran, whose result was another.
     """
 
-    def __init__(self, backend: str | Callable[..., Any]) -> None:
+    def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
+        self._subject = subject
         self._backend = own_backend(backend) if isinstance(backend, str) else backend
         self.compares: Literal["nothing", "values", "gradients"] = "nothing"
         self.wrong: WrongGraph | None = None
@@ -85,9 +90,10 @@ class GraphComparison:
         def run(*args: Any) -> Any:
             if self.compares != "nothing" and self.wrong is None:
                 gradients = self.compares == "gradients"
-                given = clone(list(args))
-                if computes_otherwise(captured, compiled, given, gradients=gradients):
-                    self.wrong = WrongGraph(frame, captured, module, compiled, given, gradients)
+                # Not copied as a whole: among them are all parameters.
+                given = _leaves_of(args)
+                if computes_otherwise(captured, compiled, given, self._subject, gradients=gradients):
+                    self.wrong = WrongGraph(frame, captured, module, compiled, clone(given), gradients)
             return compiled(*args)
 
         return run
@@ -95,10 +101,10 @@ class GraphComparison:
     def first_wrong_operation(self) -> str | None:
         """Return the name of the first operation of the wrong graph that the backend computes otherwise."""
         wrong = self.wrong
-        return first_wrong_operation(wrong, self._backend) if wrong is not None else None
+        return first_wrong_operation(wrong, self._backend, self._subject) if wrong is not None else None
 
 
-def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any]) -> str | None:
+def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
     """Find the operation with which a graph becomes wrong, by compiling beginnings of it.
 
     A backend need not do the same a second time. Where it does not, it is the first operation that the backend changed
@@ -112,7 +118,7 @@ def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any]) -> str
             return False
         try:
             compiled = backend(_copy(part), clone(wrong.inputs))
-            return computes_otherwise(part, compiled, wrong.inputs, gradients=wrong.gradients)
+            return computes_otherwise(part, compiled, wrong.inputs, subject, gradients=wrong.gradients)
         except Exception:  # noqa: BLE001 - the backend cannot compile a part
             return False
 
@@ -153,35 +159,55 @@ def _wrong_output(wrong: WrongGraph) -> str | None:
 
 
 def computes_otherwise(
-    module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, *, gradients: bool
+    module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool
 ) -> bool:
     """Whether a compiled graph computes something else than its operations one by one."""
-    expected = _computed(_interpreted(module), clone(inputs), gradients=gradients)
-    actual = _computed(compiled, clone(inputs), gradients=gradients)
+    expected = _computed(_interpreted(module), inputs, subject, gradients=gradients)
+    actual = _computed(compiled, inputs, subject, gradients=gradients)
     if unlike(expected, actual) is None:
         return False
     try:
         exact = Exact(
-            *(_computed_double(module, inputs, gradients=gradients, varied=varied) for varied in (False, True))
+            *(_computed_double(module, inputs, subject, gradients=gradients, varied=varied) for varied in (False, True))
         )
     except Exception:  # noqa: BLE001 - operations that mix precisions
         exact = None
     return unlike(expected, actual, exact) is not None
 
 
-def _computed(function: Callable[..., Any], inputs: Inputs, *, gradients: bool) -> Any:
-    """Return what a graph returns and leaves in its inputs, or else the gradients of these; from one random seed."""
-    with kept_generators(), torch.set_grad_enabled(gradients):
-        seed_torch(_SEED)
-        value = function(*inputs)
-        if gradients:
-            return gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
-    return clone((value, inputs))
+def _leaves_of(inputs: Iterable[Any]) -> Inputs:
+    """Return tensors in the same memory that are leaves."""
+    return [
+        item.detach().requires_grad_(item.requires_grad) if type(item) in {torch.Tensor, torch.nn.Parameter} else item
+        for item in inputs
+    ]
 
 
-def _computed_double(module: torch.fx.GraphModule, inputs: Inputs, *, gradients: bool, varied: bool) -> Any:
+def _computed(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool) -> Any:
+    """Return what a graph returns and leaves in its inputs, or else the gradients of these; from one random seed.
+
+    Afterwards the inputs are as before.
+    """
+    saved = Saved(inputs, subject.memory.is_intact)
+    intact = subject.unchanged()
+    try:
+        with kept_generators(), torch.set_grad_enabled(gradients):
+            seed_torch(_SEED)
+            value = function(*inputs)
+            if gradients:
+                value = gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
+                return subject.seen(value, {})
+        return subject.seen((value, inputs), subject.unchanged())
+    finally:
+        subject.memory.restore(intact)
+        saved.put_back()
+
+
+def _computed_double(
+    module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, varied: bool
+) -> Any:
     change = functools.partial(doubled, varied=varied)
-    return _computed(_interpreted(_copy(module, change)), change(inputs), gradients=gradients)
+    return _computed(_interpreted(_copy(module, change)), change(inputs), subject, gradients=gradients)
 
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:

@@ -143,10 +143,10 @@ def test_without_remedies_there_is_nothing_to_measure() -> None:
 
 
 def test_what_was_not_copied_is_said_once_whatever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> int:
+    def fail(*_: object) -> int:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr("jupyter_graphbreak.trial.entry._size", fail)
+    monkeypatch.setattr("jupyter_graphbreak.trial.entry._tensors", fail)
     with jupyter_graphbreak.capture(entries=True) as run:
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
     for report in (run.measure(), run.check()):

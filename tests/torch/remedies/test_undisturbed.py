@@ -254,12 +254,12 @@ def test_entries_are_kept_as_they_were_before_they_ran(capsys: pytest.CaptureFix
 
 def test_what_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()
-    monkeypatch.setattr(entries, "copies_limit", lambda: 25)
+    monkeypatch.setattr(entries, "memory_limit", lambda _: 25)
     with jupyter_graphbreak.capture(entries=True) as run:
         torch.compile(branch, backend="eager")(torch.ones(300))
     report = run.try_remedies()
     assert report.remedies is not None
     assert [remedy.kind for remedy in report.remedies] == ["person"]
-    (said,) = [listed.message for listed in report.diagnostics if "copied" in listed.message]
-    assert said.startswith("branch was not copied: its arguments and state take 0.0 MiB")
+    (said,) = [listed.message for listed in report.diagnostics if "of the limit" in listed.message]
+    assert said.startswith("branch was not run again: its arguments and state take 0.0 MiB")
     assert report.remedies[0].reason == said

@@ -272,17 +272,19 @@ class Locked(torch.nn.Module):
 
 def test_what_could_not_be_copied_is_named() -> None:
     model = Stubborn()
-    assert Subject(model).shared == ["Stubborn (Stubborn)"]
-    assert Subject(lambda x: model(x + 1)).shared == ["model (Stubborn)"]
-    assert Subject(lambda net: net, Arguments(model)).shared == ["net (Stubborn)"]
+    because = "cannot be copied: RuntimeError: not me"
+    assert Subject(model).shared == [f"`Stubborn` (Stubborn) {because}"]
+    assert Subject(lambda x: model(x + 1)).shared == [f"`model` (Stubborn) {because}"]
+    assert Subject(lambda net: net, Arguments(model)).shared == [f"`net` (Stubborn) {because}"]
 
 
-def test_of_a_module_with_a_lock_only_the_lock_is_shared() -> None:
+def test_a_lock_is_copied_and_free() -> None:
     model = Locked()
     subject = Subject(model)
-    assert subject.shared == ["Locked (lock)"]
+    assert subject.shared == []
     assert subject.call.weight is not model.weight
-    assert subject.call.lock is model.lock
+    with model.lock, untouched():
+        assert torch.equal(run(subject.call, subject, Arguments(torch.ones(3))).value, torch.ones(3))
 
 
 def says(x: float) -> float:

@@ -1,0 +1,149 @@
+"""The modes of torch in which a call is made, to make it in the same modes again."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The kinds of devices for which torch casts by itself.
+_CASTING = ("cpu", "cuda", "xpu", "mps")
+
+
+@dataclass(frozen=True)
+class CallModes:
+    """The modes of torch that decide what a call computes, and what is compiled for it.
+
+    Parameters
+    ----------
+    grad, inference : bool
+        Whether gradients are recorded, and whether the inference mode is on.
+    autocast : tuple of (str, dtype)
+        The kinds of devices for which autocast is on, with the precision.
+    autocast_cache : bool
+        Whether autocast keeps what it has cast.
+    dtype : dtype
+        Of new floating-point tensors.
+    device : str or None
+        Where new tensors are made, if somebody has set that.
+    functorch : int
+        How many of functorch's transforms the call is inside of.
+    """
+
+    grad: bool = True
+    inference: bool = False
+    autocast: tuple[tuple[str, torch.dtype], ...] = ()
+    autocast_cache: bool = True
+    dtype: torch.dtype = torch.float32
+    device: str | None = None
+    functorch: int = 0
+
+    @staticmethod
+    def now() -> CallModes:
+        """Return the modes that are in force."""
+        return CallModes(
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            tuple((kind, torch.get_autocast_dtype(kind)) for kind in _CASTING if torch.is_autocast_enabled(kind)),
+            torch.is_autocast_cache_enabled(),
+            torch.get_default_dtype(),
+            _default_device(),
+            functorch_depth(),
+        )
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Set these modes while the context is open; then those from before hold again, whatever happened meanwhile."""
+        dtype = torch.get_default_dtype()
+        with (
+            kept_functorch_depth(),
+            _device_set(self.device),
+            torch.inference_mode(self.inference),
+            torch.set_grad_enabled(self.grad),
+            _autocast_set(dict(self.autocast), cache=self.autocast_cache),
+        ):
+            torch.set_default_dtype(self.dtype)
+            try:
+                yield
+            finally:
+                torch.set_default_dtype(dtype)
+
+
+#: The modes in which copies are made and compared.
+USUAL = CallModes()
+
+
+@contextlib.contextmanager
+def _autocast_set(wanted: dict[str, torch.dtype], *, cache: bool) -> Iterator[None]:
+    before = {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _CASTING}
+    cached = torch.is_autocast_cache_enabled()
+    touched = bool(wanted) or any(enabled for enabled, _ in before.values())
+    if not touched and cache == cached:
+        yield
+        return
+    torch.autocast_increment_nesting()
+    try:
+        torch.set_autocast_cache_enabled(cache)
+        for kind, (enabled, dtype) in before.items():
+            if enabled != (kind in wanted):
+                torch.set_autocast_enabled(kind, kind in wanted)
+            if wanted.get(kind, dtype) != dtype:
+                torch.set_autocast_dtype(kind, wanted[kind])
+        yield
+    finally:
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()
+        torch.set_autocast_cache_enabled(cached)
+        for kind, (enabled, dtype) in before.items():
+            if torch.is_autocast_enabled(kind) != enabled:
+                torch.set_autocast_enabled(kind, enabled)
+            if torch.get_autocast_dtype(kind) != dtype:
+                torch.set_autocast_dtype(kind, dtype)
+
+
+def _default_device() -> str | None:
+    device = getattr(importlib.import_module("torch.utils._device"), "CURRENT_DEVICE", None)
+    return None if device is None else str(device)
+
+
+@contextlib.contextmanager
+def _device_set(device: str | None) -> Iterator[None]:
+    """Make a device the default one while the context is open."""
+    state = importlib.import_module("torch.utils._device")
+    if _default_device() == device:
+        yield
+        return
+    before = getattr(state, "CURRENT_DEVICE", None)
+    context: Any = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    was_unset = context is not None and not hasattr(context, "device_context")
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_default_device(before)
+        if was_unset and getattr(context, "device_context", ...) is None:
+            del context.device_context  # torch 2.9 cannot read it when it is set to None
+
+
+def functorch_depth() -> int:
+    """Return how many of functorch's transforms are at work."""
+    depth: Any = getattr(torch._C._functorch, "get_dynamic_layer_stack_depth", lambda: 0)
+    return int(depth())
+
+
+@contextlib.contextmanager
+def kept_functorch_depth() -> Iterator[None]:
+    """End the transforms of functorch that a call began and, because it failed, did not end."""
+    undo: Any = getattr(torch._C._functorch, "pop_dynamic_layer_stack_and_undo_to_depth", None)
+    depth = functorch_depth()
+    try:
+        yield
+    finally:
+        if undo is not None and functorch_depth() > depth:
+            undo(depth)

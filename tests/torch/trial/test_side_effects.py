@@ -125,6 +125,12 @@ def seen() -> dict[str, Any]:
 FOLDER: list[Path] = []
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compilers() -> None:
+    """Load what PyTorch loads late."""
+    torch.compile(programs.finish, backend="eager")(torch.ones(3))
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path) -> Iterator[None]:
     FOLDER[:] = [tmp_path]
@@ -146,10 +152,9 @@ def kinds_and_lines(result: Any) -> list[tuple[str, int | None]]:
 
 @pytest.mark.parametrize("function", WITH_EFFECTS, ids=lambda function: function.__name__)
 def test_what_has_effects_is_stopped_before_it_has_them(function: Callable[..., Any]) -> None:
-    jupyter_graphbreak.try_remedies(programs.prints, torch.ones(3))  # loads what PyTorch loads late
     before = seen()
     for ask in SINGLE_CALLS:
-        result = ask(function, torch.ones(3))
+        result = ask(torch.compile(function, backend="eager"), torch.ones(3))
         assert seen() == before, ask.__name__
         assert kinds_and_lines(result)[:1] == [expected(function)], ask.__name__
         assert "run again" in " ".join(result.to_text().split())
@@ -159,7 +164,6 @@ def test_what_has_effects_is_stopped_before_it_has_them(function: Callable[..., 
     "function", [f for f in WITH_EFFECTS if f.__name__ not in NEVER_REAL], ids=lambda function: function.__name__
 )
 def test_what_was_seen_to_have_effects_is_not_run_again(function: Callable[..., Any]) -> None:
-    jupyter_graphbreak.try_remedies(programs.prints, torch.ones(3))
     compiled = torch.compile(function, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3))
@@ -177,13 +181,13 @@ def test_what_was_seen_to_have_effects_is_not_run_again(function: Callable[..., 
 
 @pytest.mark.parametrize("function", PURE, ids=lambda function: function.__name__)
 def test_what_has_no_effect_is_run_again(function: Callable[..., Any]) -> None:
-    jupyter_graphbreak.try_remedies(programs.prints, torch.ones(3))
     before = seen()
-    tried = jupyter_graphbreak.try_remedies(function, torch.ones(3))
+    tried = jupyter_graphbreak.try_remedies(function, torch.ones(3), seconds=60)
     assert tried.effects is None
     assert [remedy for remedy in tried.remedies or [] if remedy.verdict.startswith("works")]
-    assert jupyter_graphbreak.check(function, torch.ones(3)).effects is None
-    cost = jupyter_graphbreak.measure(torch.compile(function, backend="eager"), torch.ones(3)).cost
+    compiled = torch.compile(function, backend="eager")
+    assert jupyter_graphbreak.check(compiled, torch.ones(3)).effects is None
+    cost = jupyter_graphbreak.measure(compiled, torch.ones(3)).cost
     assert cost is not None
     assert cost.entries
     assert jupyter_graphbreak.compare_frontends(function, torch.ones(3)).verdicts

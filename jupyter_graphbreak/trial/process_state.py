@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import contextvars
 import ctypes
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.process_settings import process_settings
 from jupyter_graphbreak.recording.records import StackEntry
-from jupyter_graphbreak.trial.side_effects import ENVIRONMENT, FOLDER
+from jupyter_graphbreak.trial.side_effects import ENVIRONMENT, FOLDER, is_own_code
 
 if TYPE_CHECKING:
     import types
@@ -133,9 +134,7 @@ def _parts() -> Iterator[_Part]:
             lambda settings: _set_decimal(decimal, settings),
             frozenset({"getcontext", "setcontext", "prec", "rounding"}),
         )
-    yield _Part(
-        "sets context variables", _context_variables, _set_context_variables, frozenset({"set", "seterr", "reset"})
-    )
+    yield _Part("sets context variables", _context_variables, _set_context_variables, frozenset({"set", "reset"}))
     yield _Part(
         "changes loggers",
         _loggers,
@@ -300,11 +299,14 @@ def _context_functions() -> tuple[Any, Any]:
 def line_of(change: Change, codes: Iterable[types.CodeType]) -> StackEntry | None:
     """Return the line of code that makes a change, as far as its names tell; ``None`` if no code does."""
     for code in codes:
+        if not is_own_code(code.co_filename):
+            continue
         if change.owners and not change.owners & {*code.co_names, *code.co_freevars}:
             continue
         for instruction in dis.get_instructions(code):
-            named = instruction.opname.startswith(("LOAD_", "STORE_")) and instruction.argval in change.names
-            if named and isinstance(instruction.argval, str):
+            is_name = isinstance(instruction.argval, str) and instruction.opname.startswith(("LOAD_", "STORE_"))
+            is_builtin = instruction.opname == "LOAD_GLOBAL" and hasattr(builtins, str(instruction.argval))
+            if is_name and not is_builtin and instruction.argval in change.names:
                 place = instruction.positions
                 if place is not None and place.lineno is not None:
                     return StackEntry(code.co_filename, place.lineno, code.co_name, code.co_firstlineno)

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.process_settings import process_settings
@@ -98,6 +99,7 @@ def _same(before: Any, after: Any) -> bool:
 def _parts() -> Iterator[_Part]:
     yield _Part(ENVIRONMENT, lambda: dict(os.environ), _set_environment, frozenset({"environ", "putenv", "unsetenv"}))
     yield _Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))
+    yield _Part("sets the mask of new files", _file_mask, os.umask, frozenset({"umask"}))
     yield _Part("sets signal handlers", _signal_handlers, _set_signal_handlers, frozenset({"signal"}))
     yield _Part(
         "sets the garbage collector",
@@ -179,6 +181,12 @@ def _list_access(name: str, content: list[Any]) -> tuple[Callable[[], Any], Call
         setattr(sys, name, content)
 
     return lambda: _Identities([getattr(sys, name), *getattr(sys, name)]), write
+
+
+def _file_mask() -> int:
+    """Return the mask as Linux tells it: Python can only read it by setting it, for all threads."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return int(status.partition("Umask:")[2].split()[0], 8)
 
 
 def _set_environment(values: dict[str, str]) -> None:

@@ -402,7 +402,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
         **dict.fromkeys(("mkfifo", "mknod"), ("file", "makes a file")),
         "dup2": ("file", "redirects an open file"),
         **dict.fromkeys(("_exit", "abort"), ("process", "ends the process")),
-        **dict.fromkeys(("umask", "nice", "setpriority", "sched_setaffinity", "setsid"), ("state", "sets the process")),
+        **dict.fromkeys(("nice", "setpriority", "sched_setaffinity", "setsid"), ("state", "sets the process")),
     },
     "signal": {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),

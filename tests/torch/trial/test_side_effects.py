@@ -36,6 +36,8 @@ SINGLE_CALLS = [
 ]  # fmt: skip
 SIGNALLED: list[int] = []
 OPENED: list[str] = []
+#: What the functions register to run when the process ends; what libraries register when they are loaded is no effect.
+REGISTERED: list[Any] = []
 
 
 def expected(function: Callable[..., Any]) -> tuple[str, int] | None:
@@ -67,6 +69,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO("line\n" * 100))
     monkeypatch.delenv("SIDE_EFFECT", raising=False)
+    register = atexit.register
+
+    def counted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if function is len:
+            REGISTERED.append(function)
+        return register(function, *args, **kwargs)
+
+    monkeypatch.setattr(atexit, "register", torch.compiler.disable(counted))
     webbrowser.register("test", Browser, preferred=True)
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
     signal.signal(signal.SIGUSR1, lambda number, _: SIGNALLED.append(number))
@@ -111,7 +121,7 @@ def seen() -> dict[str, Any]:
         "collector": gc.isenabled(),
         "limit": sys.getrecursionlimit(),
         "path": list(sys.path),
-        "at exit": atexit._ncallbacks() if hasattr(atexit, "_ncallbacks") else None,
+        "at exit": len(REGISTERED),
         "precision": decimal.getcontext().prec,
         "variable": programs.VARIABLE.get(),
         "locale": locale.setlocale(locale.LC_ALL),

@@ -75,7 +75,7 @@ def process_settings() -> Iterator[ProcessSetting]:
         config = sys.modules.get(module)
         if config is not None and hasattr(config, "get_config_copy"):
             yield ProcessSetting(f"settings of {module}", _reader_of(config), _writer_of(config),
-                                 frozenset({"config"}))  # fmt: skip
+                                 frozenset({module.split(".")[1]}))  # fmt: skip
 
 
 def _dotted(owner: Any, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import contextvars
 import ctypes
@@ -14,11 +15,12 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.process_settings import process_settings
 from jupyter_graphbreak.recording.records import StackEntry
-from jupyter_graphbreak.trial.side_effects import ENVIRONMENT, FOLDER
+from jupyter_graphbreak.trial.side_effects import ENVIRONMENT, FOLDER, is_own_code
 
 if TYPE_CHECKING:
     import types
@@ -97,6 +99,7 @@ def _same(before: Any, after: Any) -> bool:
 def _parts() -> Iterator[_Part]:
     yield _Part(ENVIRONMENT, lambda: dict(os.environ), _set_environment, frozenset({"environ", "putenv", "unsetenv"}))
     yield _Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))
+    yield _Part("sets the mask of new files", _file_mask, os.umask, frozenset({"umask"}))
     yield _Part("sets signal handlers", _signal_handlers, _set_signal_handlers, frozenset({"signal"}))
     yield _Part(
         "sets the garbage collector",
@@ -133,9 +136,7 @@ def _parts() -> Iterator[_Part]:
             lambda settings: _set_decimal(decimal, settings),
             frozenset({"getcontext", "setcontext", "prec", "rounding"}),
         )
-    yield _Part(
-        "sets context variables", _context_variables, _set_context_variables, frozenset({"set", "seterr", "reset"})
-    )
+    yield _Part("sets context variables", _context_variables, _set_context_variables, frozenset({"set", "reset"}))
     yield _Part(
         "changes loggers",
         _loggers,
@@ -180,6 +181,12 @@ def _list_access(name: str, content: list[Any]) -> tuple[Callable[[], Any], Call
         setattr(sys, name, content)
 
     return lambda: _Identities([getattr(sys, name), *getattr(sys, name)]), write
+
+
+def _file_mask() -> int:
+    """Return the mask as Linux tells it: Python can only read it by setting it, for all threads."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return int(status.partition("Umask:")[2].split()[0], 8)
 
 
 def _set_environment(values: dict[str, str]) -> None:
@@ -300,11 +307,14 @@ def _context_functions() -> tuple[Any, Any]:
 def line_of(change: Change, codes: Iterable[types.CodeType]) -> StackEntry | None:
     """Return the line of code that makes a change, as far as its names tell; ``None`` if no code does."""
     for code in codes:
+        if not is_own_code(code.co_filename):
+            continue
         if change.owners and not change.owners & {*code.co_names, *code.co_freevars}:
             continue
         for instruction in dis.get_instructions(code):
-            named = instruction.opname.startswith(("LOAD_", "STORE_")) and instruction.argval in change.names
-            if named and isinstance(instruction.argval, str):
+            is_name = isinstance(instruction.argval, str) and instruction.opname.startswith(("LOAD_", "STORE_"))
+            is_builtin = instruction.opname == "LOAD_GLOBAL" and hasattr(builtins, str(instruction.argval))
+            if is_name and not is_builtin and instruction.argval in change.names:
                 place = instruction.positions
                 if place is not None and place.lineno is not None:
                     return StackEntry(code.co_filename, place.lineno, code.co_name, code.co_firstlineno)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import os
 import stat
@@ -401,11 +402,13 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
         **dict.fromkeys(("mkfifo", "mknod"), ("file", "makes a file")),
         "dup2": ("file", "redirects an open file"),
         **dict.fromkeys(("_exit", "abort"), ("process", "ends the process")),
-        **dict.fromkeys(("umask", "nice", "setpriority", "sched_setaffinity", "setsid"), ("state", "sets the process")),
+        **dict.fromkeys(("nice", "setpriority", "sched_setaffinity", "setsid"), ("state", "sets the process")),
     },
     "signal": {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
     },
+    "dbm.ndbm": {"open": ("file", "opens a database file")},
+    "dbm.gnu": {"open": ("file", "opens a database file")},
     "atexit": {"register": ("state", "registers a function that runs when the process ends")},
 }
 
@@ -451,6 +454,9 @@ def _unseen() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 def _refusable() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for module, functions in _WITHOUT_EVENT.items():
         owner = sys.modules.get(module)
+        if owner is None and "dbm" in sys.modules:
+            with contextlib.suppress(ImportError):  # not part of every Python
+                owner = importlib.import_module(module)
         for name, (kind, what) in functions.items():
             if (original := getattr(owner, name, None)) is not None:
                 yield owner, name, _telling(original, kind, what)

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import contextvars
 import csv
 import ctypes
 import gc
 import io
 import mmap
 import multiprocessing.connection
+import multiprocessing.pool
+import multiprocessing.queues
 import os
 import queue
 import socket
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import types
@@ -44,6 +48,11 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (multiprocessing.connection._ConnectionBase, "process", "uses a connection to another process"),  # noqa: SLF001 - it has no other name
     (concurrent.futures.Executor, "process", "hands work to another thread or process"),
     (queue.SimpleQueue, "process", "uses a queue of other threads"),
+    (
+        (multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue, multiprocessing.pool.Pool, subprocess.Popen),
+        "process",
+        "uses another process",
+    ),
     (types.GeneratorType, "state", "advances a generator"),
     ((ctypes.CDLL, ctypes._CFuncPtr), "process", "calls a function of a library"),  # noqa: SLF001 - it has no other name
 )
@@ -59,7 +68,7 @@ def stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
     clone : callable
         Copies what an object writes to.
     """
-    if isinstance(value, StandIn):
+    if isinstance(value, StandIn | contextvars.ContextVar):  # a trial has its own values of context variables
         return value
     if (stream := _name_of_stream(value)) is not None:
         return StandardStream(stream)

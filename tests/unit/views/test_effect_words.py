@@ -1,0 +1,47 @@
+"""What was not run again because of its side effects, in every view and in a redacted report."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.schema import Effect, Report
+from jupyter_graphbreak.results import Report as Shown
+from jupyter_graphbreak.views.words.experiments.effects import not_run_again
+from tests.sample_reports import two_breaks
+
+
+def with_effects(*effects: Effect) -> Report:
+    return replace(two_breaks(), effects=list(effects))
+
+
+def writing() -> Effect:
+    source = two_breaks().sources[0]
+    return Effect("file", "writes to the file /home/u/secret.csv", Location(source.id, 11, 11, function="step"))
+
+
+def test_one_sentence_says_what_was_not_run_again_and_why() -> None:
+    assert not_run_again(with_effects(writing())) == (
+        "Nothing was run again, because that would repeat side effects: "
+        "line 11 in step writes to the file /home/u/secret.csv."
+    )
+    many = [replace(writing(), what=f"deletes the file {number}") for number in range(6)]
+    assert not_run_again(with_effects(*many)).endswith("deletes the file 3; and 2 other effects.")
+    assert not_run_again(two_breaks()) == ""
+
+
+def test_text_html_and_json_say_it() -> None:
+    report = Shown.of(with_effects(writing()))
+    assert "Nothing was run again" in report.to_text()
+    assert "Nothing was run again" in report.to_html()
+    assert Report.from_json(report.to_json()).effects == [writing()]
+
+
+def test_a_redacted_report_keeps_the_kind_and_the_line_alone() -> None:
+    redacted = Shown.of(with_effects(writing())).redacted()
+    assert redacted.effects is not None
+    [effect] = redacted.effects
+    assert (effect.kind, effect.what) == ("file", "uses a file")
+    assert effect.location is not None
+    assert effect.location.line == 11
+    assert "secret" not in redacted.to_json().decode()

@@ -31,9 +31,10 @@ from jupyter_graphbreak.remedies.program.application import (
 )
 from jupyter_graphbreak.remedies.program.change import Change
 from jupyter_graphbreak.remedies.program.other_cells import compiling_cells
+from jupyter_graphbreak.remedies.program.own_edits import require_literal
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
-from jupyter_graphbreak.trial.difference import differences
+from jupyter_graphbreak.trial.difference import differences, is_raised_by_statement
 from jupyter_graphbreak.trial.entry import compiling_anew
 from jupyter_graphbreak.trial.outcome import TooLongError, limited, untouched
 from jupyter_graphbreak.trial.places import tensors
@@ -280,6 +281,7 @@ class Rehearsal:
             return reason is None and self._verdict(tried, first, found, goals)[0] in WORKING
 
         try:
+            require_literal(self.program.texts, tried.change)
             performed = tried.perform(trials, promises)
             inputs = len(performed.results)
             reason, found = self._compared(performed, trials)
@@ -564,7 +566,11 @@ def _on_edge(found: list[Difference], trial: Trial, result: Result) -> list[Diff
     """
     expected = trial.expected
     if expected.raised is not None and result.raised is not None:
-        return [difference for difference in found if difference.kind != "another error"]
+        in_other_words = any(difference.kind == "another error" for difference in found)
+        by_operation = in_other_words and not is_raised_by_statement(expected.raised)
+        # What both refuse is no difference, whatever either said before it.
+        kept = "another error" if in_other_words and not by_operation else None
+        return [difference for difference in found if not difference.declared or difference.kind == kept]
     if not _is_finite((expected.value, expected.gradients)):
         return [difference for difference in found if difference.kind != "gradient"]
     return found

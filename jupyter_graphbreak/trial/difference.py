@@ -96,6 +96,11 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
         yield Difference("another error" if in_other_words or _is_assertion(theirs, ours) else "exception", text)
 
 
+def is_raised_by_statement(error: BaseException) -> bool:
+    """Whether code of Python's raised an exception, and no operation of PyTorch in its own words."""
+    return not _is_of_an_operation(error)
+
+
 def _is_of_an_operation(error: BaseException) -> bool:
     """Whether an operation of PyTorch refused what it was given, in its own words, and no statement raised this."""
     last = error.__traceback__

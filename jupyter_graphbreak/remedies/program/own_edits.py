@@ -13,7 +13,7 @@ from unidiff.patch import PatchSet
 
 from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.remedies.program.application import CannotApplyError
-from jupyter_graphbreak.remedies.program.change import Change, edits_of
+from jupyter_graphbreak.remedies.program.change import Change, applied_to, edits_of, patch_of
 from jupyter_graphbreak.remedies.proposal import Condition
 
 if TYPE_CHECKING:
@@ -113,6 +113,26 @@ class Patch:
         if made and foreign:
             raise CannotApplyError(f"it also changes {foreign[0]}, of which nothing was compiled")
         return made
+
+
+def require_literal(original: Mapping[str, str], change: Change) -> None:
+    """Make sure that a change is what its edits and its patch make of the original, applied literally.
+
+    Raises
+    ------
+    CannotApplyError
+        If they make something else of it.
+    """
+    edits = edits_of(original, change)
+    diff = patch_of(original, change, {source: f"{source}.py" for source in change.texts})
+    by_path = {changed.path: changed for changed in PatchSet(diff)} if diff is not None else {}
+    for source, text in change.texts.items():
+        by_edits = applied_to(original[source], [edit for edit in edits if edit.source == source])
+        by_patch = text
+        if f"{source}.py" in by_path and "\r" not in original[source]:
+            by_patch = _patched(original[source], by_path[f"{source}.py"])
+        if by_edits != text or by_patch != text:
+            raise CannotApplyError("its edits of whole lines do not make what was tried")
 
 
 def read_patch(path: str | os.PathLike[str]) -> Patch:

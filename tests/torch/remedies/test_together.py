@@ -83,11 +83,15 @@ def test_code_that_was_given_up_before_is_compiled_again() -> None:
     ]
 
 
-def test_a_check_behind_a_test_of_pythons_goes_into_the_graph() -> None:
+def test_a_check_behind_a_test_of_pythons_is_made_after_the_call() -> None:
     report = jupyter_graphbreak.try_remedies(guarded, torch.ones(3), 50)
     assert report.remedies is not None
-    edits = [edit.new for each in report.remedies if each.verdict in WORKING for edit in each.edits]
-    assert any("_assert_async" in new for new in edits)
+    (best,) = [remedy for remedy in report.remedies if remedy.verdict == "works"]
+    (new,) = [edit.new for edit in best.edits if "later" in edit.new]
+    assert "x.max()" not in new.partition("later.append")[2].partition("\n")[0], (
+        "what the test protects stays behind it"
+    )
+    assert 'raise ValueError("too large")' in new
 
 
 def test_what_was_compiled_too_often_meanwhile_is_compiled_in_each_trial() -> None:

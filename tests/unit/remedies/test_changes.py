@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jupyter_graphbreak.remedies.program import own_edits
+from jupyter_graphbreak.remedies.program.application import CannotApplyError
 from jupyter_graphbreak.remedies.program.change import Change, applied_to, code_of, edits_of, patch_of
+from jupyter_graphbreak.remedies.program.own_edits import require_literal
 from jupyter_graphbreak.remedies.proposal import Proposal
 from jupyter_graphbreak.remedies.search import _merged, _sets_more, _without_repetition
 from jupyter_graphbreak.report.remedies import Edit
@@ -154,3 +157,20 @@ def test_more_settings_than_what_works_are_not_tried() -> None:
     assert not _sets_more(both, Change(settings={FLAG: False}))
     assert not _sets_more(both, Change({"s1": "x"}))
     assert not _sets_more(Proposal("r", "edit", {"s1": "y"}, {FLAG: True, SAID: []}), Change(settings={FLAG: True}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a\nb\nc", "a\nB\nc"), ("a\nb", "a\nb\nc"), ("a\n\nb", "a\nb"), ("a\nb", "b"), ("a\n", "a\n\n"),
+        ("a\r\nb", "a\r\nc"), ("a\n\n\nb", "a\n\nc\n\nb"),
+    ],
+)  # fmt: skip
+def test_edits_and_patch_make_what_was_tried(old: str, new: str) -> None:
+    require_literal({"s1": old}, Change({"s1": new}))
+
+
+def test_edits_that_make_something_else_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_edits, "edits_of", lambda *_: [])
+    with pytest.raises(CannotApplyError, match="do not make what was tried"):
+        require_literal({"s1": "a"}, Change({"s1": "b"}))

@@ -14,6 +14,7 @@ from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
+from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 
 if TYPE_CHECKING:
     import os
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.trial.inputs import Arguments
 
-#: Seconds after which measuring makes do with few calls.
+#: Seconds after which measuring makes do with few calls; after twice as many nothing more is compiled.
 _PATIENCE_S = 60.0
 #: Where Python copies objects.
 _COPYING = copy.__file__
@@ -122,7 +123,9 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         refused = entry.why_not_run()
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
-        found = measure_entry(entry, end=time.monotonic() + _PATIENCE_S)
+        end = time.monotonic() + _PATIENCE_S
+        with time_limited(end + _PATIENCE_S):
+            found = measure_entry(entry, end=end)
         cost = Cost(device_of(entry), backend_name(entry.backend), [found.cost])
         return with_priorities(msgspec.structs.replace(found.report, cost=cost))
 
@@ -161,7 +164,8 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         refused = entry.why_not_run()
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
-        found = check_entry(entry)
+        with time_limited(time.monotonic() + 2 * _PATIENCE_S):
+            found = check_entry(entry)
         return msgspec.structs.replace(found.report, check=[found.check])
 
     return _without_faults("checking", checked)
@@ -172,6 +176,8 @@ def _without_faults(what: str, answer: Callable[[], schema.Report], **empty: Any
     require_torch()
     try:
         return Report.of(answer())
+    except TimeUpError:
+        return Report.of(_empty_report(Diagnostic("warning", f"{what.capitalize()} took too long and was ended.")))
     except Exception as fault:
         if not _is_ours(fault):
             raise

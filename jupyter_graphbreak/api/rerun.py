@@ -13,7 +13,7 @@ from jupyter_graphbreak.analysis.finished.priority import with_priorities
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.trial.time_limit import TimeUpError
+from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report import schema
     from jupyter_graphbreak.trial.entry import Entry, KeptEntries
 
-#: Seconds after which no further entry is measured or checked.
+#: Seconds after which no further entry is measured or checked; after twice as many nothing more is compiled for one.
 _PATIENCE_S = 60.0
 
 
@@ -113,7 +113,7 @@ class Rerun:
         costs = []
         for entry in self._entries(end, "measured"):
             self._tell(f"{entry.function}: runs again and again on copies")
-            with entry.set_up(), self._faults_noted(f"measuring {entry.function}"):
+            with entry.set_up(), self._faults_noted(f"measuring {entry.function}"), time_limited(end + _PATIENCE_S):
                 remedied = self._found.remedied(entry) if self._found is not None else {}
                 try:
                     measured = measure_entry(entry, remedied, self.report, end=end, find_cell=self._find_cell).cost
@@ -136,7 +136,7 @@ class Rerun:
         checks = []
         for entry in self._entries(end, "checked"):
             self._tell(f"{entry.function}: compiled is compared with eager")
-            with entry.set_up(), self._faults_noted(f"checking {entry.function}"):
+            with entry.set_up(), self._faults_noted(f"checking {entry.function}"), time_limited(end + _PATIENCE_S):
                 try:
                     checks.append(check_entry(entry, self.report, find_cell=self._find_cell).check)
                 except TrialStoppedError as stopped:

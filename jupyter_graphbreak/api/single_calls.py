@@ -14,6 +14,7 @@ from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
+from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 
 if TYPE_CHECKING:
     import os
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.trial.inputs import Arguments
 
-#: Seconds after which measuring makes do with few calls.
+#: Seconds after which measuring makes do with few calls; after twice as many nothing more is compiled.
 _PATIENCE_S = 60.0
 #: Where Python copies objects.
 _COPYING = copy.__file__
@@ -137,8 +138,10 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         refused = entry.why_not_run()
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
+        end = time.monotonic() + _PATIENCE_S
         try:
-            found = measure_entry(entry, end=time.monotonic() + _PATIENCE_S)
+            with time_limited(end + _PATIENCE_S):
+                found = measure_entry(entry, end=end)
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
 
@@ -185,7 +188,8 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
         try:
-            found = check_entry(entry)
+            with time_limited(time.monotonic() + 2 * _PATIENCE_S):
+                found = check_entry(entry)
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
 
@@ -200,6 +204,8 @@ def _without_faults(what: str, answer: Callable[[], schema.Report], **empty: Any
     require_torch()
     try:
         return Report.of(answer())
+    except TimeUpError:
+        return Report.of(_empty_report(Diagnostic("warning", f"{what.capitalize()} took too long and was ended.")))
     except Exception as fault:
         if not _is_ours(fault):
             raise

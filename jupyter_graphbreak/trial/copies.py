@@ -223,10 +223,11 @@ class _Copier:
 
     def _tuple(self, value: Any) -> Any:
         kind: Any = type(value)
-        parts = [self.copy(item) for item in value]
+        held = [*tuple.__iter__(value)]  # not by the class's own methods, which may refuse
+        parts = [self.copy(item) for item in held]
         if id(value) in self._memo:  # it holds itself
             return self._memo[id(value)]
-        if all(part is item for part, item in zip(parts, value, strict=True)):
+        if all(part is item for part, item in zip(parts, held, strict=True)):
             return value
         if kind is tuple:
             return tuple(parts)
@@ -475,7 +476,7 @@ class Saved:
         if isinstance(value, torch.Tensor):
             return self._save_tensor(value)
         if isinstance(value, tuple):
-            return list(value)
+            return [*tuple.__iter__(value)]
         parts: list[Any] = []
         if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, type):
             attributes = vars(value)

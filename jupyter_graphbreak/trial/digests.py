@@ -11,6 +11,8 @@ import torch
 _SMALLEST = 1 << 20
 #: So many neighbouring elements are summed up in so many ways, each with its own weights.
 _ELEMENTS, _WAYS = 1024, 8
+#: Of so many such rows the sums are made at once.
+_CHUNK = 512
 #: The attribute in which a digest keeps the shape of its tensor.
 _SHAPE = "_graphbreak_shape"
 
@@ -35,8 +37,9 @@ def digest(value: torch.Tensor) -> torch.Tensor:
     elements = value.detach().reshape(-1)
     wide = elements.numel() // _ELEMENTS * _ELEMENTS
     rows = elements[:wide].view(-1, _ELEMENTS)
-    weights = _weights().to(value.device, value.dtype)
-    parts = [rows[start : start + 4096] @ weights for start in range(0, len(rows), 4096)]
+    # In double precision, which neither autocast nor a setting for products of matrices makes less exact.
+    weights = _weights().to(value.device)
+    parts = [(rows[start : start + _CHUNK].double() @ weights).to(value.dtype) for start in range(0, len(rows), _CHUNK)]
     return torch.cat([*(part.reshape(-1) for part in parts), elements[wide:]])
 
 
@@ -54,4 +57,4 @@ def shape_of(value: torch.Tensor) -> torch.Size:
 @functools.cache
 def _weights() -> torch.Tensor:
     generator = torch.Generator().manual_seed(20)
-    return torch.randn(_ELEMENTS, _WAYS, generator=generator, device="cpu", dtype=torch.float32) / _ELEMENTS**0.5
+    return torch.randn(_ELEMENTS, _WAYS, generator=generator, device="cpu", dtype=torch.float64) / _ELEMENTS**0.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 import weakref
 from pathlib import Path
@@ -12,7 +14,7 @@ import torch
 from jupyter_graphbreak.trial.copies import UNCHANGED, memory_key
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Callable, Container, Iterable
 
 #: Smaller memory is copied for each copy.
 _SMALLEST = 1 << 18
@@ -108,13 +110,15 @@ class Memory:
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
     def restore(self, only: Container[Any] | None = None) -> None:
-        """Undo what runs have changed.
+        """Undo what runs have changed, and give the memory that they have freed back to the system.
 
         Parameters
         ----------
         only : container
             The keys of the memory to restore; without it all is.
         """
+        if self._blocks:
+            _give_back()
         for block in self._blocks:
             if only is not None and memory_key(block.work) not in only:
                 continue
@@ -136,6 +140,26 @@ class Memory:
         """Return a memo with which copies of what runs have not changed need no memory of their own."""
         memo: dict[Any, Any] = {memory_key(block.work): block.before for block in self._blocks if block.is_unchanged()}
         return memo | {UNCHANGED: frozenset(memo)}
+
+
+@functools.cache
+def _trim() -> Callable[[int], int] | None:
+    """Return what has the C library give memory back that is free, ``None`` if it has no such function."""
+    try:
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):  # not on every system
+        return None
+    return trim
+
+
+def _give_back() -> None:
+    """Give free memory back to the system.
+
+    Gradients are large and live for one run; of what is made meanwhile a little stays, here and there between them, so
+    that the C library alone would keep the memory of the gradients of every run.
+    """
+    if (trim := _trim()) is not None:
+        trim(0)
 
 
 def same_bytes(one: torch.UntypedStorage, other: torch.UntypedStorage) -> bool:

@@ -171,6 +171,27 @@ def test_containers_of_all_kinds_are_copied() -> None:
     assert next(iter(by_tensor)) is not next(iter(given[4]))
 
 
+class Pair(tuple[Any, ...]):
+    """Is no sequence, although it is a tuple."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def test_a_tuple_that_refuses_to_be_a_sequence_is_copied() -> None:
+    model = torch.nn.Linear(2, 2)
+    model.pair = Pair(([1], 2))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = model(x)
+        return y
+
+    subject, _ = ran(f, torch.ones(1, 2))
+    assert subject.shared == []
+
+
 class Handle:
     """Frees something when it goes."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from jupyter_graphbreak.commands.exit_statuses import FileProblem
 from jupyter_graphbreak.commands.output_formats import Found
 from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_options
 
@@ -41,7 +42,7 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
         else:
             reports = read_notebook(path)
     except UnreadableNotebook as problem:
-        raise click.UsageError(str(problem)) from None
+        raise FileProblem(str(problem)) from None
     status = gate.finish(Found(reports, notebook=path.as_posix()))
     if error is not None:
         click.echo(

@@ -35,9 +35,9 @@ def callables(name: str) -> set[str]:
 def operations() -> set[str]:
     """Return the names of all operations as graphs write them."""
     names = {name for module in MODULES for name in callables(module)}
-    for owner, holder in (("Tensor", torch.Tensor), ("operator", operator), ("math", math), ("builtins", builtins)):
+    # No methods of tensors: in a graph they are called as in the reader's code.
+    for owner, holder in (("operator", operator), ("math", math), ("builtins", builtins)):
         names |= {f"{owner}.{part}" for part in dir(holder)}
-    names |= {f"getattr.{part}" for part in dir(torch.Tensor) if not part.startswith("__")}
     for schema in torch._C._jit_get_all_schemas():  # noqa: SLF001 - there is no public list
         namespace, _, name = schema.name.partition("::")
         if namespace in NAMESPACES:

@@ -30,11 +30,6 @@ def is_cause(gb_id: str | None, gb_type: str) -> bool:
     return gb_type in names.get(gb_id, ()) if gb_id is not None else any(gb_type in known for known in names.values())
 
 
-def is_number_of_cause(gb_id: str) -> bool:
-    """Return whether PyTorch's registry has a cause of graph breaks of this number."""
-    return gb_id in _names_by_number()
-
-
 def is_text_of_registry(text: str) -> bool:
     """Return whether an explanation or a hint is the same for every program."""
     return " ".join(text.split()) in _sections()["texts"]

@@ -8,6 +8,7 @@ words that are PyTorch's own, by a list (``known_words``). Names of functions, f
 from __future__ import annotations
 
 import builtins
+import keyword
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,14 +17,15 @@ import msgspec
 from jupyter_graphbreak.analysis.reasons.advice import all_advice
 from jupyter_graphbreak.analysis.reports import known_words
 from jupyter_graphbreak.analysis.reports.field_contents import CONTENTS
-from jupyter_graphbreak.recording.records import is_resume
+from jupyter_graphbreak.recording.records import is_resume, plain_function
 from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from jupyter_graphbreak.report.job import Job
 
+_WORD = re.compile(r"\w+")
 _AT = re.compile(r"_at_(\d{1,9})$")
 _GUARDS = re.compile(
     r"(size|stride|dtype|device|requires_grad|dispatch key set|rank) mismatch(?: at index \d{1,9})?"
@@ -56,6 +58,7 @@ _DTYPE = re.compile(r"(?:b?float|complex|u?int|q?u?int)\d{1,3}(?:_e\dm\d(?:fn)?(
 _SYMBOLIC = re.compile(r"[suz]\d{1,6}|\d{1,18}|Sym|Max|Min|Mod|FloorDiv|PythonMod|[-+*/()%, ]")
 _ID = re.compile(r"[A-Z]{1,3}|[a-z]{1,2}\d{1,7}|(?:!\d{1,9}/)?\d{1,9}/\d{1,9}(?:#\d{1,9})?|\d{1,9}")
 _RELEASE = re.compile(r"(\d{1,4}(?:\.\d{1,4}){1,3})")
+_NUMBER = re.compile(r"GB\d{4}")
 _LEFT_OUT = re.compile(r"\d{1,9} notes? left out\.")
 _PAGE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 
@@ -64,18 +67,19 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 def redact(report: Report) -> Report:
     """Return a report without the code, the messages, the paths and the names of its reader."""
-    return _Redaction().of(report)
+    return _Redaction([report]).of(report)
 
 
 def redact_job(job: Job) -> Job:
     """Return a job without the code of its reader; one name is replaced alike in all processes."""
-    return _Redaction().of(job)
+    return _Redaction([process.report for process in job.processes]).of(job)
 
 
 class _Redaction:
     """Replaces names, each always by the same one, and removes what may not stay."""
 
-    def __init__(self) -> None:
+    def __init__(self, reports: Iterable[Report]) -> None:
+        self._words = {word for report in reports for word in _words_of(report)}
         self._functions: dict[str, str] = {}
         self._files: dict[str, str] = {}
         self._ids: dict[str, str] = {}
@@ -97,7 +101,7 @@ class _Redaction:
                 made[field_name] = [msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts]
         return type(whole)(**made)
 
-    def _kept(self, content: str, value: Any, whole: Any) -> Any:  # noqa: C901, PLR0911 - one answer for each content
+    def _kept(self, content: str, value: Any, whole: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - one answer for each content
         match content:
             case "kept":
                 return value
@@ -117,17 +121,19 @@ class _Redaction:
             case "cause":
                 return _cause(whole.gb_id, value)
             case "url":
-                is_known = whole.gb_id is not None and known_words.is_number_of_cause(whole.gb_id)
+                is_known = whole.gb_id is not None and _NUMBER.fullmatch(whole.gb_id)
                 return f"{_PAGE}{whole.gb_id.lower()}.html" if value is not None and is_known else None
             case "step":
-                return value if value in all_advice() or known_words.is_text_of_registry(value) else ""
+                return value if self._says_nothing(value) else ""
             case "title":
                 is_setting = whole.kind == "setting" and value in _TITLES
                 return value if is_setting else f"a remedy of the family {_family(whole.family)}"
             case "reason of kind":
                 return "compilation failed" if whole.kind == "error" else f"it runs eagerly: {whole.kind}"
             case "registry texts":
-                return [text for text in value if known_words.is_text_of_registry(text)]
+                return [text for text in value if self._says_nothing(text)]
+            case "registry text":
+                return value if value is not None and self._says_nothing(value) else None
             case "aspects":
                 return [text for text in value if text in _ASPECTS]
             case _:
@@ -143,6 +149,11 @@ class _Redaction:
         if content == "held source":
             return self._file(value, "file")
         return _WORDS[content](value) if value is not None else None
+
+    def _says_nothing(self, text: str) -> bool:
+        """Whether a text is the same for every program, and does not even hold a word of this one by chance."""
+        is_known = text in all_advice() or known_words.is_text_of_registry(text)
+        return is_known and not self._words & set(_WORD.findall(text))
 
     def _id(self, ident: str) -> str:
         if _ID.fullmatch(ident):
@@ -161,6 +172,16 @@ class _Redaction:
             inner = self._function(name.removeprefix("torch_dynamo_resume_in_").removesuffix(at[0] if at else ""))
             return f"torch_dynamo_resume_in_{inner}{at[0] if at else ''}"
         return self._functions.setdefault(name, f"f{len(self._functions) + 1}")
+
+
+def _words_of(report: Report) -> Iterator[str]:
+    """Yield the words that the source text of a report is made of, and its names, without those of Python itself."""
+    texts = [segment.text for source in report.sources for segment in source.segments]
+    texts += [text for source in report.sources for text in (source.name, source.path or "")]
+    texts += [plain_function(frame.function) for frame in report.frames]
+    texts += [found.location.code or "" for found in report.breaks if found.location is not None]
+    for text in texts:
+        yield from (word for word in _WORD.findall(text) if not keyword.iskeyword(word))
 
 
 def _nothing(field: msgspec.structs.FieldInfo, value: Any) -> Any:
@@ -235,8 +256,7 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "shape": _size,
     "version": _release,
     "schema version": lambda _: SCHEMA_VERSION,
-    "gb id": lambda number: number if known_words.is_number_of_cause(number) else None,
-    "registry text": lambda text: text if known_words.is_text_of_registry(text) else None,
+    "gb id": lambda number: number if _NUMBER.fullmatch(number) else None,
     "guard": _guard,
     "guards": _guard,
     "backend": lambda name: name if name in _BACKENDS else "a backend",

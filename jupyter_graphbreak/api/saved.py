@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,16 +61,19 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
 
 
 def read_notebook(path: str | Path) -> list[Report]:
-    """Return the reports in the outputs of a notebook, in the order of its cells.
+    """Return the reports in the outputs of a notebook, in the order of its cells; warn of those that cannot be read.
 
     Raises
     ------
     UnreadableNotebook
-        If the file is no notebook of format 4.
+        If the file is no notebook of format 4, or none of its reports can be read.
     """
     from jupyter_graphbreak.notebookfiles.reading import read_cells, reports_in
 
-    return [Report.of(report) for report in reports_in(read_cells(Path(path)))]
+    found = reports_in(read_cells(Path(path)))
+    for problem in found.problems:
+        warnings.warn(f"{path}: {problem}", stacklevel=2)
+    return [Report.of(report) for report in found.reports]
 
 
 def explain_notebook(
@@ -111,7 +115,7 @@ def explain_notebook(
             bar.update(done - bar.n)
 
         notebook, error = execute(Path(path), kernel, show)
-    explained = ExplainedNotebook([Report.of(report) for report in reports_in(notebook)], notebook, error)
+    explained = ExplainedNotebook([Report.of(report) for report in reports_in(notebook).reports], notebook, error)
     if output is not None:
         explained.save(output)
     return explained

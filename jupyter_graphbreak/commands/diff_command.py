@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import html
-import json
 from pathlib import Path
 
 import click
 import msgspec
 
+from jupyter_graphbreak.commands.exit_statuses import FileProblem
 from jupyter_graphbreak.commands.output_formats import FORMATS
 from jupyter_graphbreak.commands.shared_options import format_option
+from jupyter_graphbreak.regular_files import open_regular, read_regular
 from jupyter_graphbreak.results import Report
 
 
@@ -41,8 +42,11 @@ def diff_command(before: Path, after: Path, form: str) -> int:
     return 0
 
 
+_LARGEST = 512 << 20
+
+
 def _first_byte(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(1)
 
 
@@ -58,12 +62,12 @@ def _report(path: Path) -> Report:
                 raise click.UsageError(f"{path}: {len(reports)} reports; save the one to compare as JSON")
             return reports[0]
         if path.is_file() and _first_byte(path) in {b"{", b"["}:
-            return Report.from_json(path.read_bytes())
+            return Report.from_json(read_regular(path, _LARGEST))
         read = read_trace(path)
-    except (UnreadableNotebook, UnreadableTrace) as error:
-        raise click.UsageError(str(error)) from None
-    except (msgspec.DecodeError, msgspec.ValidationError, json.JSONDecodeError) as error:
-        raise click.UsageError(f"{path}: not a report: {' '.join(str(error).split())}") from None
+    except (UnreadableNotebook, UnreadableTrace, OSError) as error:
+        raise FileProblem(str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise FileProblem(f"{path}: not a report: {' '.join(str(error).split())}") from None
     if not isinstance(read, Report):
         raise click.UsageError(f"{path}: {len(read.processes)} processes; compare the log of one of them")
     return read

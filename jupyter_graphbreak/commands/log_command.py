@@ -8,14 +8,16 @@ from typing import Any
 
 import click
 
+from jupyter_graphbreak.commands.exit_statuses import FileProblem
 from jupyter_graphbreak.commands.output_formats import Found, of_job
-from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_options
+from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_options, sources_option
 
 
 @click.command("log", short_help="Explain the logs that a program wrote with TORCH_TRACE.")
 @click.argument("path", type=click.Path(path_type=Path))
+@sources_option
 @shared_options
-def log_command(path: Path, **shared: Any) -> int:
+def log_command(path: Path, *, sources: tuple[Path, ...], **shared: Any) -> int:
     """Explain the logs that a program wrote with TORCH_TRACE=FOLDER.
 
     PATH is such a folder, or one log of it; logs may be compressed with gzip or zstd, and cut short. Several processes
@@ -25,9 +27,12 @@ def log_command(path: Path, **shared: Any) -> int:
     from jupyter_graphbreak.results import Job
     from jupyter_graphbreak.trace.processes import UnreadableTrace
 
+    for folder in sources:
+        if not folder.is_dir():
+            raise click.UsageError(f"--sources {folder}: there is no such folder")
     gate = Gate(Shared(**shared))
     try:
-        read = read_trace(path, progress=sys.stderr.isatty())
-    except UnreadableTrace as error:
-        raise click.UsageError(str(error)) from None
+        read = read_trace(path, sources=sources, progress=sys.stderr.isatty())
+    except (UnreadableTrace, OSError) as error:
+        raise FileProblem(str(error)) from None
     return gate.finish(of_job(read) if isinstance(read, Job) else Found([read]))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import click
 
+from jupyter_graphbreak.commands.exit_statuses import UNREADABLE, FileProblem
 from jupyter_graphbreak.commands.output_formats import Found
 from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_options
 
@@ -34,17 +36,23 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
     if output is not None and output.resolve() == path.resolve():
         raise click.UsageError(f"--output {output}: the notebook itself is not overwritten")
     error = None
+    problems: list[warnings.WarningMessage] = []
     try:
         if execute:
             explained = explain_notebook(path, output=output, progress=sys.stderr.isatty())
             reports, error = explained.reports, explained.error
         else:
-            reports = read_notebook(path)
+            with warnings.catch_warnings(record=True) as problems:
+                warnings.simplefilter("always")
+                reports = read_notebook(path)
     except UnreadableNotebook as problem:
-        raise click.UsageError(str(problem)) from None
+        raise FileProblem(str(problem)) from None
     status = gate.finish(Found(reports, notebook=path.as_posix()))
     if error is not None:
         click.echo(
             f"graphbreak: a cell raised {error}" if not shared["redact"] else "graphbreak: a cell raised", err=True
         )
-    return 1 if error is not None else status
+    for problem in problems:
+        text = "some reports cannot be read" if shared["redact"] else " ".join(str(problem.message).split())
+        click.echo(f"graphbreak: {text}", err=True)
+    return 1 if error is not None else status or (UNREADABLE if problems else 0)

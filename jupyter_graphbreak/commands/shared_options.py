@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from jupyter_graphbreak.commands.exit_statuses import FileProblem
 from jupyter_graphbreak.commands.output_formats import FORMATS, Found, verdict_lines, written
-from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, read_baseline, write_baseline
+from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of
+from jupyter_graphbreak.gate.baseline_files import load_baseline, save_baseline
 from jupyter_graphbreak.gate.gate_words import COMPILE_SOMETHING
 from jupyter_graphbreak.gate.verdict import judge, nothing_compiled
 
@@ -54,6 +56,18 @@ def format_option(formats: tuple[str, ...]) -> Callable[[_F], _F]:
     )
 
 
+def sources_option(command: _F) -> _F:
+    """Add the option that names folders from which source files may be read."""
+    return click.option(
+        "--sources",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Show source text from this folder, too, if the log proves that it is the same; can be repeated. Without "
+        "it: the working folder and installed packages.",
+    )(command)
+
+
 class Gate:
     """The baseline of a command: read before anything runs, held against the reports when they are there.
 
@@ -64,7 +78,9 @@ class Gate:
     Raises
     ------
     UsageError
-        If the baseline is missing or cannot be read.
+        If it is not said which baseline to write, or its folder is missing.
+    FileProblem
+        If the baseline is missing or cannot be read; one that cannot be read is not written anew, either.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -77,22 +93,19 @@ class Gate:
             return
         if shared.update_baseline and not path.resolve().parent.is_dir():
             raise click.UsageError(f"--baseline {path}: there is no folder {path.parent}")
-        if path.is_dir():
-            raise click.UsageError(f"--baseline {path}: is a directory")
-        if shared.update_baseline:
-            return
         try:
-            self._baseline = read_baseline(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise click.UsageError(f"--baseline {path}: {why}; --update-baseline writes it") from None
-        except (MalformedBaseline, UnicodeDecodeError) as error:
-            raise click.UsageError(f"--baseline {path}: not a baseline: {error}") from None
+            self._baseline = load_baseline(path)
+        except FileNotFoundError as error:
+            if not shared.update_baseline:
+                raise FileProblem(f"--baseline {path}: {_why(error)}; --update-baseline writes it") from None
+        except (OSError, ValueError) as error:
+            raise FileProblem(f"--baseline {path}: {_why(error)}") from None
 
     def finish(self, found: Found) -> int:
         """Write what was found and what the gate says of it; return the exit status."""
         shared = self._shared
-        verdict = judge(self._baseline, found.reports) if self._baseline is not None else None
+        gates = self._baseline is not None and not shared.update_baseline
+        verdict = judge(self._baseline, found.reports) if self._baseline is not None and gates else None
         click.echo(written(found, shared.form, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
         if shared.update_baseline and shared.baseline is not None:
             if nothing_compiled(found.reports):
@@ -100,11 +113,16 @@ class Gate:
                 click.echo(sentence, err=True)
                 return 1
             try:
-                shared.baseline.write_text(write_baseline(baseline_of(found.reports)), encoding="utf-8")
-            except OSError as error:
-                why = (error.strerror or str(error)).lower()
-                raise click.UsageError(f"--baseline {shared.baseline}: {why}") from None
+                save_baseline(shared.baseline, baseline_of(found.reports))
+            except (OSError, ValueError) as error:
+                raise FileProblem(f"--baseline {shared.baseline}: {_why(error)}") from None
             click.echo(f"graphbreak: wrote {shared.baseline}", err=True)
         if verdict is not None and shared.form not in {"text", "markdown"}:
             click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)
         return 0 if verdict is None or verdict.passed else 1
+
+
+def _why(error: OSError | ValueError) -> str:
+    if isinstance(error, MalformedBaseline):
+        return f"not a baseline: {error}"
+    return (getattr(error, "strerror", None) or str(error)).lower()

@@ -77,7 +77,7 @@ def read_baseline(text: str) -> Baseline:
     """
     try:
         baseline = msgspec.convert(tomllib.loads(text), Baseline)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
         raise MalformedBaseline(" ".join(str(error).split())) from None
     if baseline.version != _VERSION:
         raise MalformedBaseline(f"it has version {baseline.version}, and this release reads version {_VERSION}")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -117,41 +120,52 @@ def test_it_completes_in_a_shell(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "status"),
     [
-        [],
-        ["nonsense"],
-        ["log"],
-        ["log", "nowhere"],
-        ["log", "."],
-        ["log", "empty.log"],
-        ["log", "binary.log"],
-        ["log", "foreign.log"],
-        ["log", "damaged.zst"],
-        ["log", "n" * 5000],
-        ["log", LOG, "--format", "pdf"],
-        ["log", LOG, "--update-baseline"],
-        ["log", LOG, "--baseline", "nowhere.toml"],
-        ["log", LOG, "--baseline", "malformed.toml"],
-        ["log", LOG, "--baseline", "nowhere/new.toml", "--update-baseline"],
-        ["log", LOG, "--baseline", ".", "--update-baseline"],
-        ["notebook", "nowhere.ipynb"],
-        ["notebook", "foreign.log"],
-        ["notebook", "old.ipynb"],
-        ["notebook", "old.ipynb", "--execute", "--output", "copy.ipynb"],
-        ["notebook", "outputs.ipynb", "--execute"],
-        ["notebook", "empty.ipynb", "--output", "copy.ipynb"],
-        ["notebook", "empty.ipynb", "--execute", "--output", "empty.ipynb"],
-        ["script"],
-        ["script", "nowhere.py"],
-        ["script", "-m", "no_such_module"],
-        ["diff", LOG, "nowhere"],
-        ["diff", LOG, "foreign.log"],
-        ["diff", LOG, "report.json"],
+        ([], 2),
+        (["nonsense"], 2),
+        (["log"], 2),
+        (["log", LOG, "--format", "pdf"], 2),
+        (["log", LOG, "--update-baseline"], 2),
+        (["log", LOG, "--sources", "nowhere"], 2),
+        (["log", LOG, "--baseline", "nowhere/new.toml", "--update-baseline"], 2),
+        (["notebook", "old.ipynb", "--output", "copy.ipynb"], 2),
+        (["notebook", "empty.ipynb", "--execute", "--output", "empty.ipynb"], 2),
+        (["script"], 2),
+        (["script", "nowhere.py"], 2),
+        (["script", "-m", "no_such_module"], 2),
+        (["log", "nowhere"], 3),
+        (["log", "."], 3),
+        (["log", "pipe"], 3),
+        (["log", "empty.log"], 3),
+        (["log", "binary.log"], 3),
+        (["log", "foreign.log"], 3),
+        (["log", "damaged.zst"], 3),
+        (["log", "n" * 5000], 3),
+        (["log", LOG, "--baseline", "nowhere.toml"], 3),
+        (["log", LOG, "--baseline", "malformed.toml"], 3),
+        (["log", LOG, "--baseline", "malformed.toml", "--update-baseline"], 3),
+        (["log", LOG, "--baseline", "pipe"], 3),
+        (["log", LOG, "--baseline", ".", "--update-baseline"], 3),
+        (["notebook", "nowhere.ipynb"], 3),
+        (["notebook", "pipe"], 3),
+        (["notebook", "foreign.log"], 3),
+        (["notebook", "old.ipynb"], 3),
+        (["notebook", "old.ipynb", "--execute", "--output", "copy.ipynb"], 3),
+        (["notebook", "outputs.ipynb", "--execute"], 3),
+        (["diff", LOG, "nowhere"], 3),
+        (["diff", LOG, "foreign.log"], 3),
+        (["diff", LOG, "report.json"], 3),
+        (["diff", LOG, "nested.json"], 3),
+        (["diff", LOG, "pipe"], 3),
     ],
-    ids=lambda arguments: " ".join(str(a).rpartition("/")[2][:20] for a in arguments) or "nothing",
+    ids=lambda value: (
+        " ".join(str(a).rpartition("/")[2][:20] for a in value) if isinstance(value, list) else str(value)
+    ),
 )
-def test_misuse_is_one_line(cli: Cli, tmp_path: Path, arguments: list[object]) -> None:
+def test_misuse_and_what_cannot_be_read_are_one_line(
+    cli: Cli, tmp_path: Path, arguments: list[object], status: int
+) -> None:
     (tmp_path / "empty.log").write_bytes(b"")
     (tmp_path / "binary.log").write_bytes(bytes(range(256)) * 100)
     (tmp_path / "foreign.log").write_text("hello\nworld\n")
@@ -161,11 +175,44 @@ def test_misuse_is_one_line(cli: Cli, tmp_path: Path, arguments: list[object]) -
     (tmp_path / "old.ipynb").write_text('{"nbformat": 3, "worksheets": []}')
     (tmp_path / "empty.ipynb").write_text('{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}')
     (tmp_path / "report.json").write_text('{"schema_version": "9.0"}')
-    before = sorted(path.name for path in tmp_path.rglob("*"))
+    (tmp_path / "nested.json").write_text('{"status": ' + "[" * 100_000)
+    os.mkfifo(tmp_path / "pipe")
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     done = cli(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (status, "")
     assert re.fullmatch(r"graphbreak: [^\n]+\n", done.stderr)
-    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_an_error_of_our_own_has_a_status_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "broken_reading.py").write_text(
+        "import jupyter_graphbreak.api.saved as saved\n"
+        "def fail(*_, **__):\n    raise ZeroDivisionError('inside\\nof it')\n"
+        "saved.read_trace = fail\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    code = "import broken_reading; from jupyter_graphbreak.cli import main; main()"
+    command = [sys.executable, "-c", code, "log", str(LOG)]
+    for debug, tracebacks in (("", 0), ("1", 1)):
+        environment = {**os.environ, "PYTHONPATH": path, "GRAPHBREAK_DEBUG": debug}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr.count("Traceback")) == (4, "", tracebacks)
+        last = done.stderr.rstrip("\n").split("\n")[-1]
+        assert last.startswith("graphbreak: internal error: ZeroDivisionError: inside of it (please report it")
+
+
+def test_a_baseline_is_replaced_in_one_step(cli: Cli, tmp_path: Path) -> None:
+    real, link = tmp_path / "real" / "allowed.toml", tmp_path / "allowed.toml"
+    real.parent.mkdir()
+    real.write_text("")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    first = real.stat().st_ino
+    assert cli("log", LOG, "--baseline", "allowed.toml", "--update-baseline").returncode == 0
+    assert link.is_symlink()
+    assert "[[break]]" in real.read_text()
+    assert (real.stat().st_mode & 0o777, real.stat().st_ino != first) == (0o640, True)
+    assert [path.name for path in real.parent.iterdir()] == ["allowed.toml"]
 
 
 def test_a_log_in_every_format(cli: Cli) -> None:

@@ -53,7 +53,7 @@ LAYERS = {
     ),
     "gate": Layer({"report", "regular_files"}),
     "notebookfiles": Layer({"report", "regular_files"}),
-    "analysis.reports": Layer({"recording.records", "report"}),
+    "analysis.reports": Layer({"recording.records", "report", "analysis.reasons"}),
     "analysis.source": Layer({"recording.records", "recording.package_paths", "report"}),
     "analysis.torch_text": Layer({"recording.records", "recording.package_paths"}),
     "analysis.finished": Layer({"report"}),
@@ -119,7 +119,7 @@ LAYERS = {
     "commands": Layer(
         {
             "report", "gate", "trace", "notebookfiles", "views.words", "views.html", "views.jobs", "views.exchange",
-            "results", "api", "analysis.source", "recording.library", "",
+            "results", "api", "analysis.source", "recording.library", "regular_files", "",
         },
     ),
     "cli": Layer({"commands", ""}),

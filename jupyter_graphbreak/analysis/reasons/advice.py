@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.analysis.reasons.steps import steps_for
+from jupyter_graphbreak.analysis.reasons.steps import all_steps, steps_for
 from jupyter_graphbreak.report.schema import Advice, Reason
 
 if TYPE_CHECKING:
@@ -77,6 +77,12 @@ def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path:
     if consequence is not None and consequence.gb_type in _BY_CONSEQUENCE:
         steps.append(Advice(_BY_CONSEQUENCE[consequence.gb_type], "graphbreak"))
     return steps
+
+
+def all_advice() -> set[str]:
+    """Return all advice of ours that is the same for every program."""
+    owners = (sentence for sentences in _BY_OWNER.values() for sentence in sentences)
+    return {*all_steps(), *_BY_CONSEQUENCE.values(), _OPTIMIZER, *owners}
 
 
 def _for_user_of(owner: Owner, cause: Cause, path: str | None) -> list[str]:

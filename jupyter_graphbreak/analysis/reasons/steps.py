@@ -177,6 +177,11 @@ def steps_for(cause: Cause) -> list[str]:
     return [step] if step is not None else []
 
 
+def all_steps() -> set[str]:
+    """Return all our steps; none holds a word of anybody's program."""
+    return {*_STEPS.values(), *_CALLS.values()}
+
+
 def _called(cause: Cause) -> str:
     """Return the name of the function that Dynamo could not trace: "print" of ``builtin print [...]``."""
     words = (cause.context or "").replace(",", " ").split()

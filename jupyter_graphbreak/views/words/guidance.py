@@ -98,7 +98,11 @@ def _first_of_all(report: Report, listed: Break) -> Advice | None:
     """Return that another break is to go first, where the function is compiled only because its caller is not."""
     frames = {frame.id: frame for frame in report.frames}
     frame = frames.get(listed.occurrences[-1].frame or "") if listed.occurrences else None
+    passed: set[str] = set()  # a report that somebody made up may have callers that call each other
     while frame is not None and frame.caller in frames and listed.id in frames[frame.caller].breaks:
+        if frame.id in passed:
+            return None
+        passed.add(frame.id)
         frame = frames[frame.caller]
     if frame is None:
         return None

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+import types
+import typing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.analysis.reports.field_contents import CONTENTS
 from jupyter_graphbreak.analysis.reports.jobs import build_job
+from jupyter_graphbreak.report import job as job_schema
+from jupyter_graphbreak.report import schema
+from jupyter_graphbreak.report.diff import Changes
+from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.results import Job, Report
 from jupyter_graphbreak.trace.files import read_trace
@@ -119,9 +127,97 @@ def test_operations_of_the_reader_are_operations() -> None:
     report = build_report(read_trace(HERE / "recordings" / "2.13.0" / "branch.log"))
     graph = report.graphs[0]
     targets = ["torch.ops.mylib.secret.default", "torch.ops.aten.sin.default", "torch.relu", "mine"]
+    targets += ["torch.my_secret", "aten.secret_name", "Tensor.sum", "Tensor.secret", "operator.add", "math.secret"]
     ops = [msgspec.structs.replace(graph.ops[0], target=target) for target in targets]
     graphs = [msgspec.structs.replace(graph, ops=ops), *report.graphs[1:]]
     redacted = Report.of(msgspec.structs.replace(report, graphs=graphs)).redacted()
     assert [op.target for op in redacted.graphs[0].ops] == [
-        "operation", "torch.ops.aten.sin.default", "torch.relu", "operation",
+        "operation", "torch.ops.aten.sin.default", "torch.relu", "operation", "operation", "operation", "operation",
+        "operation", "operator.add", "operation",
     ]  # fmt: skip
+
+
+CANARY = "CANARY_word"
+
+
+def structs_below(kind: object) -> set[type[msgspec.Struct]]:
+    """Return the structures that a type is made of, itself included."""
+    found: set[type[msgspec.Struct]] = set()
+    waiting = [kind]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, type) and issubclass(part, msgspec.Struct):
+            if part in found:
+                continue
+            found.add(part)
+            waiting += typing.get_type_hints(part, include_extras=True).values()
+        waiting += typing.get_args(part)
+    return found
+
+
+def filled(kind: Any) -> Any:
+    """Return a value of a type in which every text is a canary, at every depth."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in {typing.Union, types.UnionType}:
+        fitting = [part for part in parts if part is not type(None)]
+        return filled(str if str in fitting else fitting[0])
+    if origin is typing.Literal:
+        return parts[0]
+    if origin is list:
+        return [filled(parts[0]), filled(parts[0])]
+    if origin is dict:
+        return {CANARY: CANARY, "recompile_limit": CANARY, "torch._dynamo.config.recompile_limit": [CANARY], "x": 5}
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind(**{name: filled(part) for name, part in typing.get_type_hints(kind).items()})
+    return {str: CANARY, int: 3, float: 0.5, bool: True, Any: CANARY}[kind]
+
+
+def test_no_canary_survives_in_any_field_of_any_format() -> None:
+    report = msgspec.structs.replace(filled(schema.Report), schema_version="1.0")
+    shown = Report.of(report)
+    assert shown.to_json().count(b"CANARY") > 100
+    redacted = shown.redacted()
+    for text in [*forms_of(redacted), repr(redacted)]:
+        assert "CANARY" not in text
+    assert redacted.redacted() == redacted
+    job = Job.of(msgspec.structs.replace(filled(job_schema.Job), schema_version="1.0"))
+    assert "CANARY" not in job.redacted().to_json().decode() + job.redacted().to_html() + job.redacted().to_text()
+
+
+def test_every_field_of_the_schema_says_what_it_holds() -> None:
+    dropped = {Changes}
+    fields = {
+        (kind.__name__, field.name)
+        for kind in structs_below(job_schema.Job)
+        for field in msgspec.structs.fields(kind)
+        if kind not in structs_below(Changes) - {Summary, Timing} - dropped
+    }
+    assert fields - set(CONTENTS) == set(), "add these to field_contents.py"
+    assert {kind for kind, _ in CONTENTS} - {kind.__name__ for kind in structs_below(job_schema.Job)} == set()
+
+
+@pytest.mark.parametrize(
+    ("version", "left"),
+    [
+        ("2.13.0", "2.13.0"), ("2.13.0a0+git1234+internal", "2.13.0"), ("2.9.1+cu128.acme", "2.9.1"),
+        ("acme-2.9", None), ("3.12.1 (main, built by acme)", "3.12.1"),
+    ],
+)  # fmt: skip
+def test_build_tags_are_removed(version: str, left: str | None) -> None:
+    report = Report(status="ok", device=schema.Device("auto", "cpu"), torch=version, python=version)
+    assert (report.redacted().torch, report.redacted().python) == (left, left)
+
+
+def test_sizes_and_types_stay() -> None:
+    shape: list[int | str] = [3, "s0", "u1 + 2", "2*s0", "secret", "s0 + secret"]
+    tensors = [schema.Tensor("x", shape, "float8_e4m3fn", "cuda:1"), schema.Tensor("y", None, "Sym(s0)", "secret")]
+    graph = schema.Graph("A", "f", "0/0", inputs=tensors)
+    report = Report(status="ok", device=schema.Device("auto", "cpu"), graphs=[graph])
+    first, second = report.redacted().graphs[0].inputs
+    assert first.shape == [3, "s0", "u1 + 2", "2*s0", "?", "?"]
+    assert (first.dtype, first.device, second.dtype, second.device) == (
+        "float8_e4m3fn",
+        "cuda:1",
+        "Sym(s0)",
+        "a device",
+    )

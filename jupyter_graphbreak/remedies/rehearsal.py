@@ -179,7 +179,7 @@ class Rehearsal:
         self.entry = entry
         self._itself = Original(entry)
         self.program = Program(find_cell=find_cell)
-        usual = self._itself.usual()
+        usual = _refused_last(self._itself.usual())
         begun = time.monotonic()
         #: What it does compiled as it is.
         self.original = self._performed(Change(), usual, lambda _: True)
@@ -230,7 +230,7 @@ class Rehearsal:
             trials, both = self._itself.chosen(self.program, watched)
         except TrialStoppedError as stopped:
             return Attempt(change, "not tried", _stopped(stopped))
-        trials = self._itself.pool if thorough else trials
+        trials = _refused_last(self._itself.pool if thorough else trials)
         tried = _Candidate(
             change,
             lambda some, promises: self._performed(change, some, promises),
@@ -250,7 +250,7 @@ class Rehearsal:
         goals : frozenset of str
             The breaks of the original that are to go.
         """
-        trials = self._itself.pool
+        trials = _refused_last(self._itself.pool)
 
         def perform(some: list[Trial], promises: Promises) -> Performed:
             with untouched(), eager_random_numbers():
@@ -544,8 +544,18 @@ class Rehearsal:
         raised = results[0].raised is not None and trials[0].expected.raised is None
         if len(trials) == 1 or raised or not promises(first):
             return first
-        later, later_files, more = perform(trials[1:], first)
-        return Performed(report, later, files, [*results, *more], later_files)
+        taken = [trial for trial in trials[1:] if trial.expected.raised is None]
+        later, later_files, more = perform(taken, first)
+        performed = Performed(report, later, files, [*results, *more], later_files)
+        refused = trials[1 + len(taken) :]
+        if refused and len(more) == len(taken):  # where both refuse an input, it does not matter what breaks
+            performed = performed.with_further(perform(refused, performed)[2])
+        return performed
+
+
+def _refused_last(trials: list[Trial]) -> list[Trial]:
+    """Put the inputs last that the function refuses."""
+    return sorted(trials, key=lambda trial: trial.expected.raised is not None)
 
 
 def _replace_definitions(application: Application, call: Any, made_of: Callable[[Any], Any]) -> None:

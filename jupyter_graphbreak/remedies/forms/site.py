@@ -33,7 +33,7 @@ class Site:
     statement : ast.stmt
         The innermost statement around it.
     texts : mapping
-        The texts of all sources, by their ids.
+        The texts of all sources that are no library's, by their ids.
     """
 
     source: str
@@ -113,7 +113,9 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
     statement = draft.around(node, ast.stmt) if node is not None else None
     if node is None or statement is None:
         return None
-    return Site(location.source, draft, node, statement, problem.texts)
+    libraries = {source.id for source in problem.report.sources if source.kind == "library"}
+    own = {ident: text for ident, text in problem.texts.items() if ident not in libraries}
+    return Site(location.source, draft, node, statement, own)
 
 
 def site_of(problem: Problem) -> Site | None:

@@ -1145,7 +1145,7 @@ def given():
     return (torch.linspace(-1, 2, 6),)
 # === a mask that selects nothing, right
 def f(x, mask):
-    return torch.where(mask, x, 0).sum() if mask.any() else x.sum() * 0
+    return x * 2 if mask.any() else x * 3
 def given():
     return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))
 # === a mask that selects nothing, wrong

@@ -170,6 +170,7 @@ def _install() -> None:
     global _installed  # noqa: PLW0603 - a hook stays as long as the process
     with _installing:
         if not _installed:
+            importlib.import_module("torch._dynamo.eval_frame").skip_code(_hook.__code__)
             sys.addaudithook(_hook)
             _installed = True
 
@@ -177,6 +178,14 @@ def _install() -> None:
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     if not _listeners or threading.get_ident() not in _listeners:
         return
+    if event not in _EVENTS and not event.startswith(_FAMILY_STARTS):  # among them that of sys._getframe
+        return
+    _told(event, args, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+
+
+@not_compiled
+def _told(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
+    """Tell the listener of this thread of an audit event. Dynamo would compile this, as it happens within calls."""
     known = _EVENTS.get(event) or _family(event)
     if known is None:
         return
@@ -186,7 +195,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
     except Exception:  # noqa: BLE001 - arguments of the user's own classes
         what = f"does something outside of its objects ({event})"
     if what is not None:
-        notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+        notice(kind, what, frame)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -393,6 +402,8 @@ _FAMILIES: tuple[tuple[str, EffectKind, str], ...] = (
     ("syslog.", "process", "writes to the system's log"),
     ("winreg.", "state", "uses the registry"),
 )
+
+_FAMILY_STARTS = tuple(start for start, _, _ in _FAMILIES)
 
 #: Functions that act without an audit event: what each does, by module and name.
 _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {

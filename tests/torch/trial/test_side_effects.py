@@ -35,7 +35,6 @@ SINGLE_CALLS = [
     jupyter_graphbreak.compare_frontends,
 ]  # fmt: skip
 SIGNALLED: list[int] = []
-OPENED: list[str] = []
 #: What the functions register to run when the process ends; what libraries register when they are loaded is no effect.
 REGISTERED: list[Any] = []
 
@@ -57,13 +56,6 @@ WITH_EFFECTS = [
 ]
 
 
-class Browser(webbrowser.BaseBrowser):
-    def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:  # noqa: ARG002 - its signature
-        sys.audit("webbrowser.open", url)  # as Python's own do
-        OPENED.append(url)
-        return True
-
-
 @pytest.fixture(autouse=True)
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
@@ -77,7 +69,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return register(function, *args, **kwargs)
 
     monkeypatch.setattr(atexit, "register", torch.compiler.disable(counted))
-    webbrowser.register("test", Browser, preferred=True)
+    webbrowser.register("test", None, webbrowser.GenericBrowser("true"), preferred=True)
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
     signal.signal(signal.SIGUSR1, lambda number, _: SIGNALLED.append(number))
     limit, path, precision = sys.getrecursionlimit(), list(sys.path), decimal.getcontext().prec
@@ -114,7 +106,6 @@ def seen() -> dict[str, Any]:
         "position": programs.READ_FILE.tell(),
         "left": programs.GENERATOR.gi_frame.f_lasti if programs.GENERATOR.gi_frame else None,
         "signalled": len(SIGNALLED),
-        "opened": len(OPENED),
         "input": sys.stdin.tell(),
         "environment": dict(os.environ),
         "handlers": [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)],
@@ -195,7 +186,7 @@ def test_what_has_no_effect_is_run_again(function: Callable[..., Any]) -> None:
     before = seen()
     tried = jupyter_graphbreak.try_remedies(function, torch.ones(3), seconds=60)
     assert tried.effects is None
-    assert [remedy for remedy in tried.remedies or [] if remedy.verdict.startswith("works")]
+    assert [remedy for remedy in tried.remedies or [] if remedy.kind != "person" and remedy.evidence is not None]
     compiled = torch.compile(function, backend="eager")
     assert jupyter_graphbreak.check(compiled, torch.ones(3)).effects is None
     cost = jupyter_graphbreak.measure(compiled, torch.ones(3)).cost

@@ -58,7 +58,7 @@ def place(module: str, path: str) -> tuple[Any, str]:
 def test_all_hooks_are_here() -> None:
     """Every function that a watch replaces in this torch is in the table above."""
     before = {module: namespace(module) for module, _ in HOOKED}
-    with watch(lambda addition: None, lambda seconds: None):  # noqa: ARG005 - the names of the protocol
+    with claimed() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - of the protocol
         now = {module: namespace(module) for module, _ in HOOKED}
     replaced = {
         (module, path)

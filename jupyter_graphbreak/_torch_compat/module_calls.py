@@ -211,6 +211,8 @@ def interposed(
             return standin.function(*standin.args, **standin.kwargs)
         except BaseException as error:
             instead = None
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next
             try:
                 instead = standin.failed(error)
             except Exception as fault:  # noqa: BLE001 - as above

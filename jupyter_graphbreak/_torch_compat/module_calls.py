@@ -176,7 +176,7 @@ class Standin(NamedTuple):
     end: Callable[[], None]
 
 
-def interposed(
+def interposed(  # noqa: C901 - all in one frame, which is one to hide
     original: Callable[..., Any],
     state: Interception,
     plan: Callable[..., Standin | None],
@@ -219,6 +219,8 @@ def interposed(
             return standin.function(*standin.args, **standin.kwargs)
         except BaseException as error:
             instead = None
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next
             try:
                 instead = standin.failed(error)
             except Exception as fault:  # noqa: BLE001 - as above

@@ -370,4 +370,4 @@ def compiled_calls(
             calls.open()
             yield calls
         finally:
-            opened.contexts.close()
+            shielded("undoing what compiling needed", opened.contexts.close, lambda: None, on_fault)()

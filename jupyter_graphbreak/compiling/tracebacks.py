@@ -69,6 +69,8 @@ def rehearse_hiding() -> None:
         names = [entry.tb_frame.f_code.co_name for entry in _entries(_relinked(entries))]
         if names[-1] != function.co_name:
             raise AssertionError(f"the frames of the compiler cannot be hidden: {names}") from None
+        _is_hashable(function)
+        _node_at(filename, (1, 0, 1, 0))
         hide_compiler(error)
     finally:
         linecache.cache.pop(inside.co_filename, None)

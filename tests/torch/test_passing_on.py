@@ -13,6 +13,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import narrowed_trace, trace_logger
+from jupyter_graphbreak._torch_compat.threads import claimed
 
 HOOKED = [
     ("torch._dynamo.convert_frame", "log_dynamo_start"),
@@ -57,7 +58,7 @@ def place(module: str, path: str) -> tuple[Any, str]:
 def test_all_hooks_are_here() -> None:
     """Every function that a watch replaces in this torch is in the table above."""
     before = {module: namespace(module) for module, _ in HOOKED}
-    with watch(lambda addition: None, lambda seconds: None):  # noqa: ARG005 - the names of the protocol
+    with claimed() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - of the protocol
         now = {module: namespace(module) for module, _ in HOOKED}
     replaced = {
         (module, path)
@@ -101,8 +102,9 @@ def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monke
     for args, kwargs in CALLS:
         calls.clear()
         with (
-            watch(lambda addition: None, lambda seconds: None),  # noqa: ARG005
-            narrowed_trace(logging.NullHandler(), frozenset(), lambda kind, error: None),  # noqa: ARG005
+            claimed() as claim,
+            watch(lambda addition: None, lambda seconds: None, claim),  # noqa: ARG005
+            narrowed_trace(logging.NullHandler(), frozenset(), lambda kind, error: None, claim),  # noqa: ARG005
         ):
             assert call(getattr(owner, name), args, kwargs) == ("torch's own" if raises else ("result",))
         assert calls == [((owner, *args) if is_class_method else args, kwargs)]
@@ -126,7 +128,10 @@ def test_an_entry_that_only_we_asked_for_raises_nothing(monkeypatch: pytest.Monk
     handler = logging.NullHandler()
     logger = trace_logger()
     monkeypatch.setattr(logger, "handlers", [handler])
-    with narrowed_trace(handler, frozenset({"kept"}), lambda kind, error: faults.append(f"{kind}: {error}")):
+    with (
+        claimed() as claim,
+        narrowed_trace(handler, frozenset({"kept"}), lambda kind, error: faults.append(f"{kind}: {error}"), claim),
+    ):
         internal.trace_structured("kept")
         internal.trace_structured("other")
     assert faults == ["kept: torch's own"]

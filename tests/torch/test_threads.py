@@ -464,6 +464,7 @@ def busy(program: Any) -> Iterator[tuple[set[Any], list[BaseException]]]:
 
 
 def test_a_function_is_tried_on_copies_while_another_thread_calls_it(
+    program: Any,
     busy: tuple[set[Any], list[BaseException]],
 ) -> None:
     codes, errors = busy

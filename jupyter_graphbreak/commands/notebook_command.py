@@ -52,7 +52,7 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
         click.echo(
             f"graphbreak: a cell raised {error}" if not shared["redact"] else "graphbreak: a cell raised", err=True
         )
-    for problem in problems:
-        text = "some reports cannot be read" if shared["redact"] else " ".join(str(problem.message).split())
+    for warning in problems:
+        text = "some reports cannot be read" if shared["redact"] else " ".join(str(warning.message).split())
         click.echo(f"graphbreak: {text}", err=True)
     return 1 if error is not None else status or (UNREADABLE if problems else 0)

@@ -70,7 +70,8 @@ def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
     if options.expression:
         raise UsageError(f"%compile_explain --log explains a log, and no call: leave out {options.expression!r}")
     try:
-        explained = read_trace(Path(path).expanduser(), progress=not options.quiet)
+        folders = [Path(folder).expanduser() for folder in options.sources or ()]
+        explained = read_trace(Path(path).expanduser(), sources=folders, progress=not options.quiet)
     except (UnreadableTrace, OSError) as error:
         raise UsageError(str(error)) from None
     if options.output is not None:

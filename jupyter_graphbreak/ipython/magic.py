@@ -229,6 +229,10 @@ class CompileExplain(Magics):
         "--log", default=None, metavar="PATH",
         help="Explain the logs that a program wrote with TORCH_TRACE: a folder of them, or one of them.",
     )  # fmt: skip
+    @argument(
+        "--sources", action="append", default=None, metavar="DIR",
+        help="With --log: a further folder from which source text may be shown; can be repeated.",
+    )  # fmt: skip
     @argument("-q", "--quiet", action="store_true", help="Show nothing; useful together with -o.")
     @argument("expression", nargs=argparse.REMAINDER, help="With %%compile_explain on a line: the call to explain.")
     @no_var_expand

@@ -45,6 +45,8 @@ class Options(msgspec.Struct, frozen=True):
         Whether to forget first what the kernel has compiled.
     log : str or None
         The trace log to explain, in place of a run.
+    sources : list of str or None
+        Further folders from which source text that a log names may be shown.
     expression : str
         What follows the options.
     """
@@ -64,6 +66,7 @@ class Options(msgspec.Struct, frozen=True):
     check: bool = False
     fresh: bool = False
     log: str | None = None
+    sources: list[str] | None = None
     expression: str = ""
 
     def for_compile(self) -> CompileOptions:

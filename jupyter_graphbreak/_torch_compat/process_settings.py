@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+_MISSING = object()
 
 
 class ProcessSetting(NamedTuple):
@@ -109,7 +112,23 @@ _TINY = [1e-310]
 
 
 def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
-    return lambda: {name: value for name, value in config.get_config_copy().items() if _is_plain(value)}
+    """Return what reads the settings that somebody has set; reading all of them takes a millisecond."""
+    entries = getattr(config, "_config", None)
+    if entries is None or not all(hasattr(entry, "user_override") for entry in entries.values()):
+        return lambda: {name: value for name, value in config.get_config_copy().items() if _is_plain(value)}
+    return lambda: {name: value for name, entry in entries.items() if _is_plain(value := _override_of(entry))}
+
+
+def _override_of(entry: Any) -> Any:
+    held = entry.user_override
+    return held.get() if isinstance(held, ContextVar) else held
+
+
+def _unset_value(config: Any, name: str) -> Any:
+    """Return what a setting is if nobody sets it."""
+    entry = config._config[name]
+    from_environment = getattr(entry, "env_value_default", None)
+    return from_environment if isinstance(from_environment, bool | int | str) else entry.default
 
 
 def _is_plain(value: Any) -> bool:
@@ -117,11 +136,13 @@ def _is_plain(value: Any) -> bool:
 
 
 def _writer_of(config: Any) -> Callable[[dict[str, Any]], None]:
+    read = _reader_of(config)
+
     def write(values: dict[str, Any]) -> None:
-        now = config.get_config_copy()
-        for name, value in values.items():
-            if now.get(name, value) != value:
+        now = read()
+        for name in now.keys() | values.keys():
+            if now.get(name, _MISSING) != values.get(name, _MISSING):
                 with contextlib.suppress(Exception):  # a setting that cannot be set any more
-                    setattr(config, name, value)
+                    setattr(config, name, values[name] if name in values else _unset_value(config, name))
 
     return write

@@ -77,8 +77,7 @@ def guarded(*calls: Any) -> Iterator[None]:
                 raise TrialStoppedError(guard.effect) from None
             raise
         finally:
-            changes = before.changes()
-            before.restore()
+            changes = before.restore()
     if guard.effect is not None:
         raise TrialStoppedError(guard.effect)
     if (changed := state_effect(changes, calls, guard.lines)) is not None:

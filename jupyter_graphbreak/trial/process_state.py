@@ -68,11 +68,13 @@ class ProcessState:
         """Return what has changed since."""
         return [Change(part.what, part.names, part.owners) for part, _ in self._changed()]
 
-    def restore(self) -> None:
-        """Go back to it, as far as possible."""
-        for part, value in self._changed():
+    def restore(self) -> list[Change]:
+        """Go back to it, as far as possible, and return what had changed."""
+        changed = list(self._changed())
+        for part, value in changed:
             with contextlib.suppress(Exception):  # a folder that is gone, a handler that Python did not set
                 part.write(value)
+        return [Change(part.what, part.names, part.owners) for part, _ in changed]
 
     def _changed(self) -> Iterator[tuple[_Part, Any]]:
         for part, value in zip(self._parts, self._values, strict=True):

@@ -113,10 +113,10 @@ class Variant:
         self._changes_state = _differ(self._state, self.subject.state())
         self._restore()
         for _ in range(_MOST_ROUNDS):
-            begun = compilations_begun()
+            before_round = compilations_begun()
             for seed in range(self._seeds_now()):
                 self._call(seed)
-            if begun == compilations_begun():
+            if before_round == compilations_begun():
                 return True
         return False
 

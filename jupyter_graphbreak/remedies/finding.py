@@ -220,7 +220,7 @@ def _by_breaks(report: Report, entries: Sequence[Entry]) -> list[Entry]:
     starts = {entry.frame: frames.index(entry.frame) for entry in entries if entry.frame in frames}
 
     def events(entry: Entry) -> int:
-        start = starts.get(entry.frame, 0)
+        start = starts.get(entry.frame or "", 0)
         end = min((other for other in starts.values() if other > start), default=len(frames))
         own = set(frames[start:end])
         return sum(occurrence.frame in own for listed in report.breaks for occurrence in listed.occurrences)

@@ -589,8 +589,8 @@ def is_shared(value: Any) -> bool:
     """Whether an object belongs to the process rather than to the program: a logger, a thread, an open stream."""
     if isinstance(value, _OF_PROCESS) or (isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)):
         return True
-    home = type(value).__module__
-    if not isinstance(home, str):
+    home: Any = type(value).__module__
+    if not isinstance(home, str):  # a class may have a property of that name
         return False
     return home.partition(".")[0] in _LOGGING_PACKAGES or any(
         home == package or home.startswith(f"{package}.") for package in _OF_TORCH

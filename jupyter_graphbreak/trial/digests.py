@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import torch
@@ -57,4 +58,5 @@ def shape_of(value: torch.Tensor) -> torch.Size:
 @functools.cache
 def _weights() -> torch.Tensor:
     generator = torch.Generator().manual_seed(20)
-    return torch.randn(_ELEMENTS, _WAYS, generator=generator, device="cpu", dtype=torch.float64) / _ELEMENTS**0.5
+    numbers = torch.randn(_ELEMENTS, _WAYS, generator=generator, device="cpu", dtype=torch.float64)
+    return numbers / math.sqrt(_ELEMENTS)

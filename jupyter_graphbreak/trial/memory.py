@@ -178,7 +178,8 @@ def same_bytes(one: torch.UntypedStorage, other: torch.UntypedStorage) -> bool:
 
 def _view(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, end: int) -> torch.Tensor:
     size = dtype.itemsize
-    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, start // size, ((end - start) // size,))
+    view = torch.empty(0, dtype=dtype, device=storage.device)
+    return view.set_(storage, start // size, ((end - start) // size,), (1,))
 
 
 def memory_left(device: torch.device | None = None) -> int:

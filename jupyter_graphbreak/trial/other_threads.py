@@ -13,6 +13,7 @@ from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
     from typing import TextIO
     from warnings import WarningMessage
 
@@ -158,12 +159,12 @@ def _registry(module: Any) -> dict[Any, Any] | None:
 
 def _registry_of(filename: str) -> dict[Any, Any]:
     """Return the registry of the code that warns on this thread."""
-    frame = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask who warns
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask who warns
     while frame is not None:
         if frame.f_code.co_filename == filename:
             registry: dict[Any, Any] = frame.f_globals.setdefault("__warningregistry__", {})
             return registry
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return {}
 
 

@@ -267,7 +267,7 @@ class _Loggers(dict[Any, tuple[Any, ...]]):
             for level, _, _, handlers, filters in new
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def _set_loggers(before: dict[Any, tuple[Any, ...]]) -> None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 _FILES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
+#: What ``ctypes`` makes of the functions of libraries.
+_FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 _CSV_WRITER = type(csv.writer(io.StringIO()))
 #: Objects that act outside of the process or on other threads: the kind of their effects, and what using one does.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
@@ -54,7 +56,7 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
         "uses another process",
     ),
     (types.GeneratorType, "state", "advances a generator"),
-    ((ctypes.CDLL, ctypes._CFuncPtr), "process", "calls a function of a library"),  # noqa: SLF001 - it has no other name
+    ((ctypes.CDLL, _FUNCTION_POINTER), "process", "calls a function of a library"),
 )
 #: The databases of Python's ``dbm``, whose classes have no name to import.
 _DATABASES = {"_dbm", "_gdbm"}

@@ -298,8 +298,9 @@ class Subject:
         return made
 
     def _fresh_function(self, function: types.FunctionType) -> types.FunctionType:
-        if id(function) in self._memo:
-            return self._memo[id(function)]
+        known: types.FunctionType | None = self._memo.get(id(function))
+        if known is not None:
+            return known
         library = self._is_library(function)
         if library and not (function.__closure__ and (is_own(function) or _leads_to_data(function))):
             return function  # front ends know some of PyTorch's functions by identity

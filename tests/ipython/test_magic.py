@@ -587,7 +587,7 @@ def test_another_thread_records_while_a_cell_is_explained(shell: Shell) -> None:
     shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))")
     ends.set()
     thread.join()
-    assert [compiled.name for compiled in explained.compiled] == ["net"]
+    assert [compiled.name for compiled in explained.compiled or ()] == ["net"]
     assert (explained.summary.breaks, shell.report.summary.breaks) == (1, 1)
     assert [found.location.code for found in reports[0].breaks if found.location is not None] == [
         "torch._dynamo.graph_break()"

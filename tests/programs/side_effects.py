@@ -37,6 +37,8 @@ import webbrowser
 import zipfile
 
 import numpy as np
+import typing
+
 import torch
 
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("VARIABLE", default=0)
@@ -45,10 +47,19 @@ PRIVATE: list[float] = []
 LOGGER = logging.getLogger("side_effect_programs")
 
 # What is opened before the function runs; :func:`open_all` fills it in.
-OPEN_FILE = OPEN_BINARY = OPEN_WRITER = SOCKET = OTHER_END = CONNECTION = CURSOR = EXECUTOR = GENERATOR = READ_FILE = (
-    None
-)
-QUEUE = LIBRARY = HANDLE = None
+OPEN_FILE: typing.Any = None
+OPEN_BINARY: typing.Any = None
+OPEN_WRITER: typing.Any = None
+SOCKET: typing.Any = None
+OTHER_END: typing.Any = None
+CONNECTION: typing.Any = None
+CURSOR: typing.Any = None
+EXECUTOR: typing.Any = None
+GENERATOR: typing.Any = None
+READ_FILE: typing.Any = None
+QUEUE: typing.Any = None
+LIBRARY: typing.Any = None
+HANDLE: typing.Any = None
 
 
 def open_all() -> None:

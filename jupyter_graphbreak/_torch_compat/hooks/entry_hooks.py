@@ -151,7 +151,8 @@ def _wrapper(frame: FrameType) -> FrameType | None:
 def _reusing(wrapper: FrameType) -> tuple[CodeType, EnteredCall] | None:
     """Return the call of a compiled callable for which Dynamo holds compiled code, with that code's original."""
     held = wrapper.f_locals
-    call, args, kwargs = held.get("fn"), held.get("args", ()), held.get("kwargs", {})
+    call: Any = held.get("fn")
+    args, kwargs = held.get("args", ()), held.get("kwargs", {})
     if getattr(call, "__code__", None) is call_compiled.__code__:
         call, args, *rest = args
         kwargs = rest[0] if rest else {}
@@ -236,6 +237,6 @@ def _dynamic() -> bool | None:
     return None if getattr(config, "automatic_dynamic_shapes", True) else False
 
 
-def _module_class() -> type:
-    found: type = importlib.import_module("torch.nn").Module
+def _module_class() -> Any:
+    found: Any = importlib.import_module("torch.nn").Module
     return found

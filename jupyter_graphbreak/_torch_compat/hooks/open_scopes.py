@@ -35,7 +35,7 @@ class Scopes(threading.local):
 
     def begin_within(self, others: Iterable[Scopes]) -> None:
         """Begin with the scopes of this thread that other watches know."""
-        self._entered = list(max((other._entered for other in others), key=len, default=[]))
+        self._entered = max((list(other._entered) for other in others), key=len, default=[])
 
     def enter(self, manager: Any, scope: OpenScope) -> None:
         """Note that Python has entered a scope."""

@@ -321,12 +321,12 @@ def _decorators(node: ast.FunctionDef) -> list[str]:
 def _text_in_cache(filename: str, text: str) -> Iterator[None]:
     """Have tracebacks and reports of this thread read the new text of a file."""
     lines = [line + "\n" for line in text.split("\n")]
-    original, thread = linecache.getlines, get_ident()
+    changed, original, thread = filename, linecache.getlines, get_ident()
 
-    def getlines(name: str, module_globals: dict[str, Any] | None = None) -> list[str]:
-        if name == filename and get_ident() == thread:
+    def getlines(filename: str, module_globals: dict[str, Any] | None = None) -> list[str]:
+        if filename == changed and get_ident() == thread:
             return lines
-        return original(name, module_globals)
+        return original(filename, module_globals)
 
     linecache.getlines = getlines
     try:

@@ -91,6 +91,7 @@ def test_a_call_without_gradients_is_tried_without() -> None:
 class Scaled(torch.nn.Module):
     def __init__(self, by: float) -> None:
         super().__init__()
+        self.by: torch.Tensor
         self.register_buffer("by", torch.full((1,), by))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -140,7 +141,8 @@ def test_many_instances_are_bounded_and_a_note_says_so() -> None:
 
 def test_a_failed_transform_leaves_no_level_behind() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
-        return torch.func.vmap(torch.func.jacrev(lambda y: (y**2).sum() * y))(x)
+        jacobians: torch.Tensor = torch.func.vmap(torch.func.jacrev(lambda y: (y**2).sum() * y))(x)
+        return jacobians
 
     report = jupyter_graphbreak.check(torch.compile(f, backend="aot_eager"), torch.rand(2, 3))
     assert functorch_depth() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -73,7 +74,7 @@ def test_what_a_run_has_changed_can_be_separated() -> None:
 
 
 def test_a_kept_copy_is_worked_on_and_is_as_before_afterwards() -> None:
-    model = Changes(LARGE, LARGE)
+    model: Any = Changes(LARGE, LARGE)
     model.calls = 0
     torch._dynamo.reset()
     with kept_entries() as kept:

@@ -30,7 +30,7 @@ PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
     programs.draws, programs.prints, programs.tells_time,
 ]  # fmt: skip
-SINGLE_CALLS = [
+SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
     jupyter_graphbreak.compare_frontends,
 ]  # fmt: skip

@@ -21,7 +21,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from tests.programs import side_effects as programs
+from tests.programs.trials import side_effects as programs
 
 KINDS = ("file", "network", "process", "database", "state")
 #: They end the process or the test, and of the last Dynamo itself fails to compile a call.

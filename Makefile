@@ -29,10 +29,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-cuda releases lab lint docs dist clean browser bytecode $(PYTHON_LINTERS) $(FRONT_END_LINTERS)
+.PHONY: help demo test test-cuda test-exhaustive releases lab lint docs dist clean browser bytecode $(PYTHON_LINTERS) $(FRONT_END_LINTERS)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write build/demo.html
 	@$(BIN)/python notebooks/run_demo.py build
@@ -40,7 +40,10 @@ demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write buil
 # The front end is checked while pip loads what Python needs.
 test: $(VENV)/dev.stamp $(if $(TORCH),,$(FRONT_END_LINTERS)) ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
 	@$(MAKE) --no-print-directory browser bytecode $(if $(TORCH),,$(PYTHON_LINTERS))
-	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
+
+test-exhaustive: $(VENV)/dev.stamp ## run all programs with traps and with side effects, of which `make test` runs some
+	@$(BIN)/python -m pytest -n $(WORKERS) -m exhaustive $(ARGS)
 
 test-cuda: $(VENV)/dev.stamp ## run the tests that need a CUDA device
 	@$(BIN)/python -m pytest tests/cuda $(ARGS)

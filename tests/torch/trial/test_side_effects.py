@@ -54,6 +54,11 @@ WITH_EFFECTS = [
     for function in vars(programs).values()
     if inspect.isfunction(function) and function.__module__ == programs.__name__ and expected(function) is not None
 ]
+#: `make test` runs one in four.
+EFFECTS = [
+    pytest.param(function, id=function.__name__, marks=[pytest.mark.exhaustive] if number % 4 else [])
+    for number, function in enumerate(WITH_EFFECTS)
+]
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +157,7 @@ def kinds_and_lines(result: Any) -> list[tuple[str, int | None]]:
     return [(effect.kind, effect.location and effect.location.line) for effect in result.effects or []]
 
 
-@pytest.mark.parametrize("function", WITH_EFFECTS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("function", EFFECTS)
 def test_what_has_effects_is_stopped_before_it_has_them(function: Callable[..., Any]) -> None:
     before = seen()
     for ask in SINGLE_CALLS:
@@ -162,9 +167,7 @@ def test_what_has_effects_is_stopped_before_it_has_them(function: Callable[..., 
         assert "run again" in " ".join(result.to_text().split())
 
 
-@pytest.mark.parametrize(
-    "function", [f for f in WITH_EFFECTS if f.__name__ not in NEVER_REAL], ids=lambda function: function.__name__
-)
+@pytest.mark.parametrize("function", [case for case in EFFECTS if case.id not in NEVER_REAL])
 def test_what_was_seen_to_have_effects_is_not_run_again(function: Callable[..., Any]) -> None:
     compiled = torch.compile(function, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:

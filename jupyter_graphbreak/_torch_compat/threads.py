@@ -14,6 +14,7 @@ import inspect
 import sys
 import threading
 import weakref
+from contextvars import ContextVar
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,8 @@ class Claim:
 _begun: dict[int, tuple[Claim, ...]] = {}
 #: The runs for which a thread was started, with a reference to it, by the address of the thread.
 _inherited: dict[int, tuple[weakref.ref[threading.Thread], tuple[Claim, ...]]] = {}
+#: The runs that hand work to a thread which was there before, as ``asyncio.to_thread`` does: it carries the context.
+_carried: ContextVar[tuple[Claim, ...]] = ContextVar("graphbreak_claims", default=())
 _lock = threading.RLock()
 #: ``Thread.start`` as it was before the first run, and what notes for which runs threads are started.
 _noting: list[Callable[[threading.Thread], None]] = []
@@ -73,10 +76,13 @@ def claimed(on_fault: Callable[[str, Exception], None] | None = None) -> Iterato
             _noting[:] = [threading.Thread.start, _starting(threading.Thread.start)]
             setattr(threading.Thread, "start", _noting[1])  # noqa: B010 - no method may be assigned to
         _begun[claim.thread] = (*_begun.get(claim.thread, ()), claim)
+    token = _carried.set(_begun[claim.thread])
     try:
         yield claim
     finally:
         claim.is_open = False
+        with contextlib.suppress(ValueError):  # the run ends in another context than it began in
+            _carried.reset(token)
         with _lock:
             _begun[claim.thread] = tuple(other for other in _begun[claim.thread] if other is not claim)
             if not _begun[claim.thread]:
@@ -92,8 +98,10 @@ def claims_here() -> tuple[Claim, ...]:
     """Return the runs that the calling thread works for, outermost first."""
     number = get_ident()
     begun = _begun.get(number)
-    if begun is not None or not _inherited:
-        return begun or ()
+    if begun is not None:
+        return begun
+    if carried := tuple(claim for claim in _carried.get() if claim.is_open):
+        return carried
     for reference, claims in list(_inherited.values()):
         thread = reference()
         if thread is not None and thread.ident == number:

@@ -218,8 +218,11 @@ class CompiledCalls:
 
     def _plan_cell(self, function: Callable[[], Any]) -> Standin | None:
         planned = self.plan(function, function, (), {})
-        self._depth += planned is not None
-        return planned
+        if planned is None:
+            return None
+        self._depth += 1
+        # The magic trims the whole traceback when the error comes to the cell's own frame.
+        return planned._replace(failed=functools.partial(_failed_in_graph, torch.is_grad_enabled()))
 
     def _prepared(self) -> Callable[..., Any] | None:
         """Return what calls things compiled; the first time, prepare PyTorch. ``None`` if that fails."""
@@ -272,12 +275,15 @@ def _as_uncompiled(error: BaseException, *, grad_mode: bool | None = None) -> Ba
     grad_mode : bool or None
         The grad mode when the compiled call began: a graph that fails within ``no_grad`` leaves it off.
     """
-    instead = None
-    if grad_mode is not None:
-        torch.set_grad_enabled(grad_mode)
-        instead = failed_assertion(error)
+    instead = _failed_in_graph(grad_mode, error) if grad_mode is not None else None
     hide_compiler(instead or error)
     return instead
+
+
+def _failed_in_graph(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - the first is bound
+    """Restore the grad mode; return the program's own AssertionError if one failed within a graph."""
+    torch.set_grad_enabled(grad_mode)
+    return failed_assertion(error)
 
 
 def _why_run_eagerly(module: torch.nn.Module) -> str | None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further change is tried.
 PATIENCE_S = 100.0
+#: Seconds that the first run on copies may take although there is no time left.
+_LEAST_S = 10.0
 #: The share of the time that is left which the next entry may take, if more come after it.
 _SHARE_OF_NEXT = 0.7
 _INTERRUPTED = "the search was interrupted"
@@ -107,7 +109,7 @@ def remedies_of_call(
         return _nothing(refused)
     with entry.set_up():
         try:
-            with time_limited(end):
+            with time_limited(max(end, time.monotonic() + _LEAST_S)):
                 rehearsal = Rehearsal(entry)
         except TimeUpError:
             return _nothing(_late(entry))
@@ -181,13 +183,13 @@ def find_remedies(
             # What one entry leaves of its share is the others'; the first has most of the breaks.
             left = end - time.monotonic()
             own_end = end if place == len(entries) - 1 else time.monotonic() + left * _SHARE_OF_NEXT
-            if left <= 0:
+            if left <= 0 and not also:
                 reasons.append(_late(entry))
                 continue
             tell(f"{entry.function}: runs again on copies")
             with entry.set_up():
                 try:
-                    with time_limited(own_end):
+                    with time_limited(max(own_end, time.monotonic() + _LEAST_S)):
                         rehearsal = Rehearsal(entry, compile_text, find_cell)
                 except TimeUpError:
                     reasons.append(_late(entry))

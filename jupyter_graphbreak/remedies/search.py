@@ -38,8 +38,9 @@ _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE = 0.7
 #: From how many breaks on with settings or switches these are tried all at once.
 _FEWEST_AT_ONCE = 2
-#: The family of what somebody wrote.
+#: The family of what somebody wrote, which may take so many seconds although there is no time left.
 _OWN = "own"
+_OWN_S = 60.0
 #: The family of switches that may turn off what a program does, such as a check.
 _OF_LIBRARIES = "switch"
 #: With it sizes are unknown while tracing, which can end in an error where the break did not.
@@ -167,8 +168,9 @@ class Search:
     ) -> Attempt:
         """Rehearse a change; what of ours fails on it does not end the search."""
         begun = time.monotonic()
+        end = max(self.deadline, begun + _OWN_S) if thorough else self.deadline
         try:
-            with time_limited(self.deadline):
+            with time_limited(end):
                 return self.rehearsal.attempt(change, goals, watched, thorough=thorough)
         except TimeUpError:
             return Attempt(change, "not tried", "there was no time left for it")

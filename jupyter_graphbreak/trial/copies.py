@@ -141,13 +141,16 @@ class _Copier:
         for kinds, way in self._first_ways:
             if isinstance(value, kinds):
                 return way(self, value)
-        if is_code(value) or is_shared(value):
+        if is_code(value):
+            return value
+        if (instead := stand_in(value, self.copy)) is not None:
+            return instead
+        if is_shared(value):
             return value
         for kinds, way in self._ways:
             if isinstance(value, kinds):
                 return way(self, value)
-        instead = stand_in(value, self.copy)
-        return self._object(value) if instead is None else instead
+        return self._object(value)
 
     def _function(self, value: types.FunctionType) -> Any:
         return value if self._functions is None else self._functions(value)

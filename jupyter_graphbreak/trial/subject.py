@@ -339,7 +339,9 @@ class Subject:
             kind = type(handler)
             # One that writes to a stream would write to the user's.
             is_stream = isinstance(handler, logging.StreamHandler)
-            if is_stream or not is_data(handler) or self._is_library_class(kind) or kind.__module__.startswith(_OURS):
+            home = kind.__module__.partition(".")[0]
+            is_pythons = home in sys.stdlib_module_names
+            if is_stream or is_pythons or home == _OURS or not is_own(kind) or self._is_library_class(kind):
                 continue
             failed: list[Any] = []
             copy: logging.Handler = object.__new__(kind)
@@ -348,7 +350,8 @@ class Subject:
             copy.createLock()
             if not failed:
                 made[id(handler)] = copy
-                self._places.append(_Place(f"the handler {kind.__name__}", functools.partial(_itself, copy), _nothing))
+                name = f"the attributes of the handler {kind.__name__}"
+                self._places.append(_Place(name, functools.partial(_itself, vars(copy)), _nothing))
         return made
 
     def _own_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
@@ -370,7 +373,7 @@ class Subject:
     def _swap_what_is_not_copied(self) -> None:
         """Find the globals, closures and attributes of the user's classes and of functions that were not copied."""
         copied = {id(scope) for scope in self._globals.values()}
-        roots = [self.call, *(value for _, value in self.roots())]
+        roots = [self.call, *self.handlers.values(), *(value for _, value in self.roots())]
         modules = _modules_used(roots)
         roots += [vars(module)[name] for module, names in modules for name in names]
         if self.arguments is not None:

@@ -131,7 +131,7 @@ def test_a_fault_of_measuring_is_said_and_costs_nothing_else(monkeypatch: pytest
         compiled(torch.ones(4))
     assert run.report.summary.graphs == 1
     assert run.report.cost is None
-    assert any("measuring failed (ZeroDivisionError" in note.message for note in run.report.diagnostics)
+    assert any("Measuring <lambda> failed (ZeroDivisionError" in note.message for note in run.report.diagnostics)
 
 
 def test_without_remedies_there_is_nothing_to_measure() -> None:

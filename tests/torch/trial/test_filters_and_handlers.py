@@ -70,7 +70,7 @@ def test_a_handler_that_records_sees_the_order(log: logging.Logger) -> None:
     log.addHandler(handler)
     one, other = result_of(logs_then_notes), result_of(notes_then_logs)
     assert one.state["EVENTS"] == ["logged", "noted"]
-    assert one.state["the handler Recording"].messages == ["logged"]
+    assert one.state["the attributes of the handler Recording"]["messages"] == ["logged"]
     assert any(difference.kind == "state" for difference in differences(one, other))
     assert (handler.messages, EVENTS) == ([], [])
 

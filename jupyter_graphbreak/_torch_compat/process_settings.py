@@ -116,7 +116,11 @@ def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
     entries = getattr(config, "_config", None)
     if entries is None or not all(hasattr(entry, "user_override") for entry in entries.values()):
         return lambda: {name: value for name, value in config.get_config_copy().items() if _is_plain(value)}
-    return lambda: {name: value for name, entry in entries.items() if _is_plain(value := _override_of(entry))}
+    return lambda: {
+        name: value
+        for name, entry in entries.items()
+        if _is_plain(value := _override_of(entry)) and value != _unset_value(entry)
+    }
 
 
 def _override_of(entry: Any) -> Any:
@@ -124,9 +128,8 @@ def _override_of(entry: Any) -> Any:
     return held.get() if isinstance(held, ContextVar) else held
 
 
-def _unset_value(config: Any, name: str) -> Any:
+def _unset_value(entry: Any) -> Any:
     """Return what a setting is if nobody sets it."""
-    entry = config._config[name]
     from_environment = getattr(entry, "env_value_default", None)
     return from_environment if isinstance(from_environment, bool | int | str) else entry.default
 
@@ -143,6 +146,6 @@ def _writer_of(config: Any) -> Callable[[dict[str, Any]], None]:
         for name in now.keys() | values.keys():
             if now.get(name, _MISSING) != values.get(name, _MISSING):
                 with contextlib.suppress(Exception):  # a setting that cannot be set any more
-                    setattr(config, name, values[name] if name in values else _unset_value(config, name))
+                    setattr(config, name, values[name] if name in values else _unset_value(config._config[name]))
 
     return write

@@ -16,7 +16,7 @@ from jupyter_graphbreak.recording.targets import own_codes, reached
 from jupyter_graphbreak.trial.guard import effects_seen, state_effect
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.memory import GROWTH, KeptMemory, in_words, memory_limit
-from jupyter_graphbreak.trial.process_state import ProcessState
+from jupyter_graphbreak.trial.process_state import SETS_COMPILER, ProcessState
 from jupyter_graphbreak.trial.run_setup import runs_set_up
 from jupyter_graphbreak.trial.subject import Subject
 from jupyter_graphbreak.trial.time_limit import compilations_limited
@@ -179,7 +179,9 @@ class KeptEntries:
         self.effects += [effect for _, effect in seen.seen]
         refused = {wrapped for within, _ in seen.seen for wrapped in within}
         for entry, before in self._states:
-            changed = state_effect(before.changes(), [entry.call], seen.lines)
+            # An entry is taken while Dynamo converts it, with settings of ours in force; trials restore what they set.
+            changes = [change for change in before.changes() if not change.what.startswith(SETS_COMPILER)]
+            changed = state_effect(changes, [entry.call], seen.lines)
             if changed is not None:
                 self.effects.append(changed)
             if changed is not None or entry.wrapped in refused:

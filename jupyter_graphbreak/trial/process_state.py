@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _MISSING = object()
+#: How a change of the settings of PyTorch's compilers begins.
+SETS_COMPILER = "sets settings of torch."
 
 
 class _Part(NamedTuple):

@@ -184,8 +184,8 @@ def interposed(  # noqa: C901 - all in one frame, which is one to hide
 ) -> Callable[..., Any]:
     """Return a function that does what another does, or what a plan for the call says.
 
-    A fault of ours never reaches the program: then the original is called, and the run is told. The function itself
-    leaves no trace in the traceback of what the original raises.
+    An internal error never reaches the program: the original is called, and the run notes the error. The function
+    itself leaves no trace in the traceback of what the original raises.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
-from jupyter_graphbreak.recording.library import is_library, library_roots
+from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.trial.copies import (
@@ -140,7 +140,6 @@ class Subject:
         self._places: list[_Place | _Swapped] = []
         self._entered = 0
         self._caches: list[Any] = []
-        self._library = tuple(library_roots())
         self.shared: list[str] = []
         self.call: Any = self._fresh(fn, _name(fn))
         self.owner: Any = None
@@ -419,11 +418,11 @@ class Subject:
             self._places.append(_Swapped(place, self._fresh(value, place.name)))
 
     def _is_library(self, function: types.FunctionType) -> bool:
-        return function.__code__.co_filename.startswith(self._library)
+        return is_library(function.__code__.co_filename)
 
     def _is_library_class(self, kind: type) -> bool:
         home = getattr(sys.modules.get(kind.__module__), "__file__", None)
-        return kind is object or (home or "").startswith(self._library)
+        return kind is object or is_library(home or "")
 
 
 def _is_variable(value: Any) -> bool:

@@ -6,6 +6,7 @@ Only the owner of a line can change it. For a line of a library or of PyTorch th
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.reasons.steps import all_steps, steps_for
@@ -79,10 +80,11 @@ def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path:
     return steps
 
 
-def all_advice() -> set[str]:
+@cache
+def all_advice() -> frozenset[str]:
     """Return all advice of ours that is the same for every program."""
     owners = (sentence for sentences in _BY_OWNER.values() for sentence in sentences)
-    return {*all_steps(), *_BY_CONSEQUENCE.values(), _OPTIMIZER, *owners}
+    return frozenset({*all_steps(), *_BY_CONSEQUENCE.values(), _OPTIMIZER, *owners})
 
 
 def _for_user_of(owner: Owner, cause: Cause, path: str | None) -> list[str]:

@@ -371,8 +371,9 @@ class Rehearsal:
             kinds = set[str]()
             for trial in self._itself.edges():
                 kind = _kind_of_edge(trial)
-                most = _MOST_EDGES + bool(trial.input.other_kind)  # one of another kind, whatever else there is
-                if kind not in kinds and trial.expected.raised is None and len(trials) < most:
+                if trial.input.other_kind:  # what differs there does so uncompiled
+                    continue
+                if kind not in kinds and trial.expected.raised is None and len(trials) < _MOST_EDGES:
                     kinds.add(kind)
                     trials.append(trial)
             self._edges_of_original = (self._performed(Change(), trials, lambda _: True), trials) if trials else None
@@ -635,10 +636,7 @@ def _is_finite(values: Any) -> bool:
 def _kind_of_edge(trial: Trial) -> str:
     """Return what is at the edge: the size, the values or a number."""
     what = trial.input.example.what
-    if trial.input.other_kind:
-        return "kind"
-    is_empty = what.startswith("size 0") or what == "all tensors empty"
-    return "size 0" if is_empty else "size" if what.startswith("size") else what.partition(" =")[0]
+    return "size 0" if what.startswith("size 0") else "size" if what.startswith("size") else what.partition(" =")[0]
 
 
 def _without_verdict(error: BaseException) -> tuple[RemedyVerdict, str]:

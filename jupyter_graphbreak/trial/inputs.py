@@ -35,8 +35,6 @@ _MOST_SIZES = 2
 _MOST_RANDOM = 4
 #: No number of an integer's.
 _HUGE = 1e9
-#: How many arguments are cut to one element, one at a time.
-_MOST_SHORTENED = 3
 #: The dtypes that tensors of floating-point numbers and of integers get at the edges.
 _OTHER_DTYPES = {
     True: (torch.int64, torch.float64, torch.float16),
@@ -96,8 +94,8 @@ class Input:
     state : mapping
         Values of globals, closure variables and attributes that are set before the call, by their places.
     other_kind : str
-        How its tensors differ in kind from the first input's: they have other dtypes, require gradients, or one of them
-        has a single element, which operations repeat.
+        How its tensors differ in kind from the first input's: they have other dtypes, require gradients, or have lost
+        their first size alone.
     """
 
     arguments: Arguments
@@ -183,30 +181,28 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in sides.items():
             arguments = _mapped(first, change)
             yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
-    for what, kind, arguments in _of_other_kinds(first, fn, indices):
+    for what, kind, arguments in _of_other_kinds(first, indices):
         yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
 
 
-def _of_other_kinds(
-    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
-) -> Iterator[tuple[str, str, Arguments]]:
+def _of_other_kinds(first: Arguments, indices: Callable[[torch.Tensor], bool]) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with tensors of other kinds, with values that lead to both sides of most branches."""
     values: dict[str, _Change] = {
         "": _tripled,
         ", negated": lambda tensor: _negated(_tripled(tensor)),
         ", zero": torch.zeros_like,
     }
-    for kind, change in itertools.chain(_with_gradients(first), _other_dtypes(first), _single_elements(first, fn)):
+    for kind, change in itertools.chain(_with_gradients(first), _other_dtypes(first)):
         for which, made in values.items():
             changed = _unless(indices, functools.partial(change, made), _itself)
             yield f"{kind}{which}", kind, _mapped(first, changed)
+    yield "all tensors empty", "empty tensors", _mapped(first, _emptied)
 
 
 def _empty_tensors(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     sizes = dict.fromkeys(tensor.shape[0] for tensor in _tensors((first.args, first.kwargs)) if tensor.dim())
     for size in list(sizes)[:_MOST_SIZES]:
         yield f"size 0 instead of {size}", _mapped(first, functools.partial(_resized, size=size, new=0))
-    yield "all tensors empty", _mapped(first, _emptied)
     for name, value in first.named(fn).items():
         if _tensors(value) and len(first.named(fn)) > 1:
             ids = {id(tensor) for tensor in _tensors(value)}
@@ -333,21 +329,6 @@ def _other_dtypes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, to
             if found != {dtype}:
                 converted = functools.partial(_converted, dtype=dtype, floating=floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
-
-
-def _single_elements(
-    first: Arguments, fn: Callable[..., Any]
-) -> Iterator[tuple[str, Callable[[_Change, torch.Tensor], torch.Tensor]]]:
-    """Yield what makes one argument so short that operations repeat its only element."""
-    named = [(name, value) for name, value in first.named(fn).items() if _tensors(value)]
-    for name, value in named[:_MOST_SHORTENED] if len(named) > 1 else ():
-        ids = {id(tensor) for tensor in _tensors(value)}
-        yield f"{name} of length 1", functools.partial(_cut_to_one, ids)
-
-
-def _cut_to_one(ids: set[int], change: _Change, value: torch.Tensor) -> torch.Tensor:
-    changed = change(value)
-    return changed[:1] if id(value) in ids and changed.dim() else changed
 
 
 def _is_number(value: torch.Tensor, *, floating: bool) -> bool:

@@ -1182,7 +1182,7 @@ def f(x):
     if n > 0:
         y = x / n.sqrt()
     else:
-        y = x
+        y = x * 1.0
     return y
 def given():
     return (torch.linspace(-1, 2, 6, requires_grad=True),)
@@ -1192,7 +1192,7 @@ def f(x):
     if n > 0:
         y = x / n.sqrt()
     else:
-        y = x
+        y = x * 1.0
     return y
 def given():
     return (torch.linspace(-1, 2, 6),)
@@ -1209,7 +1209,7 @@ def given():
 # === a product in an arm, right
 def f(x, w):
     if x.sum() > 0:
-        y = x * w
+        y = x * 2 + w.sum()
     else:
         y = x * 1
     return y
@@ -1240,28 +1240,3 @@ def f(x):
     return x * n, n
 def given():
     return (torch.tensor([0.1, 2.0]),)
-# === a number cut to an integer, right
-def f(x):
-    if int(x.sum()) > 1:
-        return x * 2
-    return x * 3
-def given():
-    return (torch.tensor([0.5, 2.0]),)
-# === a number cut to an integer, wrong
-def f(x):
-    n = int(x.sum())
-    if n:
-        return x * n
-    return x * 3
-def given():
-    return (torch.tensor([0.5, 0.75]),)
-# === repeats for each element, right
-def f(x, k):
-    return x.repeat_interleave(k) * 2.0
-def given():
-    return (torch.tensor([0.7, 0.1]), torch.tensor([1, 2]))
-# === repeats for each element, wrong
-def f(x, k, n):
-    return x.repeat_interleave(k.clamp(min=n)) * 2.0
-def given():
-    return (torch.tensor([0.7, 0.1]), torch.tensor([1, 2]), 0)

@@ -36,7 +36,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _kept(site: Site) -> Iterator[Proposal]:
-    """Leave the tensor a tensor."""
+    """Leave the tensor a tensor, through which no gradient flows, as none flows through a number."""
     draft = site.draft
     call = next((each for each in (site.node, *draft.ancestors(site.node)) if isinstance(each, ast.Call)), None)
     tensor = on_host(call) if call is not None else None
@@ -47,11 +47,10 @@ def _kept(site: Site) -> Iterator[Proposal]:
     around = next(draft.ancestors(call), None)
     if isinstance(around, ast.Expr | ast.FormattedValue):
         return
-    text = draft.text_of(tensor)
-    whole = isinstance(around, ast.Assign | ast.Return) or (isinstance(around, ast.Call) and call in around.args)
-    new = text if whole and "\n" not in text else operand(text)
+    text = operand(draft.text_of(tensor))
+    new = text if text.endswith(".detach()") else f"{text}.detach()"
     if isinstance(call.func, ast.Attribute) and call.func.attr == "tolist":
-        new = f"{operand(text)}.unbind()"
+        new = f"{new}.unbind()"
     yield from site.edit(FAMILY, "Keep the value as a tensor", [draft.replacing(call, new)])
 
 

@@ -17,6 +17,7 @@ from jupyter_graphbreak._torch_compat.threads import note_fault, say_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 _MISSING = object()
 #: What was below replacements that are over while others above them are in place, by the address of the replacement.
@@ -71,41 +72,21 @@ def in_place(function: Any) -> Any:
 
 
 @contextlib.contextmanager
-def patched_here(owner: Any, name: str, replacement: Callable[..., Any]) -> Iterator[None]:
-    """Replace a function for the thread that opens the context, while it is open; other threads call the original.
-
-    If the replacement fails, its error goes on; see :func:`followed_here` for one that only looks.
-    """
-    static = inspect.getattr_static(owner, name)
-    original = _function(static)
-    thread, is_open = get_ident(), [True]
-
-    @functools.wraps(original)
-    def dispatch(*args: Any, **kwargs: Any) -> Any:
-        if is_open and get_ident() == thread:
-            return replacement(*args, **kwargs)
-        return original(*args, **kwargs)
-
-    with patched(owner, name, _as(static, dispatch)):
-        try:
-            yield
-        finally:
-            is_open.clear()
-
-
-@contextlib.contextmanager
 def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator[None]:
     """Decide about each call of a function on the thread that opens the context, while it is open.
+
+    Other threads call the original, and so does this thread if the plan fails.
 
     Parameters
     ----------
     owner : module or class
     name : str
     plan : callable
-        Given the arguments of a call; returns function, positional and keyword arguments of the call that is made
-        instead, or ``None``. It calls nothing of the user's.
+        Receives the arguments of a call. It returns the function, the positional and the keyword arguments of the call
+        that is made instead, or ``None`` for the original. It does not call any code of the user.
     """
-    original = inspect.getattr_static(owner, name)
+    static = inspect.getattr_static(owner, name)
+    original = _function(static)
     thread, is_open = get_ident(), [True]
 
     @functools.wraps(original)
@@ -119,17 +100,24 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
         function, args, kwargs = chosen or (original, args, kwargs)
         return function(*args, **kwargs)
 
-    with patched(owner, name, dispatch):
+    with patched(owner, name, _as(static, dispatch)):
         try:
             yield
         finally:
             is_open.clear()
 
 
-@contextlib.contextmanager
+def patched_here(owner: Any, name: str, replacement: Callable[..., Any]) -> AbstractContextManager[None]:
+    """Replace a function for the thread that opens the context, while it is open; other threads call the original.
+
+    An error of the replacement is raised; use :func:`followed_here` for one that only looks.
+    """
+    return redirected_here(owner, name, lambda *args, **kwargs: (replacement, args, kwargs))
+
+
 def followed_here(
     owner: Any, name: str, after: Callable[..., None], before: Callable[..., Any] = lambda *_, **__: None
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Look at each call of a function on the thread that opens the context, while it is open.
 
     Parameters
@@ -137,37 +125,26 @@ def followed_here(
     owner : module or class
     name : str
     after : callable
-        Given what ``before`` returned, what the call returned, and its arguments.
+        Receives what ``before`` returned, what the call returned, and its arguments.
     before : callable
-        Given the arguments of the call.
+        Receives the arguments of the call.
     """
-    static = inspect.getattr_static(owner, name)
-    original = _function(static)
-    thread, is_open = get_ident(), [True]
+    original = _function(inspect.getattr_static(owner, name))
 
-    @functools.wraps(original)
-    def dispatch(*args: Any, **kwargs: Any) -> Any:
-        is_followed = bool(is_open) and get_ident() == thread
-        kept = None
-        try:
-            if is_followed:
-                kept = before(*args, **kwargs)
-        except Exception as fault:  # noqa: BLE001 - see the module
-            is_followed = False
-            tell_fault(name, fault)
-        result = original(*args, **kwargs)
-        try:
-            if is_followed:
+    def plan(*args: Any, **kwargs: Any) -> Any:
+        kept = before(*args, **kwargs)
+
+        def follow() -> Any:
+            result = original(*args, **kwargs)
+            try:
                 after(kept, result, *args, **kwargs)
-        except Exception as fault:  # noqa: BLE001 - see the module
-            tell_fault(name, fault)
-        return result
+            except Exception as fault:  # noqa: BLE001 - see the module
+                tell_fault(name, fault)
+            return result
 
-    with patched(owner, name, _as(static, dispatch)):
-        try:
-            yield
-        finally:
-            is_open.clear()
+        return follow, (), {}
+
+    return redirected_here(owner, name, plan)
 
 
 @contextlib.contextmanager

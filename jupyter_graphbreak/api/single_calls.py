@@ -200,7 +200,7 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 
 def _without_faults(what: str, answer: Callable[[], schema.Report], **empty: Any) -> Report:
-    """Return the answer to a question; if we fail, a report that says so. What the user's code raises goes on."""
+    """Return the answer to a question; if we fail, a report that says so. An error of the user's code is raised."""
     require_torch()
     try:
         return Report.of(answer())
@@ -209,8 +209,11 @@ def _without_faults(what: str, answer: Callable[[], schema.Report], **empty: Any
     except Exception as fault:
         if not _is_ours(fault):
             raise
-        note = f"Internal error in jupyter_graphbreak while {what} ({type(fault).__name__}: {fault})."
-        return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
+        return Report.of(msgspec.structs.replace(_empty_report(_internal_error(what, fault)), **empty))
+
+
+def _internal_error(what: str, fault: Exception) -> Diagnostic:
+    return Diagnostic("error", f"Internal error in jupyter_graphbreak while {what} ({type(fault).__name__}: {fault}).")
 
 
 def _empty_report(note: Diagnostic) -> schema.Report:
@@ -296,20 +299,27 @@ def compare(
     find_cell : callable
         Given the file name of a code object, the cell it comes from; for the report.
     """
-    from jupyter_graphbreak._torch_compat.call_modes import CallModes
+    require_torch()
+    from jupyter_graphbreak.cost.entry_cost import entry_of
     from jupyter_graphbreak.frontends import comparison
-    from jupyter_graphbreak.trial.run_setup import runs_set_up
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-    with runs_set_up(CallModes.now()):
-        try:
-            verdicts = comparison.compare(fn, first, others, backend=backend, find_cell=find_cell)
-        except TrialStoppedError as stopped:
-            from jupyter_graphbreak.api.stopped import report_until_stopped
-            from jupyter_graphbreak.cost.entry_cost import entry_of
+    entry = entry_of(fn, *first.args, **first.kwargs)
+    try:
+        with entry.set_up():
+            refused = entry.why_not_run()
+            if refused is not None:
+                report = _empty_report(Diagnostic("warning", refused))
+                return Frontends.of(comparison.without_verdicts(entry.call, first, report))
+            try:
+                return Frontends.of(comparison.compare(fn, first, others, backend=backend, find_cell=find_cell))
+            except TrialStoppedError as stopped:
+                from jupyter_graphbreak.api.stopped import report_until_stopped
 
-            entry = entry_of(fn, *first.args, **first.kwargs)
-            verdicts = comparison.without_verdicts(
-                entry.call, first, report_until_stopped(entry, stopped.effect, find_cell)[0]
-            )
-        return Frontends.of(verdicts)
+                report = report_until_stopped(entry, stopped.effect, find_cell)[0]
+                return Frontends.of(comparison.without_verdicts(entry.call, first, report))
+    except Exception as fault:
+        if not _is_ours(fault):
+            raise
+        report = _empty_report(_internal_error("comparing the front ends", fault))
+        return Frontends.of(comparison.without_verdicts(entry.call, first, report))

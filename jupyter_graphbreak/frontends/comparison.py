@@ -59,8 +59,14 @@ def compare(
     with untouched():
         eager = Reference(fn, Input(first, describe("the first input", first, fn)))
         trials = eager.trials(given)
-        examinations = [Examination(name, capture, eager, trials, find_cell) for name, capture in captures(backend)]
-    report = next((examination.report for examination in examinations if examination.name == "torch.compile"), None)
+        verdicts, report = [], None
+        for name, capture in captures(backend):
+            examination = Examination(name, capture, eager, trials, find_cell)
+            verdicts.append(examination.verdict(searched=not given))
+            if name == "torch.compile":
+                report = examination.report
+            del examination  # and with it the copy of the function, the program and what it returned
+            eager.subject.memory.release()
     advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
         function=_name(fn),
@@ -69,21 +75,22 @@ def compare(
         others=[trial.example() for trial in trials],
         searched=not given,
         changes=sorted(eager.changed),
-        verdicts=[examination.verdict(searched=not given) for examination in examinations],
+        verdicts=verdicts,
         advice=advice[0] if advice else None,
         report=report,
     )
 
 
 def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -> Frontends:
-    """Return the comparison of a function that was stopped before it did something outside of its copies.
+    """Return the comparison of a function on which no front end was judged.
 
     Parameters
     ----------
     fn : callable
     first : Arguments
     report : Report
-        Of what ``torch.compile`` did before that; its effects say what it is.
+        Its diagnostics say why. If the function was stopped before it did something outside of its copies, the report
+        is that of what ``torch.compile`` did until then, and its effects name what the function was about to do.
     """
     return Frontends(
         function=_name(fn),

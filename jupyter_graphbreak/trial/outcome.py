@@ -121,7 +121,7 @@ def run(
     given = subject.copies_of(arguments)
     value, raised, failed = None, None, None
     with (
-        guarded(subject.call, program),
+        guarded(subject.call, program, assigned=subject.assigned),
         subject.entered(),
         kept_modes(),
         observed(subject.handlers) as effects,

@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import random
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,7 +17,10 @@ import msgspec
 import pytest
 import torch
 
+import jupyter_graphbreak.api.single_calls
+import jupyter_graphbreak.frontends.comparison
 from jupyter_graphbreak import Frontends, compare_frontends
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.report.frontends import Raised
 
 #: Not imported by name: it is written as people write functions, without types.
@@ -407,3 +411,32 @@ def test_a_comparison_goes_to_json() -> None:
     verdicts = compare_frontends(CASES["dict_output"].make(), torch.ones(3))
     assert msgspec.convert(json.loads(json.dumps(verdicts.to_dict())), Frontends) == verdicts
     assert set(verdicts._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
+@pytest.mark.parametrize("script", [torch.jit.script, lambda module: torch.jit.trace(module, torch.ones(3))])
+def test_a_scripted_module_is_none_that_is_compiled(script: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert compiled_callable(script(torch.nn.Sequential(torch.nn.ReLU()))) is None
+
+
+def test_a_call_that_leaves_no_room_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jupyter_graphbreak.trial.memory.memory_left", lambda _=None: 1000)
+    verdicts = compare_frontends(torch.nn.Linear(8, 8), torch.ones(1, 8))
+    assert verdicts.verdicts == []
+    assert verdicts.report is not None
+    assert "was not run again: its arguments and state take" in verdicts.report.diagnostics[0].message
+    assert "was not run again" in verdicts.to_text()
+    assert "was not run again" in verdicts.to_html()
+
+
+def test_a_fault_of_ours_is_said_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr(sys.modules["jupyter_graphbreak.frontends.comparison"], "captures", fails)
+    fails.__code__ = fails.__code__.replace(co_filename=jupyter_graphbreak.api.single_calls.__file__)
+    assert (
+        "Internal error in jupyter_graphbreak while comparing"
+        in compare_frontends(lambda x: x + 1, torch.ones(3)).to_text()
+    )

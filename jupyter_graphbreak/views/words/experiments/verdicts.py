@@ -58,8 +58,10 @@ def details(frontends: Frontends, verdict: Verdict) -> list[str]:
 
 def legend(frontends: Frontends) -> list[str]:
     """Return what was tried, and what follows from it."""
-    if frontends.effects and frontends.report is not None:
-        return [not_run_again(frontends.report)]
+    if not frontends.verdicts and frontends.report is not None:
+        if frontends.effects:
+            return [not_run_again(frontends.report)]
+        return [note.message for note in frontends.report.diagnostics]
     sentences = [f"About the first break: {frontends.advice.rstrip('.')}."] if frontends.advice else []
     if not frontends.others:
         return [

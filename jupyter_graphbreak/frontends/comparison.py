@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
@@ -13,6 +14,7 @@ from jupyter_graphbreak.trial.inputs import Input, describe
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.reference import Reference
 from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.time_limit import TimeUpError, require_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
     from jupyter_graphbreak.trial.inputs import Arguments
+    from jupyter_graphbreak.trial.reference import Trial
 
 
 def compare(
@@ -56,22 +59,30 @@ def compare(
     fn = _uncompiled(fn)
     first = first.bound(fn)
     given = [arguments.bound(fn) for arguments in others]
-    with untouched():
-        eager = Reference(fn, Input(first, describe("the first input", first, fn)))
+    example = describe("the first input", first, fn)
+    changes: list[str] = []
+    trials: list[Trial] = []
+    examinations: list[Examination] = []
+    with untouched(), contextlib.suppress(TimeUpError):
+        eager = Reference(fn, Input(first, example))
+        changes = sorted(eager.changed)
         trials = eager.trials(given)
-        examinations = [Examination(name, capture, eager, trials, find_cell) for name, capture in captures(backend)]
+        for name, capture in captures(backend):
+            require_time()
+            examinations.append(Examination(name, capture, eager, trials, find_cell))
     report = next((examination.report for examination in examinations if examination.name == "torch.compile"), None)
     advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
         function=_name(fn),
         torch=version,
-        example=eager.first.example,
+        example=example,
         others=[trial.example() for trial in trials],
         searched=not given,
-        changes=sorted(eager.changed),
+        changes=changes,
         verdicts=[examination.verdict(searched=not given) for examination in examinations],
         advice=advice[0] if advice else None,
         report=report,
+        left_out=[name for name, _ in captures(backend)[len(examinations) :]],
     )
 
 

@@ -38,16 +38,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Frontends, Job
 
 
-#: Seconds that running again may take in all, and for one question.
+#: Seconds that a cell and running again may take in all; that running again may take although the cell took long; and
+#: that one question may take.
 _LONGEST_S = 140.0
+_LONGEST_AGAIN_S = 60.0
 _LONGEST_FOR_ONE_S = 100.0
 #: What share of the time a question gets, compared with others.
 _WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1}
 
 
-def _shares_of_time(questions: Sequence[str]) -> Iterator[float]:
+def _shares_of_time(questions: Sequence[str], elapsed_s: float) -> Iterator[float]:
     """Yield how many seconds each question may take, when it begins: what one leaves of its share is the others'."""
-    end = time.monotonic() + _LONGEST_S
+    end = time.monotonic() + max(_LONGEST_S - elapsed_s, _LONGEST_AGAIN_S)
     for number, question in enumerate(questions):
         share = _WEIGHTS[question] / sum(_WEIGHTS[later] for later in questions[number:])
         yield min(share * max(0.0, end - time.monotonic()), _LONGEST_FOR_ONE_S)
@@ -306,7 +308,8 @@ class Observation:
             (self.options.cost, "measuring", again.measure),
             (self.options.check, "checking", again.check),
         ]
-        left = _shares_of_time([what for wanted, what, _ in steps if wanted])
+        asked = [what for wanted, what, _ in steps if wanted]
+        left = _shares_of_time(asked, time.perf_counter() - self._begun)
         for wanted, what, step in steps:
             if wanted:
                 self._phase = what

@@ -64,6 +64,7 @@ def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, 
     def proposals(problem: Problem, _: object) -> list[Proposal]:
         return [Proposal("edit", f"{number} for {problem.break_.id}") for number in range(PROPOSALS)]
 
+    torch._dynamo.reset()
     report = jupyter_graphbreak.explain(three_breaks, torch.ones(3))
     idents = {listed.id for listed in report.breaks}
     assert len(idents) == 3

@@ -62,7 +62,8 @@ class SlowRehearsal:
 @pytest.mark.parametrize("seconds", [80.0, 400.0])
 def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     def proposals(problem: Problem, _: object) -> list[Proposal]:
-        return [Proposal("edit", f"{number} for {problem.break_.id}") for number in range(PROPOSALS)]
+        titles = [f"{number} for {problem.break_.id}" for number in range(PROPOSALS)]
+        return [Proposal("edit", title, {"s1": title}) for title in titles]
 
     torch._dynamo.reset()
     report = jupyter_graphbreak.explain(three_breaks, torch.ones(3))

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.trial.inputs import Arguments
 
-#: Seconds after which measuring makes do with few calls; after twice as many nothing more is compiled.
-_PATIENCE_S = 60.0
+#: Seconds that measuring, checking or comparing front ends takes at most.
+_PATIENCE_S = 120.0
+#: The share of them after which measuring makes do with few calls.
+_SHARE_OF_CALLS = 0.5
 #: Where Python copies objects.
 _COPYING = copy.__file__
 
@@ -96,7 +98,7 @@ def try_remedies(
     return _without_faults("trying changes", tried, remedies=[])
 
 
-def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
     """Measure what compiling a function costs and yields, and where the time of the compiled call goes.
 
     The function is called some hundred times on copies of itself, of what it uses and of the arguments: as it is and
@@ -111,6 +113,8 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         A function, a method or a module; compiled or not.
     *args, **kwargs
         What to call it with.
+    seconds : float or None
+        When to stop; by default after 120 seconds. The closer the end, the fewer calls are timed.
 
     Returns
     -------
@@ -133,15 +137,17 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     from jupyter_graphbreak.report.cost import Cost
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
+    begun = time.monotonic()
+
     def measured() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         refused = entry.why_not_run()
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
-        end = time.monotonic() + _PATIENCE_S
+        limit = _PATIENCE_S if seconds is None else seconds
         try:
-            with time_limited(end + _PATIENCE_S):
-                found = measure_entry(entry, end=end)
+            with time_limited(begun + limit):
+                found = measure_entry(entry, end=begun + _SHARE_OF_CALLS * limit)
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
 
@@ -153,7 +159,7 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     return _without_faults("measuring", measured)
 
 
-def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
     """Check that a compiled function computes what the function itself does: values and gradients.
 
     Both are called on copies, with the same random numbers. Where they differ by more than rounding does, which a run
@@ -167,6 +173,8 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         A function, a method or a module; compiled or not. One that is not is compiled with the backend ``inductor``.
     *args, **kwargs
         What to call it with.
+    seconds : float or None
+        When to stop; by default after 120 seconds.
 
     Returns
     -------
@@ -182,13 +190,15 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     from jupyter_graphbreak.cost.entry_cost import entry_of
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
+    end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+
     def checked() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         refused = entry.why_not_run()
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
         try:
-            with time_limited(time.monotonic() + 2 * _PATIENCE_S):
+            with time_limited(end):
                 found = check_entry(entry)
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
@@ -233,7 +243,9 @@ def _is_ours(fault: Exception) -> bool:
     return not isinstance(fault, OSError | ValueError) and bool(files) and files[-1].startswith((ours, _COPYING))
 
 
-def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), **kwargs: Any) -> Frontends:
+def compare_frontends(
+    fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), seconds: float | None = None, **kwargs: Any
+) -> Frontends:
     """Capture a function with each of PyTorch's front ends, and find out which result is right.
 
     Each verdict is found by running: the function is captured with the given arguments, the captured program is called
@@ -253,6 +265,8 @@ def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = 
         arguments (keyword arguments stay those of the first), one argument, or
         :class:`~jupyter_graphbreak.Arguments`. Without them inputs are derived from the first: other values, Python
         numbers and flags, sizes.
+    seconds : float or None
+        When to stop; by default after 120 seconds. ``left_out`` names the front ends for which there was no time.
 
     Returns
     -------
@@ -276,7 +290,7 @@ def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = 
             return given
         return Arguments(*given, **kwargs) if type(given) is tuple else Arguments(given, **kwargs)
 
-    return compare(fn, Arguments(*args, **kwargs), [arguments(given) for given in also])
+    return compare(fn, Arguments(*args, **kwargs), [arguments(given) for given in also], seconds=seconds)
 
 
 def compare(
@@ -286,6 +300,7 @@ def compare(
     *,
     backend: str = "eager",
     find_cell: FindCell = lambda _: None,
+    seconds: float | None = None,
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
 
@@ -298,6 +313,8 @@ def compare(
         The backend of ``torch.compile``.
     find_cell : callable
         Given the file name of a code object, the cell it comes from; for the report.
+    seconds : float or None
+        When to stop; by default after 120 seconds.
     """
     require_torch()
     from jupyter_graphbreak.cost.entry_cost import entry_of
@@ -305,8 +322,9 @@ def compare(
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
     entry = entry_of(fn, *first.args, **first.kwargs)
+    end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
     try:
-        with entry.set_up():
+        with entry.set_up(), time_limited(end):
             refused = entry.why_not_run()
             if refused is not None:
                 report = _empty_report(Diagnostic("warning", refused))

@@ -77,27 +77,37 @@ class Run:
 
         return self._again().try_remedies(also=[read_patch(path) for path in also], seconds=seconds)
 
-    def measure(self) -> Report:
+    def measure(self, seconds: float | None = None) -> Report:
         """Measure what compiling the entries of the block costs and yields, and return the report with it.
 
         After :meth:`try_remedies` the remedies that work are measured, too.
 
+        Parameters
+        ----------
+        seconds : float or None
+            When to stop; by default after 120 seconds.
+
         Raises
         ------
         RuntimeError
             If the entries were not kept.
         """
-        return self._again().measure()
+        return self._again().measure(seconds)
 
-    def check(self) -> Report:
+    def check(self, seconds: float | None = None) -> Report:
         """Compare the results of the block's entries with eager ones, and return the report with what was found.
 
+        Parameters
+        ----------
+        seconds : float or None
+            When to stop; by default after 120 seconds.
+
         Raises
         ------
         RuntimeError
             If the entries were not kept.
         """
-        return self._again().check()
+        return self._again().check(seconds)
 
     def add_cost(self) -> None:
         """Have the report say what the entries cost; where they cannot be measured, why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
@@ -13,13 +14,16 @@ from jupyter_graphbreak.trial.inputs import Input, describe
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.reference import Reference
 from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.time_limit import TimeUpError, require_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.report.frontends import Verdict
     from jupyter_graphbreak.report.schema import Report
     from jupyter_graphbreak.trial.inputs import Arguments
+    from jupyter_graphbreak.trial.reference import Trial
 
 
 def compare(
@@ -56,11 +60,17 @@ def compare(
     fn = _uncompiled(fn)
     first = first.bound(fn)
     given = [arguments.bound(fn) for arguments in others]
-    with untouched():
-        eager = Reference(fn, Input(first, describe("the first input", first, fn)))
+    example = describe("the first input", first, fn)
+    changes: list[str] = []
+    trials: list[Trial] = []
+    verdicts: list[Verdict] = []
+    report: Report | None = None
+    with untouched(), contextlib.suppress(TimeUpError):
+        eager = Reference(fn, Input(first, example))
+        changes = sorted(eager.changed)
         trials = eager.trials(given)
-        verdicts, report = [], None
         for name, capture in captures(backend):
+            require_time()
             examination = Examination(name, capture, eager, trials, find_cell)
             verdicts.append(examination.verdict(searched=not given))
             if name == "torch.compile":
@@ -71,13 +81,14 @@ def compare(
     return Frontends(
         function=_name(fn),
         torch=version,
-        example=eager.first.example,
+        example=example,
         others=[trial.example() for trial in trials],
         searched=not given,
-        changes=sorted(eager.changed),
+        changes=changes,
         verdicts=verdicts,
         advice=advice[0] if advice else None,
         report=report,
+        left_out=[name for name, _ in captures(backend)[len(verdicts) :]],
     )
 
 

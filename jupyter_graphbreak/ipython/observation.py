@@ -38,6 +38,23 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Frontends, Job
 
 
+#: Seconds that a cell and running again may take in all; that running again may take although the cell took long; and
+#: that one question may take.
+_LONGEST_S = 140.0
+_LONGEST_AGAIN_S = 60.0
+_LONGEST_FOR_ONE_S = 100.0
+#: What share of the time a question gets, compared with others.
+_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1}
+
+
+def _shares_of_time(questions: Sequence[str], elapsed_s: float) -> Iterator[float]:
+    """Yield how many seconds each question may take, when it begins: what one leaves of its share is the others'."""
+    end = time.monotonic() + max(_LONGEST_S - elapsed_s, _LONGEST_AGAIN_S)
+    for number, question in enumerate(questions):
+        share = _WEIGHTS[question] / sum(_WEIGHTS[later] for later in questions[number:])
+        yield min(share * max(0.0, end - time.monotonic()), _LONGEST_FOR_ONE_S)
+
+
 def complain(what: str, fault: BaseException) -> None:
     """Say on the standard error that something of ours failed; the user's code goes on."""
     try:
@@ -285,18 +302,21 @@ class Observation:
         compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
         also = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches]
         again = Rerun(report, files, kept, find, self._tell)
-        steps: list[tuple[bool, str, Callable[[], Report]]] = [
-            (self.options.tries, "trying remedies", lambda: again.try_remedies(compile_text=compile_text, also=also)),
+        try_remedies = functools.partial(again.try_remedies, compile_text=compile_text, also=also)
+        steps: list[tuple[bool, str, Callable[..., Report]]] = [
+            (self.options.tries, "trying remedies", try_remedies),
             (self.options.cost, "measuring", again.measure),
             (self.options.check, "checking", again.check),
         ]
+        asked = [what for wanted, what, _ in steps if wanted]
+        left = _shares_of_time(asked, time.perf_counter() - self._begun)
         for wanted, what, step in steps:
             if wanted:
                 self._phase = what
                 self._tell("")
                 try:
                     with default_device(self._device), _silenced(self._shell):
-                        step()
+                        step(seconds=next(left))
                 except KeyboardInterrupt:
                     self.note("warning", f"{what.capitalize()} was interrupted.")
                     again.report = replace(again.report, diagnostics=[*again.report.diagnostics, self._faults[-1]])

@@ -104,6 +104,8 @@ class Frontends(msgspec.Struct, frozen=True):
     effects : list of Effect or None
         What the function does outside of the objects that can be copied. It was stopped before that, and there are no
         verdicts; the places are of the sources of ``report``.
+    left_out : list of str
+        The names of the front ends for which there was no time.
     """
 
     function: str
@@ -116,6 +118,7 @@ class Frontends(msgspec.Struct, frozen=True):
     changes: list[str] = []
     report: Report | None = None
     effects: list[Effect] | None = None
+    left_out: list[str] = []
 
     def __getitem__(self, frontend: str) -> Verdict:
         """Return the verdict of a front end by its name, such as "torch.jit.trace"."""

@@ -32,6 +32,7 @@ from jupyter_graphbreak.trial.effects import (
 from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.places import RESULT, memory, named
 from jupyter_graphbreak.trial.stand_ins import note_streams
+from jupyter_graphbreak.trial.time_limit import require_time
 from jupyter_graphbreak.trial.values import Yielded
 
 if TYPE_CHECKING:
@@ -117,7 +118,10 @@ def run(
     ------
     TrialStoppedError
         If the program was stopped before it did something outside of its copies.
+    TimeUpError
+        If the time for runs is up.
     """
+    require_time()
     given = subject.copies_of(arguments)
     value, raised, failed = None, None, None
     with (

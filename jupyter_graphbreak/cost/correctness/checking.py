@@ -21,6 +21,7 @@ from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.time_limit import require_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,6 +133,7 @@ def _call(
     program: Callable[..., Any], subject: Subject, given: Arguments | None = None
 ) -> tuple[Any, Arguments, str | None]:
     """Call a program; return its result, its arguments afterwards, and what it raised."""
+    require_time()
     given = given or subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
     with guarded(subject.call, assigned=subject.assigned), subject.entered():

@@ -88,6 +88,25 @@ def test_a_call_without_gradients_is_tried_without() -> None:
     assert check.equal
 
 
+def partly_without(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        y = x * 2
+        torch._dynamo.graph_break()
+        y = y.sin()
+    return x * y
+
+
+@pytest.mark.parametrize("mode", ["none", "no_grad", "inference"])
+def test_graphs_that_have_no_backward_pass_are_right_without_one(mode: str) -> None:
+    torch._dynamo.reset()
+    module = torch.nn.Linear(3, 3)
+    x = torch.ones(2, 3, requires_grad=True)
+    with jupyter_graphbreak.capture(entries=True) as run_, MODES[mode]():
+        torch.compile(module, backend="aot_eager")(x)
+        torch.compile(partly_without, backend="aot_eager")(x)
+    assert [check.differences for check in run_.check().check or []] == [[], []]
+
+
 class Scaled(torch.nn.Module):
     def __init__(self, by: float) -> None:
         super().__init__()

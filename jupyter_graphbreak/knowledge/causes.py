@@ -28,30 +28,31 @@ _TRACE_UNITTEST = DynamoSetting("enable_trace_unittest", value=True)
 _UNPACK_GENERATORS = DynamoSetting("enable_faithful_generator_behavior", value=False, is_safe=False)
 
 _BRANCH = ManualStep(
-    "Decide whether both sides can always be computed, and chosen between with torch.where; whether a loop that it "
-    "ends can run as often as it may at most; or whether it can be decided outside of the compiled function.",
+    "Decide whether both sides can always be computed, so that torch.where can choose between "
+    "them; whether a loop that this ends can always run its maximum number of times; or "
+    "whether this can be decided outside of the compiled function.",
     tried="torch.where",
     otherwise=(
-        "Decide whether a loop that it ends can run as often as it may at most, or whether it can be decided outside "
-        "of the compiled function: torch.where was tried and did not work."
+        "Decide whether a loop that this ends can always run its maximum number of times, or "
+        "whether this can be decided outside of the compiled function: torch.where was tried and did not work."
     ),
 )
-_DISABLED = ManualStep("Decide whether this function must stay out of the graph: somebody disabled it on purpose.")
+_DISABLED = ManualStep("Decide whether this function must stay out of the graph: the code disables it on purpose.")
 _HOST = ManualStep(
-    "Decide whether the number is needed at all; whether it is known before the call, and can "
-    "be handed in; or whether what follows can be computed with the tensor."
+    "Decide whether the number is needed at all; whether it is known before the call and can "
+    "be passed as an argument; or whether what follows can be computed with the tensor."
 )
 _SHAPE = ManualStep(
     "Decide whether what follows can work with all elements and a mask, so that shapes do not depend on the data."
 )
 _NO_SHAPE = ManualStep(
     "Decide whether this operation may stay eager: no graph knows the shape of its result, "
-    "unless a custom operator with a fake kernel holds it (torch.library.custom_op)."
+    "unless a custom operator with a fake kernel wraps it (torch.library.custom_op)."
 )
 _KEY = ManualStep("Decide on keys that are constants, such as names: a graph does not know the identity of a tensor.")
-_GENERATOR = ManualStep("Decide whether a list can take the generator's place; compile the function that consumes it.")
+_GENERATOR = ManualStep("Decide whether a list can replace the generator, or compile the function that consumes it.")
 _GROUPS = ManualStep(
-    "Decide whether the groups can be made before the compiled function: their number depends on the data."
+    "Decide whether the groups can be formed before the compiled function: their number depends on the data."
 )
 _BACKWARD = ManualStep(
     "Decide where the compiled part ends: compile the forward pass, call backward() and the optimizer after it."
@@ -59,10 +60,10 @@ _BACKWARD = ManualStep(
 _FLAG = ManualStep("Decide which tensors need gradients before the compiled function: in a graph that cannot change.")
 _CONTEXT = ManualStep("Decide whether the context may be entered around the whole call of the compiled function.")
 _NUMPY = ManualStep(
-    "Decide whether torch may draw or compute this: with NumPy's generator it must happen before the call."
+    "Decide whether torch can draw or compute this. With NumPy's generator it must happen before the call."
 )
 _STATE = ManualStep(
-    "Decide where this is made: before the compiled function, and handed in, or after it from the result."
+    "Decide where to create this: before the compiled function, passed as an argument, or after it from the result."
 )
 _RNN = ManualStep(
     "Decide whether the RNN stays eager: compile what is before and after it, or allow it with allow_rnn.",
@@ -70,11 +71,18 @@ _RNN = ManualStep(
     otherwise="Decide to compile what is before and after the RNN: allow_rnn was tried and did not work.",
 )
 _OUTPUT = ManualStep(
-    "Decide whether it must be said each time: if so, say it after the call, from what the function returns.",
+    "Decide whether this message is needed on every call. If it is, write it after the call, "
+    "from what the function returns.",
     tried="after the call",
-    otherwise="Decide whether it must be said each time: saying it after the call was tried and did not work.",
+    otherwise=(
+        "Decide whether this message is needed on every call: writing it after the call was tried and did not work."
+    ),
 )
-_NO_PERSON = ManualStep("Decide whether this can go: a graph cannot wait for a person.")
+_NO_PERSON = ManualStep("Decide whether this can be removed: a graph cannot wait for a person.")
+_TIMING = ManualStep("Decide what to time: of a compiled function, only the whole call can be timed, from outside.")
+_CLOCK = (
+    "read the clock before and after the call: inside the compiled function, no operation has run yet when it is read"
+)
 _OUTSIDE = "move it before or after the compiled function"
 
 CAUSES = (
@@ -83,8 +91,8 @@ CAUSES = (
         ("BackendCompilerFailed",),
         title="Failure of the backend",
         advice=(
-            'the graph was captured and the backend failed on it: run it with backend="eager"; if "aot_eager" runs it, '
-            "too, the fault is in the generated code"
+            'the graph was captured and the backend failed on it: run it with backend="eager"; if it also works with '
+            '"aot_eager", the fault is in the generated code'
         ),
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
     ),
@@ -102,12 +110,15 @@ CAUSES = (
         "GB0005",
         ("Attempted to a str() method implemented in C/C++",),
         title="`str()` of an object implemented in C",
+        advice="write its __str__ method in Python",
     ),
     KnownCause(
         "GB0007",
         ("Attempted to call function marked as skipped",),
         title="Call of a function that Dynamo does not trace",
-        advice="call it before or after the compiled function, or hand its result in; Dynamo cannot look into it",
+        advice=(
+            "call it before or after the compiled function and pass its result as an argument; Dynamo cannot trace it"
+        ),
         is_named_by_call=True,
     ),
     KnownCause(
@@ -165,6 +176,7 @@ CAUSES = (
         "GB0031",
         ("Custom __getattribute__ in nn.Module attribute access",),
         title="`__getattribute__` of a module",
+        advice="replace __getattribute__ by a property, or simplify it",
     ),
     KnownCause(
         "GB0033",
@@ -250,10 +262,10 @@ CAUSES = (
             "Dynamo cache limit exceeded",
         ),
         title="Recompile limit",
-        advice="give what changes from call to call as a tensor, or mark it with torch._dynamo.mark_dynamic; "
+        advice="pass what changes from call to call as a tensor, or mark it with torch._dynamo.mark_dynamic; "
         f"or raise {CONFIG}recompile_limit",
         manual_step=ManualStep(
-            "Decide which arguments may change from call to call: hand them in as tensors, or mark them dynamic."
+            "Decide which arguments may change from call to call: pass them as tensors, or mark them dynamic."
         ),
         settings=((_MORE_RECOMPILES,),),
         page="recompiles.md#the-limit",
@@ -268,12 +280,14 @@ CAUSES = (
         "GB0045",
         ("Encountered tensor.is_inference() during tracing",),
         title="`Tensor.is_inference()`",
+        advice="call it before the compiled function and pass the result as an argument",
         page="common_breaks.md#tensor-data-ptr-and-tensor-is-inference-gb0088-and-gb0045",
     ),
     KnownCause(
         "GB0046",
         ("Encountered torch.is_inference_mode_enabled during tracing",),
         title="`torch.is_inference_mode_enabled()`",
+        advice="call it before the compiled function and pass the result as an argument",
     ),
     KnownCause(
         "GB0056",
@@ -299,6 +313,7 @@ CAUSES = (
         ("Failed to trace unittest method",),
         title="`unittest` assertion",
         settings=((_TRACE_UNITTEST,),),
+        until="2.13",
     ),
     KnownCause(
         "GB0063",
@@ -351,7 +366,7 @@ CAUSES = (
         "GB0083",
         ("Module-level backwards hooks require compiled autograd.",),
         title="Backward hook of a module",
-        advice=f"set {_COMPILED_AUTOGRAD}, or do without the module's backward hook",
+        advice=f"set {_COMPILED_AUTOGRAD}, or remove the module's backward hook",
         setting_advice=f"set {_COMPILED_AUTOGRAD}",
         manual_step=_BACKWARD,
         settings=((_COMPILED_AUTOGRAD,),),
@@ -387,7 +402,7 @@ CAUSES = (
         "GB0092",
         ("Reconstruction failure",),
         title="Object that cannot outlive a break",
-        advice="build it after the compiled function, from what that returns: it cannot outlive a break",
+        advice="build it after the compiled function, from what that returns: it cannot be carried across a break",
         manual_step=_STATE,
     ),
     KnownCause(
@@ -405,7 +420,7 @@ CAUSES = (
         "GB0098",
         ("Skip calling `torch.compiler.disable()`d function",),
         title="Function under `torch.compiler.disable`",
-        advice="somebody disabled it: decide whether it must stay out of the graph; if not, take disable away",
+        advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
         manual_step=_DISABLED,
         is_deliberate=True,
         page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
@@ -414,7 +429,7 @@ CAUSES = (
         "GB0099",
         ("Skip inlining `torch.compiler.disable()`d function",),
         title="Function under `torch.compiler.disable`",
-        advice="somebody disabled it: decide whether it must stay out of the graph; if not, take disable away",
+        advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
         manual_step=_DISABLED,
         is_deliberate=True,
         page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
@@ -428,13 +443,13 @@ CAUSES = (
         "GB0104",
         ("Tensor with grad_fn()",),
         title="`Tensor.grad_fn`",
-        advice="do without grad_fn in the compiled function",
+        advice="do not read grad_fn in the compiled function",
     ),
     KnownCause(
         "GB0105",
         ("Tensor.numpy() with trace_numpy=False",),
         title="`Tensor.numpy()` with `trace_numpy` switched off",
-        advice=f"set {_TRACE_NUMPY}, or stay with tensors",
+        advice=f"set {_TRACE_NUMPY}, or use tensors instead",
         setting_advice=f"set {_TRACE_NUMPY}",
         settings=((_TRACE_NUMPY,),),
         page="common_breaks.md#numpy-random-gb0033",
@@ -443,9 +458,7 @@ CAUSES = (
         "GB0107",
         ("Tensor.random_ op",),
         title="`Tensor.random_()`",
-        advice=(
-            "draw a new tensor with torch.randint_like(x, low, high); copy_() it where the tensor must stay the same"
-        ),
+        advice=("draw a new tensor with torch.randint_like(x, low, high); use copy_() if it must stay the same tensor"),
         rewrites=("draw with randint_like",),
         page="common_breaks.md#tensor-random-gb0107",
     ),
@@ -454,8 +467,7 @@ CAUSES = (
         ("Tensor.tolist() with non-integer tensor",),
         title="`Tensor.tolist()`",
         advice=(
-            "keep the values as a tensor and use operations on tensors; where numbers are needed, take "
-            "them one by one "
+            "keep the values as a tensor and use operations on tensors; if numbers are needed, take them one by one "
             f"with .item() and set {_SCALARS}"
         ),
         setting_advice=f"set {_SCALARS}",
@@ -489,7 +501,7 @@ CAUSES = (
         "GB0115",
         ("Unexpected failure during itertools.groupby() iteration",),
         title="`itertools.groupby`",
-        advice="group before the compiled function and hand the groups in",
+        advice="group before the compiled function and pass the groups as arguments",
         manual_step=_GROUPS,
     ),
     KnownCause(
@@ -497,8 +509,7 @@ CAUSES = (
         ("Unsupported Tensor.backward() call",),
         title="`Tensor.backward()`",
         advice=(
-            "compile the forward part only and call backward() after it: its backward is compiled all "
-            "the same; or set "
+            "compile only the forward part and call backward() after it: its backward pass is compiled as well; or set "
             f"{_TRACE_AUTOGRAD}"
         ),
         setting_advice=f"set {_TRACE_AUTOGRAD}",
@@ -513,7 +524,7 @@ CAUSES = (
             "Tensor.item() with capture_scalar_outputs=False",
         ),
         title="Tensor turned into a Python number, as by `.item()`",
-        advice=f"keep the value as a tensor; .item() needs it on the host. Where a number is needed, set {_SCALARS}",
+        advice=f"keep the value as a tensor; .item() needs it on the host. If a number is needed, set {_SCALARS}",
         setting_advice=f"set {_SCALARS}",
         manual_step=_HOST,
         settings=(
@@ -531,7 +542,7 @@ CAUSES = (
         "GB0125",
         ("Unsupported Tensor.requires_grad_() call",),
         title="`requires_grad_()` in compiled code",
-        advice="call requires_grad_() before the compiled function, or detach() where only the values are used",
+        advice="call requires_grad_() before the compiled function, or use detach() if only the values are needed",
         manual_step=_FLAG,
         rewrites=("leave requires_grad_() out",),
         page="common_breaks.md#requires-grad-gb0206",
@@ -552,7 +563,7 @@ CAUSES = (
         "GB0134",
         ("Unsupported arguments for itertools.groupby",),
         title="`itertools.groupby`",
-        advice="group before the compiled function and hand the groups in",
+        advice="group before the compiled function and pass the groups as arguments",
         manual_step=_GROUPS,
     ),
     KnownCause(
@@ -568,14 +579,14 @@ CAUSES = (
         "GB0147",
         ("Unsupported function call",),
         title="Call of an object that Dynamo does not know",
-        advice="call it before the compiled function and hand the result in: an iterator as a list",
+        advice="call it before the compiled function and pass the result as an argument; turn an iterator into a list",
         is_named_by_call=True,
     ),
     KnownCause(
         "GB0150",
         ("Unsupported hasattr call",),
         title="`hasattr()` of an object that Dynamo does not know",
-        advice="make a list of it before hasattr() asks it: an iterator such as map() cannot be inspected",
+        advice="turn it into a list before hasattr() inspects it: Dynamo cannot inspect an iterator such as map()",
     ),
     KnownCause(
         "GB0151",
@@ -594,7 +605,10 @@ CAUSES = (
         "GB0156",
         ("Unsupported method call",),
         title="Method of an object that Dynamo does not know",
-        advice="make it in the compiled function, or hand it in as a list or a tensor: an iterator as list(...)",
+        advice=(
+            "create it in the compiled function, or pass it as a list or a tensor; turn an iterator "
+            "into a list with list(...)"
+        ),
         is_named_by_call=True,
         page="common_breaks.md#json-dumps-unsupported-method-call-gb0156",
     ),
@@ -623,13 +637,14 @@ CAUSES = (
         manual_step=_BRANCH,
         rewrites=("check in the graph",),
         also_reported_as=("Dynamic control flow is not supported at the moment", "generic_jump"),
+        is_safe=False,
         page="common_breaks.md#if-on-a-tensor-data-dependent-branching-gb0170",
     ),
     KnownCause(
         "GB0171",
         ("assert with non-string message",),
         title="`assert` whose message is no plain string",
-        advice="give the assert a message that is a string, not one made of tensors",
+        advice="use a plain string as the assert's message, not one that contains tensors",
         rewrites=("check in the graph",),
         page="common_breaks.md#assert-with-values-in-its-message-gb0170-and-gb0171",
     ),
@@ -687,7 +702,7 @@ CAUSES = (
         "GB0206",
         ("setattr() on Tensor.requires_grad",),
         title="`x.requires_grad = ...`",
-        advice="set requires_grad before the compiled function, or use detach() where it is set to False",
+        advice="set requires_grad before the compiled function, or use detach() instead of setting it to False",
         manual_step=_FLAG,
         rewrites=("replace the requires_grad assignment",),
         page="common_breaks.md#requires-grad-gb0206",
@@ -696,9 +711,9 @@ CAUSES = (
         "GB0207",
         ("sort with non-constant keys",),
         title="Sort by tensors",
-        advice="sort by a number that is known, or sort the values with torch.sort",
+        advice="sort by a number that does not depend on a tensor, or sort the values with torch.sort",
         manual_step=ManualStep(
-            "Decide by what else to sort: the order of tensors is not known before they are computed."
+            "Decide what else to sort by: the order of tensors is not known before they are computed."
         ),
         page="common_breaks.md#sorted-of-tensors-gb0207",
     ),
@@ -744,7 +759,7 @@ CAUSES = (
         ("Attempted to wrap a set with tensors",),
         title="Set of tensors",
         advice="use a list, or a dict with the tensors as keys: a set has no order",
-        manual_step=ManualStep("Decide on an order: use a list or a dict in the place of the set of tensors."),
+        manual_step=ManualStep("Decide on an order: use a list or a dict instead of the set of tensors."),
     ),
     KnownCause(
         "GB0223",
@@ -779,7 +794,7 @@ CAUSES = (
         "GB0253",
         ("call_method on generator",),
         title="Method of a generator",
-        advice="make a list of the generator",
+        advice="turn the generator into a list",
         manual_step=_GENERATOR,
         settings=((_UNPACK_GENERATORS,),),
         page="common_breaks.md#generators-gb0003",
@@ -844,7 +859,7 @@ CAUSES = (
         "GB0296",
         ("attempted to reorder a debugging function that can't actually be reordered",),
         title="`print` or log of something that is no tensor or text",
-        advice="give it constants, tensors or f-strings of them only, or say it after the call",
+        advice="pass only constants, tensors or f-strings of them, or print it after the call",
         since="2.10",
         page="common_breaks.md#print-failed-to-trace-builtin-operator-gb0059",
     ),
@@ -889,7 +904,7 @@ CAUSES = (
         "GB0364",
         ("User-defined object with overridden __hash__",),
         title="Dictionary key with its own `__hash__`",
-        advice="use a key without a __hash__ of its own: a string or a number",
+        advice="use a string or a number as the key, not an object with its own __hash__",
         manual_step=_KEY,
         since="2.10",
     ),
@@ -913,12 +928,14 @@ CAUSES = (
         "GB0374",
         ("Sparse tensor creation not supported",),
         title="Sparse tensor created in compiled code",
+        advice="create the sparse tensor before the compiled function",
         since="2.11",
     ),
     KnownCause(
         "GB0376",
         ("Call to `torch._dynamo.disable()`",),
         title="Call of `torch._dynamo.disable()`",
+        advice="apply it outside of the compiled function to the function that must run eagerly",
         is_deliberate=True,
         since="2.14",
         page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
@@ -927,6 +944,7 @@ CAUSES = (
         "GB0377",
         ("Call to `torch.compiler.disable()`",),
         title="Call of `torch.compiler.disable()`",
+        advice="apply it outside of the compiled function to the function that must run eagerly",
         is_deliberate=True,
         since="2.14",
         page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
@@ -935,7 +953,7 @@ CAUSES = (
         "GB0569",
         ("repr() on tensor",),
         title="Text of a tensor",
-        advice="say it after the call: the text of a tensor needs its values",
+        advice="write it after the call: the text of a tensor needs its values",
         manual_step=_OUTPUT,
         since="2.13",
         page="common_breaks.md#repr-of-a-tensor-gb0569",
@@ -944,7 +962,7 @@ CAUSES = (
         "GB0811",
         ("missing tp_iter",),
         title="Iteration over an object that Dynamo does not know",
-        advice="iterate over a list of it that was made before the compiled function",
+        advice="turn it into a list before the compiled function and iterate over that",
         since="2.13",
     ),
     KnownCause(
@@ -972,8 +990,8 @@ CAUSES = (
         ("Attempted to copy.deepcopy a tensor",),
         title="`copy.deepcopy` of a tensor",
         advice=(
-            "copy it with x.detach().clone(); without detach() gradients flow through the copy, which "
-            "deepcopy does not let"
+            "copy it with x.detach().clone(); without detach(), gradients flow through the copy, and "
+            "deepcopy does not allow that"
         ),
         rewrites=("copy with clone()",),
         since="2.12",
@@ -983,7 +1001,7 @@ CAUSES = (
         "GB4240",
         ("unsupported __getitem__",),
         title="Index into an object that Dynamo does not know",
-        advice="make a list or dict of it before the compiled function",
+        advice="turn it into a list or dict before the compiled function",
         since="2.12",
     ),
     KnownCause(
@@ -1000,7 +1018,10 @@ CAUSES = (
         "GB4347",
         ("Missing tp_iternext",),
         title="Iterator that Dynamo does not know",
-        advice="make a list of it before the loop, as with list(d.keys()); if an earlier break left it, fix that first",
+        advice=(
+            "turn it into a list before the loop, for example with list(d.keys()); if an earlier break "
+            "caused this one, fix that first"
+        ),
         since="2.13",
     ),
     KnownCause(
@@ -1030,6 +1051,7 @@ CAUSES = (
         "GB5821",
         ("register_post_accumulate_grad_hook on an intermediate tensor",),
         title="Hook on an intermediate tensor",
+        advice="register the hook before the compiled function",
         since="2.15",
         page="training.md#what-breaks-in-training-code",
     ),
@@ -1037,6 +1059,7 @@ CAUSES = (
         "GB5976",
         ("Data pointer comparison",),
         title="Comparison of `data_ptr()`",
+        advice="compare the addresses before the compiled function and pass the result as an argument",
         since="2.13",
         page="common_breaks.md#tensor-data-ptr-and-tensor-is-inference-gb0088-and-gb0045",
     ),
@@ -1051,6 +1074,7 @@ CAUSES = (
         "GB6066",
         ("ContextVar.get() with non-constant default",),
         title="`ContextVar.get()`",
+        advice="read it before the compiled function and pass the value as an argument",
         since="2.14",
         page="common_breaks.md#contextvar-get-unsupported-method-call-gb0156",
     ),
@@ -1071,6 +1095,7 @@ CAUSES = (
         "GB6815",
         ("ContextVar mutation not supported",),
         title="`ContextVar.set()`",
+        advice="set it before or after the compiled function",
         since="2.14",
         page="common_breaks.md#contextvar-get-unsupported-method-call-gb0156",
     ),
@@ -1080,8 +1105,9 @@ CAUSES = (
         title="Graph break in a loop",
         advice="move the break out of the loop",
         advice_if_consequence=(
-            "or give the loop's body a function of its own: it is then compiled, up to the break and after it, and "
-            "only the loop itself runs eagerly; a function of its own for the loop keeps what is around it compiled"
+            "or move the loop's body into its own function: it is then compiled, up to the break and "
+            "after it, and only the loop runs eagerly; moving the loop into its own function keeps the "
+            "code around it compiled"
         ),
         since="2.11",
         page="common_breaks.md#graph-break-in-a-loop-gb7000",
@@ -1107,7 +1133,10 @@ CAUSES = (
         "GB8335",
         ("Generator reconstruction with mutations",),
         title="Generator that changes objects, in use across a break",
-        advice="use the generator up before the break, as with list(...), or have it change nothing outside of it",
+        advice=(
+            "consume the generator before the break, for example with list(...), or make it change "
+            "nothing outside itself"
+        ),
         manual_step=_GENERATOR,
         skip=skipped_functions.LIVE_GENERATOR,
         since="2.11",
@@ -1137,6 +1166,7 @@ CAUSES = (
         "GB9118",
         ("Data pointer truth value",),
         title="Branch on `data_ptr()`",
+        advice="test the address before the compiled function and pass the result as an argument",
         since="2.15",
         page="common_breaks.md#tensor-data-ptr-and-tensor-is-inference-gb0088-and-gb0045",
     ),
@@ -1155,6 +1185,8 @@ CAUSES = (
         "GB9193",
         ("Call to a time function",),
         title="Clock read in compiled code",
+        advice=_CLOCK,
+        manual_step=_TIMING,
         since="2.15",
         page="common_breaks.md#time-attempted-to-call-function-marked-as-skipped-gb0007",
     ),
@@ -1218,20 +1250,15 @@ CALLS = (
     KnownCall(
         names=("tqdm",),
         title="Progress bar",
-        advice=(
-            "loop without the progress bar where torch.compiler.is_compiling(), or compile the body of the loop only"
-        ),
+        advice=("loop without the progress bar if torch.compiler.is_compiling(), or compile only the body of the loop"),
         page="common_breaks.md#tqdm-gb0007-and-gb0008",
     ),
     KnownCall(
         names=("time", "perf_counter"),
         pattern=r"\b(perf_counter|monotonic|process_time|time\.time|time_ns|synchronize|elapsed_time)\b",
         title="Clock read in compiled code",
-        advice="take the time around the call: in the compiled function nothing has run when the clock is read",
-        manual_step=ManualStep(
-            "Decide what is to be timed: in a compiled function only the time of its whole call can be "
-            "taken, around it."
-        ),
+        advice=_CLOCK,
+        manual_step=_TIMING,
         page="common_breaks.md#time-attempted-to-call-function-marked-as-skipped-gb0007",
     ),
     KnownCall(
@@ -1244,7 +1271,7 @@ CALLS = (
     KnownCall(
         pattern=r"(?i)(\b|_)r?(lock|acquire|release|semaphore)\b",
         title="Lock",
-        manual_step=ManualStep("Decide whether the lock may be held around the whole call: a graph cannot take it."),
+        manual_step=ManualStep("Decide whether the lock may be held around the whole call: a graph cannot acquire it."),
         page="common_breaks.md#a-lock-unsupported-context-manager-gb0142",
     ),
     KnownCall(
@@ -1270,12 +1297,12 @@ CALLS = (
     KnownCall(
         pattern=r"\bset\(|\bfrozenset\(",
         title="Set of tensors",
-        manual_step=ManualStep("Decide on an order: use a list or a dict in the place of the set of tensors."),
+        manual_step=ManualStep("Decide on an order: use a list or a dict instead of the set of tensors."),
     ),
     KnownCall(
         pattern=r"\bsorted\(|\.sort\(",
         title="Sort by tensors",
-        manual_step=ManualStep("Decide by what else to sort, or sort the values with torch.sort."),
+        manual_step=ManualStep("Decide what else to sort by, or sort the values with torch.sort."),
         page="common_breaks.md#sorted-of-tensors-gb0207",
     ),
     KnownCall(
@@ -1290,7 +1317,7 @@ CALLS = (
         names=("input",),
         pattern=r"\binput\(",
         title="`input`",
-        advice="ask before the compiled function and hand the answer in",
+        advice="read the input before the compiled function and pass it as an argument",
         manual_step=_NO_PERSON,
     ),
     KnownCall(
@@ -1304,14 +1331,14 @@ CALLS = (
     KnownCall(
         pattern=r"\bcontext_?var\w*\.|\.get\(\)",
         manual_step=ManualStep(
-            "Decide whether the value can be read before the call and handed in: a graph keeps what it was while "
-            "tracing."
+            "Decide whether the value can be read before the call and passed as an argument: a graph "
+            "keeps the value it had during tracing."
         ),
     ),
     KnownCall(
         pattern=r"\bwhile\b",
         manual_step=ManualStep(
-            "Decide how often the loop runs at most, or use torch.while_loop: its end depends on the data."
+            "Decide on a maximum number of iterations, or use torch.while_loop: the loop's end depends on the data."
         ),
     ),
 )

@@ -141,6 +141,8 @@ class KnownCause:
         Whether results, gradients and output stay the same wherever the advice works; ``None`` if that is not known.
     since : str or None
         The first PyTorch release that has the id, ``None`` for 2.9 or earlier.
+    until : str or None
+        The last PyTorch release that has the id, ``None`` if 2.15 has it.
     page : str
         The page about it in ``notebooks/``, with its section if it has one.
     """
@@ -161,4 +163,5 @@ class KnownCause:
     is_captured_by_fullgraph: bool = False
     is_safe: bool | None = None
     since: str | None = None
+    until: str | None = None
     page: str = "common_breaks.md"

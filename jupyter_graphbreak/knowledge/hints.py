@@ -22,8 +22,8 @@ STANDING = (
 )
 
 _MANUAL_STEPS = {
-    _DYNAMO_BUG: "Decide whether to write this another way: PyTorch takes it for a fault of its own, to be reported.",
-    _USER_ERROR: "Decide whether this is right: PyTorch expects the code to fail when it runs eagerly, too.",
+    _DYNAMO_BUG: "PyTorch considers this its own bug: report it, or rewrite this code.",
+    _USER_ERROR: "Check this code without torch.compile: PyTorch expects it to fail there as well.",
 }
 
 #: The settings of torch._dynamo.config that ``fullgraph=True`` implies: Dynamo's ``OutputGraph`` reads either.

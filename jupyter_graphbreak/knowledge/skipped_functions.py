@@ -7,29 +7,29 @@ from jupyter_graphbreak.knowledge.entries import SkipReason
 LOOP = SkipReason(
     "loop",
     "graph break in a loop",
-    "move the break out of the loop, unroll the loop, or give its body a function of its own: then that is compiled",
+    "move the break out of the loop, unroll the loop, or move its body into its own function, which is then compiled",
     page="skipped.md#a-break-in-a-loop",
 )
 WITH = SkipReason(
     "context manager",
     "graph break in a context manager that cannot be resumed",
-    "move the break out of the with block, or give the block's body a function of its own: then that is compiled",
+    "move the break out of the with block, or move the block's body into its own function, which is then compiled",
     page="skipped.md#a-break-in-a-with-block",
 )
 TRY = SkipReason(
     "try",
     "graph break in a try block",
-    "move the break out of the try block, or give the block's body a function of its own: then that is compiled",
+    "move the break out of the try block, or move the block's body into its own function, which is then compiled",
     page="skipped.md#a-break-in-a-try-block",
 )
 SKIP_FRAME = SkipReason(
     "skip_frame",
     "torch._dynamo.skip_frame() was called",
-    "move the call into a function of its own: then only that function is skipped",
+    "move the call into its own function: then only that function is skipped",
 )
 GENERATOR = SkipReason(
     "generator",
-    "a generator cannot be compiled itself",
+    "a generator cannot be compiled",
     "compile the function that consumes it",
     page="common_breaks.md#generators-gb0003",
 )
@@ -40,14 +40,15 @@ CALLED_EAGERLY = SkipReason(
 )
 LIVE_GENERATOR = SkipReason(
     "other",
-    "a generator that changes objects outside of it is in use across a graph break; Dynamo cannot pass it on half used",
-    "use the generator up before the break, as with list(...), or have it change nothing outside of it",
+    "a generator that changes objects outside of it is in use across a graph break; Dynamo "
+    "cannot carry a partly consumed generator across the break",
+    "consume the generator before the break, for example with list(...), or make it change nothing outside itself",
     page="common_breaks.md#generators-gb0003",
 )
 KEPT_GENERATOR = SkipReason(
     "other",
     "a generator is in use beyond the compiled code; Dynamo would put an iterator over what is left of it in its place",
-    "use the generator up before, as with list(...)",
+    "consume the generator before that, for example with list(...)",
     page="common_breaks.md#generators-gb0003",
 )
 MODE = SkipReason(
@@ -60,7 +61,7 @@ MARKED = SkipReason(
     "torch marks it to be skipped",
     "compile the function that calls it, or one that it calls",
 )
-_FORGET = "make Dynamo forget that: torch._dynamo.reset(), or --fresh in a notebook"
+_FORGET = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
 REMEMBERED = SkipReason(
     "remembered",
     "Dynamo skips it because of an earlier call: it could not compile it, found no tensor operation in it, or a mode "

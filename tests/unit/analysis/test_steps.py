@@ -17,9 +17,9 @@ from jupyter_graphbreak.analysis.torch_text.messages import Cause
         (
             "GB0007",
             "module: time, qualname: perf_counter, skip reason: <missing reason>",
-            "take the time around the call",
+            "read the clock before and after the call",
         ),
-        ("GB0007", "module: tqdm.std, qualname: tqdm.__new__, skip reason: x", "cannot look into it"),
+        ("GB0007", "module: tqdm.std, qualname: tqdm.__new__, skip reason: x", "cannot trace it"),
         ("GB0014", None, "allow_rnn = True"),
         ("GB0036", None, "torch.where(mask, x, 0)"),
         ("GB0123", None, "call backward() after it"),

@@ -33,7 +33,8 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     known = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)
     called = _called_function(context)
     by_context = next((call for call in CALLS if called in call.names), None) if known.is_named_by_call else None
-    by_code = None if known.is_deliberate else _call_in(code or "")
+    is_disabled = known.is_deliberate and known.manual_step is not None  # its name says nothing of the cause
+    by_code = None if is_disabled else _call_in(code or "")
     if by_context is not None:
         known = replace(
             known,

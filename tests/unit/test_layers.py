@@ -34,6 +34,7 @@ LAYERS = {
     "recording.additions": Layer({"recording.records"}),
     "recording.library": Layer({"recording.package_paths"}),
     "report": Layer(set()),
+    "knowledge": Layer({"report"}),
     "_torch_compat": Layer({"recording.records", "recording.additions", "recording.library"}, TORCH),
     "recording": Layer(
         {
@@ -53,15 +54,15 @@ LAYERS = {
     ),
     "gate": Layer({"report", "regular_files"}),
     "notebookfiles": Layer({"report", "regular_files"}),
-    "analysis.reports": Layer({"recording.records", "report", "analysis.reasons"}),
+    "analysis.reports": Layer({"recording.records", "report", "knowledge"}),
     "analysis.source": Layer({"recording.records", "recording.package_paths", "report"}),
-    "analysis.torch_text": Layer({"recording.records", "recording.package_paths"}),
+    "analysis.torch_text": Layer({"recording.records", "recording.package_paths", "knowledge"}),
     "analysis.finished": Layer({"report"}),
-    "analysis.reasons": Layer({"report", "analysis.source", "analysis.torch_text"}),
+    "analysis.reasons": Layer({"report", "knowledge", "analysis.source", "analysis.torch_text"}),
     "analysis": Layer(
         {
             "recording.records", "recording.additions", "recording.package_paths", "report", "analysis.source",
-            "analysis.torch_text", "analysis.reasons", "analysis.finished",
+            "analysis.torch_text", "analysis.reasons", "analysis.finished", "knowledge",
         }
     ),
     "compiling": Layer(
@@ -81,14 +82,14 @@ LAYERS = {
     "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
     "remedies.proposal": Layer({"report"}),
     "remedies.drafting": Layer({"analysis.source"}),
-    "remedies.forms": Layer({"report", "analysis.source", "remedies.proposal", "remedies.drafting"}),
+    "remedies.forms": Layer({"report", "knowledge", "analysis.source", "remedies.proposal", "remedies.drafting"}),
     "remedies.program": Layer(
         {"report", "recording.source_texts", "recording.threads_at_work", "analysis.source", "remedies.proposal"}
     ),
     "remedies.families": Layer(
-        {"report", "analysis.source", "remedies.proposal", "remedies.drafting", "remedies.forms"}
+        {"report", "knowledge", "analysis.source", "remedies.proposal", "remedies.drafting", "remedies.forms"}
     ),
-    "remedies.persons": Layer({"report"}),
+    "remedies.persons": Layer({"report", "knowledge"}),
     "remedies": Layer(
         {
             "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports",

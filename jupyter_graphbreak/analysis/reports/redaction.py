@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from jupyter_graphbreak.analysis.reasons.advice import all_advice
 from jupyter_graphbreak.analysis.reports import known_words
 from jupyter_graphbreak.analysis.reports.field_contents import CONTENTS
+from jupyter_graphbreak.knowledge.lookup import all_advice
 from jupyter_graphbreak.recording.records import is_resume, plain_function
 from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report
 

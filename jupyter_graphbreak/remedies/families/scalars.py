@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.remedies.drafting import argument, operand
 from jupyter_graphbreak.remedies.forms.conditions import on_host
 from jupyter_graphbreak.remedies.forms.site import dotted, site_of
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.remedies.proposal import Problem
 
 FAMILY = "scalar"
-_ON_HOST = {"GB0124", "GB0033", "GB0109"}
 #: What stands in the place of what is not selected, by what is done with the selection.
 _NEUTRAL = {"sum": "0", "prod": "1", "max": 'float("-inf")', "amax": 'float("-inf")', "min": 'float("inf")'}
 
@@ -27,11 +27,12 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    if problem.break_.gb_id in _ON_HOST or "item()" in problem.break_.gb_type:
+    rewrites = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
+    if "keep the tensor" in rewrites:
         yield from _kept(site)
-    if problem.break_.gb_id == "GB0036" or problem.break_.gb_type == "Dynamic shape operator":
+    if "mask instead of selecting" in rewrites:
         yield from _marked(site)
-    if problem.break_.gb_id == "GB0109":
+    if "take values one by one" in rewrites:
         yield from _listed(site)
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _PATIENCE_S = 60.0
 #: Where Python copies objects.
 _COPYING = copy.__file__
+#: What raises the error of the function itself again, which for a function of PyTorch's ends there.
+_RAISES_AGAIN = "Reference.__init__"
 
 
 def try_remedies(
@@ -209,7 +212,7 @@ def _without_faults(what: str, answer: Callable[[], schema.Report], **empty: Any
     except Exception as fault:
         if not _is_ours(fault):
             raise
-        note = f"Internal error in jupyter_graphbreak while {what} ({type(fault).__name__}: {fault})."
+        note = internal_error(what, fault)
         return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
 
 
@@ -221,13 +224,12 @@ def _empty_report(note: Diagnostic) -> schema.Report:
 
 def _is_ours(fault: Exception) -> bool:
     """Whether an exception was raised in our code, or in what it called of Python's, rather than in the user's."""
-    ours, last = str(Path(__file__).parents[1]), fault.__traceback__
-    files = []
+    code, last = None, fault.__traceback__
     while last is not None:
-        files.append(last.tb_frame.f_code.co_filename)
-        last = last.tb_next
-    # A usage error is raised here on purpose.
-    return not isinstance(fault, OSError | ValueError) and bool(files) and files[-1].startswith((ours, _COPYING))
+        code, last = last.tb_frame.f_code, last.tb_next
+    if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:
+        return False  # a usage error is raised here on purpose
+    return code.co_filename.startswith((str(Path(__file__).parents[1]), _COPYING))
 
 
 def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), **kwargs: Any) -> Frontends:
@@ -301,15 +303,20 @@ def compare(
     from jupyter_graphbreak.trial.run_setup import runs_set_up
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-    with runs_set_up(CallModes.now()):
-        try:
-            verdicts = comparison.compare(fn, first, others, backend=backend, find_cell=find_cell)
-        except TrialStoppedError as stopped:
-            from jupyter_graphbreak.api.stopped import report_until_stopped
-            from jupyter_graphbreak.cost.entry_cost import entry_of
+    try:
+        with runs_set_up(CallModes.now()):
+            try:
+                verdicts = comparison.compare(fn, first, others, backend=backend, find_cell=find_cell)
+            except TrialStoppedError as stopped:
+                from jupyter_graphbreak.api.stopped import report_until_stopped
+                from jupyter_graphbreak.cost.entry_cost import entry_of
 
-            entry = entry_of(fn, *first.args, **first.kwargs)
-            verdicts = comparison.without_verdicts(
-                entry.call, first, report_until_stopped(entry, stopped.effect, find_cell)[0]
-            )
-        return Frontends.of(verdicts)
+                entry = entry_of(fn, *first.args, **first.kwargs)
+                verdicts = comparison.without_verdicts(
+                    entry.call, first, report_until_stopped(entry, stopped.effect, find_cell)[0]
+                )
+            return Frontends.of(verdicts)
+    except Exception as fault:
+        if not _is_ours(fault):
+            raise
+        return Frontends.of(comparison.after_fault(fn, fault))

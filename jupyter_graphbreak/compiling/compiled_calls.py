@@ -26,13 +26,13 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     is_traced,
     while_converting,
 )
-from jupyter_graphbreak._torch_compat.patching import shielded
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.graph_warnings import warnings_at_own_lines
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
-from jupyter_graphbreak.compiling.routes import RoutedFunctions
+from jupyter_graphbreak.compiling.routes import RoutedFunctions, active
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, rehearse_hiding
+from jupyter_graphbreak.faults import noted, shielded
 from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
 from jupyter_graphbreak.recording.targets import is_compiled
@@ -97,12 +97,12 @@ class CompiledCalls:
         intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._opened.enter("compiling modules", intercept, None)
         self._opened.undo_last("undoing what compiling needed", self._end_routing)
-        _active[self._thread] = (*_active.get(self._thread, ()), self)
+        active[self._thread] = (*active.get(self._thread, ()), self.route)
 
     def _end_routing(self) -> None:
-        left = tuple(calls for calls in _active.pop(self._thread, ()) if calls is not self)
+        left = tuple(route for route in active.pop(self._thread, ()) if route != self.route)
         if left:
-            _active[self._thread] = left
+            active[self._thread] = left
 
     def route(self, call: Any) -> Any:
         """Return what to call in place of a callable: itself, itself with routed calls, or what decides when called."""
@@ -207,14 +207,14 @@ class CompiledCalls:
         self._depth -= 1
         self._state.inside = False
 
-    def run_cell(self, function: Callable[[], Any]) -> Any:
-        """Call the function that a cell was made into, compiled."""
+    def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
+        """Return what calls the function that a cell was made into, compiled if that is possible."""
         readable = self._opened.enter("reading new globals", new_globals_readable, default=False)
         if not readable:
             self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
-            return function()
+            return function
         self._cell = function
-        return interposed(function, self._state, functools.partial(self._plan_cell, function))()
+        return interposed(function, self._state, functools.partial(self._plan_cell, function))
 
     def _plan_cell(self, function: Callable[[], Any]) -> Standin | None:
         planned = self.plan(function, function, (), {})
@@ -233,13 +233,12 @@ class CompiledCalls:
                 self._opened.enter("keeping what compiling changes", semantics, None)
                 self._opened.enter("placing warnings", warnings_at_own_lines, None)
                 self._opened.enter("isolating the compilation", isolated_compilation, None)
-                try:
-                    if self._opened.complete:
+                if self._opened.complete:
+                    self._opened.complete = False  # a second attempt would fail as well
+                    with noted("preparing to compile", self._on_fault):
                         rehearse_hiding()
                         self._caller = compile_caller(self._options.arguments())
-                except Exception as fault:  # noqa: BLE001 - the program runs uncompiled
-                    self._opened.complete = False
-                    self._on_fault("compiling", fault)
+                        self._opened.complete = True
         return self._caller
 
     def _note(self, target: Any) -> None:
@@ -349,19 +348,6 @@ def _line_of(filename: str) -> int | None:
             return frame.f_lineno
         frame = frame.f_back
     return None
-
-
-#: What compiles calls, by the number of the thread whose calls it compiles; the innermost comes last.
-_active: dict[int, tuple[CompiledCalls, ...]] = {}
-
-
-def _route(call: Any) -> Any:
-    active = _active.get(threading.get_ident())
-    return active[-1].route(call) if active else call
-
-
-#: What routed code calls; it returns what is called in place of a callable.
-route = shielded("deciding what to compile", _route, lambda call: call)
 
 
 @contextlib.contextmanager

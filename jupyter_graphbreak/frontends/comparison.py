@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.faults import internal_error, noted
 from jupyter_graphbreak.frontends.captures import captures
 from jupyter_graphbreak.frontends.examination import Examination
-from jupyter_graphbreak.report.frontends import Frontends
+from jupyter_graphbreak.report.frontends import Example, Frontends
+from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.trial.inputs import Input, describe
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.reference import Reference
+from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.trial.subject import Subject
 
 if TYPE_CHECKING:
@@ -56,10 +59,21 @@ def compare(
     fn = _uncompiled(fn)
     first = first.bound(fn)
     given = [arguments.bound(fn) for arguments in others]
+    diagnostics: list[Diagnostic] = []
+
+    def note(what: str, fault: Exception) -> None:
+        diagnostics.append(Diagnostic("error", internal_error(what, fault)))
+
+    examinations, verdicts = [], []
     with untouched():
         eager = Reference(fn, Input(first, describe("the first input", first, fn)))
         trials = eager.trials(given)
-        examinations = [Examination(name, capture, eager, trials, find_cell) for name, capture in captures(backend)]
+        for name, capture in captures(backend):
+            with noted(f"examining {name}", note, passing=(TrialStoppedError,)):
+                examinations.append(Examination(name, capture, eager, trials, find_cell))
+    for examination in examinations:
+        with noted(f"judging {examination.name}", note):
+            verdicts.append(examination.verdict(searched=not given))
     report = next((examination.report for examination in examinations if examination.name == "torch.compile"), None)
     advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
@@ -69,9 +83,10 @@ def compare(
         others=[trial.example() for trial in trials],
         searched=not given,
         changes=sorted(eager.changed),
-        verdicts=[examination.verdict(searched=not given) for examination in examinations],
+        verdicts=verdicts,
         advice=advice[0] if advice else None,
         report=report,
+        diagnostics=diagnostics,
     )
 
 
@@ -95,6 +110,13 @@ def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -
         report=report,
         effects=report.effects,
     )
+
+
+def after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends:
+    """Return a comparison without verdicts, which says that an internal error ended it."""
+    note = Diagnostic("error", internal_error("comparing the front ends", fault))
+    name = str(getattr(fn, "__name__", type(fn).__name__))
+    return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
 
 
 def as_it_is(fn: Callable[..., Any]) -> Subject:

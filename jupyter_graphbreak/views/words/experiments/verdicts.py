@@ -60,6 +60,13 @@ def legend(frontends: Frontends) -> list[str]:
     """Return what was tried, and what follows from it."""
     if frontends.effects and frontends.report is not None:
         return [not_run_again(frontends.report)]
+    failed = [note.message for note in frontends.diagnostics]
+    if failed and not frontends.verdicts:
+        return failed
+    return [*failed, *_tried(frontends)]
+
+
+def _tried(frontends: Frontends) -> list[str]:
     sentences = [f"About the first break: {frontends.advice.rstrip('.')}."] if frontends.advice else []
     if not frontends.others:
         return [

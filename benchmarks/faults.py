@@ -309,7 +309,9 @@ def stands_for_another(code: types.CodeType) -> bool:
         return True
     if "<locals>" not in code.co_qualname:
         return False
-    return any(type(held) is types.FunctionType and "__wrapped__" in vars(held) for held in gc.get_referrers(code))
+    known = (held for held, way in functions().get(_place(code), ()) if not way)
+    made = (held for held in gc.get_referrers(code) if type(held) is types.FunctionType)
+    return any("__wrapped__" in vars(held) for held in (*known, *made))
 
 
 def outcome(place: Place, plain: list[Seen], right: list[Seen], faulty: list[Seen] | str) -> Outcome:

@@ -136,7 +136,11 @@ class CompileExplain(Magics):
         )
         # What IPython calls around a cell. It would show what is raised there as an error of a callback.
         self._callbacks = {
-            "pre_execute": shielded("preparing for the cell", self._step_forward, _nothing),
+            "pre_execute": shielded(
+                "preparing for the cell",
+                self._step_forward,
+                lambda: shell.ast_transformers.append(self._ast_transformer),
+            ),
             "pre_run_cell": shielded("reading the request", self.runs.enter, _nothing),
             "post_run_cell": shielded("making the report", self.runs.end, self.runs.drop),
         }

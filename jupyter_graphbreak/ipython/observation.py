@@ -255,10 +255,10 @@ class Observation:
             with noted(what, self.note_fault):
                 note()
         with noted("undoing what the run needed", self.note_fault):
-            self.undo()
+            self._opened.contexts.close()
 
     def undo(self) -> None:
-        """Undo what observing has changed; doing it again changes nothing."""
+        """Undo what observing has changed, whatever has been undone before."""
         self._opened.contexts.close()
 
     def _note_end(self, error: BaseException | None) -> None:

@@ -117,7 +117,7 @@ class BeginObservation:
         self._take_asked = take_asked
         self._namespace = namespace
         #: Rewrites a cell that starts with the string or that is asked for, and leaves any other alone.
-        self.visit: Callable[[ast.AST], ast.AST] = faults.shielded("reading the cell", self._visited, lambda node: node)
+        self.visit: Callable[[ast.AST], ast.AST] = faults.shielded("reading the cell", self._visited, without_marker)
 
     def _visited(self, node: ast.AST) -> ast.AST:
         self._on_visit()
@@ -171,6 +171,14 @@ class BeginObservation:
                 return "function", "", body[:first], [*lead[first:], *made]
         route_calls(body[first:])
         return "calls", "", body[:first], body[first:]
+
+
+def without_marker(node: ast.AST) -> ast.AST:
+    """Return a cell without the string that stands for the magic: if reading it fails, it would be a docstring."""
+    match node:
+        case ast.Module([ast.Expr(ast.Constant(str(text))) as first, *rest]) if text.startswith(MAGIC):
+            return ast.Module([ast.copy_location(ast.Pass(), first), *rest], node.type_ignores)
+    return node
 
 
 def located(node: ast.Module) -> ast.Module:

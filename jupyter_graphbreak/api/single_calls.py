@@ -20,6 +20,7 @@ from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
+    from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.trial.inputs import Arguments
@@ -224,7 +225,8 @@ def _empty_report(note: Diagnostic) -> schema.Report:
 
 def _is_ours(fault: Exception) -> bool:
     """Whether an exception was raised in our code, or in what it called of Python's, rather than in the user's."""
-    code, last = None, fault.__traceback__
+    code: CodeType | None = None
+    last = fault.__traceback__
     while last is not None:
         code, last = last.tb_frame.f_code, last.tb_next
     if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:

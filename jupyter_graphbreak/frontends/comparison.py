@@ -9,7 +9,7 @@ from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.faults import internal_error, noted
 from jupyter_graphbreak.frontends.captures import captures
 from jupyter_graphbreak.frontends.examination import Examination
-from jupyter_graphbreak.report.frontends import Example, Frontends
+from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.trial.inputs import Input, describe
 from jupyter_graphbreak.trial.outcome import untouched
@@ -64,7 +64,8 @@ def compare(
     def note(what: str, fault: Exception) -> None:
         diagnostics.append(Diagnostic("error", internal_error(what, fault)))
 
-    examinations, verdicts = [], []
+    examinations: list[Examination] = []
+    verdicts: list[Verdict] = []
     with untouched():
         eager = Reference(fn, Input(first, describe("the first input", first, fn)))
         trials = eager.trials(given)

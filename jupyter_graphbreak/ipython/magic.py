@@ -82,7 +82,8 @@ def _cell_caller(name: str) -> Callable[[], Any]:
 
 
 def _cell_itself(name: str) -> Callable[[], Any]:
-    function: Callable[[], Any] = get_ipython().user_ns.pop(name)
+    shell: Any = get_ipython()
+    function: Callable[[], Any] = shell.user_ns.pop(name)
     return function
 
 

@@ -132,7 +132,7 @@ class CompileExplain(Magics):
         self._live = LiveOutputs()
         self.runs = CellRuns(shell, self._cells, self._live)
         self._runs_cell = False
-        self._ast_transformer = BeginObservation(
+        self._ast_transformer: Any = BeginObservation(  # IPython needs no more of it than visit()
             self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, shell.user_ns, self._step_aside
         )
         # What IPython calls around a cell. It would show what is raised there as an error of a callback.

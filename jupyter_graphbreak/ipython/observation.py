@@ -246,12 +246,13 @@ class Observation:
         return True
 
     def _stop(self, error: BaseException | None) -> None:
-        for what, note in (
+        last_notes: list[tuple[str, Callable[[], None]]] = [
             ("noting how the run ended", lambda: self._note_end(error)),
             ("noting what was not compiled again", self._note_stale),
             ("noting what was compiled", self._note_compiled),
             ("reading what other processes wrote", self._read_children),
-        ):
+        ]
+        for what, note in last_notes:
             with noted(what, self.note_fault):
                 note()
         with noted("undoing what the run needed", self.note_fault):

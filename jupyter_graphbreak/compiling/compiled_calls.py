@@ -26,6 +26,7 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     is_traced,
     while_converting,
 )
+from jupyter_graphbreak._torch_compat.patching import tell_fault
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.graph_warnings import warnings_at_own_lines
@@ -152,7 +153,7 @@ class CompiledCalls:
                 call = self._looked_into(call)
         planned = self.plan(call, call, args, kwargs) if role == "compile" else None
         self._depth += 1
-        return planned or Standin(call, args, kwargs, _as_uncompiled, self._end)
+        return planned or Standin(call, args, kwargs, as_uncompiled, self._end)
 
     def _looked_into(self, call: Any) -> Any:
         """Return a function or method whose own calls are routed, where its source is known."""
@@ -198,7 +199,7 @@ class CompiledCalls:
             return None
         traceable = self._traceable.traceable(call, target)
         self._note(target)
-        failed = functools.partial(_as_uncompiled, grad_mode=torch.is_grad_enabled())
+        failed = functools.partial(as_uncompiled, grad_mode=torch.is_grad_enabled())
         self._state.inside = True
         return Standin(caller, (traceable, args, kwargs), {}, failed, self._end)
 
@@ -277,6 +278,13 @@ def _as_uncompiled(error: BaseException, *, grad_mode: bool | None = None) -> Ba
     instead = _failed_in_graph(grad_mode, error) if grad_mode is not None else None
     hide_compiler(instead or error)
     return instead
+
+
+def _hidden(error: BaseException, **_: object) -> None:
+    hide_compiler(error)
+
+
+as_uncompiled = shielded("restoring an error", _as_uncompiled, _hidden, tell_fault)
 
 
 def _failed_in_graph(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - the first is bound

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import threading
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.threads import note_fault, say_fault
+from jupyter_graphbreak import faults
+from jupyter_graphbreak._torch_compat.threads import note_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,11 +32,7 @@ def tell_fault(what: str, fault: Exception) -> None:
     """Tell the run that the calling thread works for what failed on our side; this does not fail."""
     if isinstance(fault, RecursionError):  # the program's own recursion is near its end
         return
-    try:
-        note_fault(what, fault)
-    except Exception:  # noqa: BLE001 - what tells may be what fails
-        with contextlib.suppress(Exception):
-            say_fault(what, fault)
+    faults.report(what, fault, note_fault)
 
 
 @contextlib.contextmanager
@@ -53,9 +51,8 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
     finally:
         with _lock:
             if vars(owner).get(name) is replacement:
-                below, over = in_place(below), below
-                while id(over) in _below:
-                    over = _below.pop(id(over))[1]
+                while id(below) in _below:  # replacements that are over
+                    below = _below.pop(id(below))[1]
                 if below is _MISSING:
                     delattr(owner, name)
                 else:
@@ -96,7 +93,7 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
             if is_open and get_ident() == thread:
                 chosen = plan(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see the module
-            tell_fault(name, fault)
+            tell_fault(f"following calls of `{name}`", fault)
         function, args, kwargs = chosen or (original, args, kwargs)
         return function(*args, **kwargs)
 
@@ -139,12 +136,47 @@ def followed_here(
             try:
                 after(kept, result, *args, **kwargs)
             except Exception as fault:  # noqa: BLE001 - see the module
-                tell_fault(name, fault)
+                tell_fault(f"following calls of `{name}`", fault)
             return result
 
         return follow, (), {}
 
     return redirected_here(owner, name, plan)
+
+
+@contextlib.contextmanager
+def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterator[None]:
+    """Prepare each call of a function of Dynamo's on the thread that opens the context, while it is open.
+
+    If preparing fails, Dynamo gives up the frame that it compiles, and the function is not called: what the call would
+    change could not be undone.
+
+    Parameters
+    ----------
+    owner : module or class
+    name : str
+    prepare : callable
+        Given the arguments of the call; arranges for what it changes to be undone.
+    """
+    original = inspect.getattr_static(owner, name)
+    give_up = importlib.import_module("torch._dynamo.exc").SkipFrame
+    thread, is_open = get_ident(), [True]
+
+    @functools.wraps(original)
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if is_open and get_ident() == thread:
+                prepare(*args, **kwargs)
+        except Exception as fault:  # noqa: BLE001 - see the module
+            tell_fault(f"preparing calls of `{name}`", fault)
+            raise give_up from None
+        return original(*args, **kwargs)
+
+    with patched(owner, name, dispatch):
+        try:
+            yield
+        finally:
+            is_open.clear()
 
 
 @contextlib.contextmanager
@@ -166,7 +198,7 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
         try:
             return result(made, *args, **kwargs) if is_open else made
         except Exception as fault:  # noqa: BLE001 - see the module
-            tell_fault(name, fault)
+            tell_fault(f"following calls of `{name}`", fault)
             return made
 
     with patched(owner, name, dispatch):
@@ -174,37 +206,6 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
             yield
         finally:
             is_open.clear()
-
-
-def shielded(
-    what: str,
-    function: Callable[..., Any],
-    otherwise: Callable[..., Any],
-    on_fault: Callable[[str, Exception], None] = tell_fault,
-) -> Callable[..., Any]:
-    """Return a function that does what another does, and what a third one does if that fails on our side.
-
-    Parameters
-    ----------
-    what : str
-        What failed then, for the note: "internal error while ...".
-    function : callable
-        One of ours, which calls nothing of the user's.
-    otherwise : callable
-        Given the same arguments; no function of ours that could fail as well.
-    on_fault : callable
-        Receives what failed, and the error.
-    """
-
-    @functools.wraps(function)
-    def shield(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except Exception as fault:  # noqa: BLE001 - see the module
-            on_fault(what, fault)
-            return otherwise(*args, **kwargs)
-
-    return shield
 
 
 def _function(static: Any) -> Any:

@@ -12,13 +12,14 @@ import contextlib
 import functools
 import importlib
 import inspect
-import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak import faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,15 +135,7 @@ def note_fault(what: str, fault: Exception) -> None:
     if told is not None:
         told(what, fault)
     else:
-        say_fault(what, fault)
-
-
-def say_fault(what: str, fault: Exception) -> None:
-    """Say on the standard error, in one line, what failed on our side."""
-    message = f"{type(fault).__name__}: {fault}".partition("\n")[0]
-    print(  # noqa: T201 - there is no report to say it in
-        f"compile_explain: internal error while {what} ({message}); your code is not affected", file=sys.stderr
-    )
+        faults.say_once(what, fault)
 
 
 def _starting(original: Callable[[threading.Thread], None]) -> Any:

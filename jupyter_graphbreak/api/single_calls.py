@@ -11,6 +11,7 @@ import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
@@ -19,6 +20,7 @@ from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
+    from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.trial.inputs import Arguments
@@ -29,6 +31,8 @@ _PATIENCE_S = 120.0
 _SHARE_OF_CALLS = 0.5
 #: Where Python copies objects.
 _COPYING = copy.__file__
+#: What raises the error of the function itself again, which for a function of PyTorch's ends there.
+_RAISES_AGAIN = "Reference.__init__"
 
 
 def try_remedies(
@@ -219,11 +223,8 @@ def _without_faults(what: str, answer: Callable[[], schema.Report], **empty: Any
     except Exception as fault:
         if not _is_ours(fault):
             raise
-        return Report.of(msgspec.structs.replace(_empty_report(_internal_error(what, fault)), **empty))
-
-
-def _internal_error(what: str, fault: Exception) -> Diagnostic:
-    return Diagnostic("error", f"Internal error in jupyter_graphbreak while {what} ({type(fault).__name__}: {fault}).")
+        note = internal_error(what, fault)
+        return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
 
 
 def _empty_report(note: Diagnostic) -> schema.Report:
@@ -234,13 +235,13 @@ def _empty_report(note: Diagnostic) -> schema.Report:
 
 def _is_ours(fault: Exception) -> bool:
     """Whether an exception was raised in our code, or in what it called of Python's, rather than in the user's."""
-    ours, last = str(Path(__file__).parents[1]), fault.__traceback__
-    files = []
+    code: CodeType | None = None
+    last = fault.__traceback__
     while last is not None:
-        files.append(last.tb_frame.f_code.co_filename)
-        last = last.tb_next
-    # A usage error is raised here on purpose.
-    return not isinstance(fault, OSError | ValueError) and bool(files) and files[-1].startswith((ours, _COPYING))
+        code, last = last.tb_frame.f_code, last.tb_next
+    if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:
+        return False  # a usage error is raised here on purpose
+    return code.co_filename.startswith((str(Path(__file__).parents[1]), _COPYING))
 
 
 def compare_frontends(
@@ -339,5 +340,4 @@ def compare(
     except Exception as fault:
         if not _is_ours(fault):
             raise
-        report = _empty_report(_internal_error("comparing the front ends", fault))
-        return Frontends.of(comparison.without_verdicts(entry.call, first, report))
+        return Frontends.of(comparison.after_fault(fn, fault))

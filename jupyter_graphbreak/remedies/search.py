@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.remedies.families.table import proposals_for
 from jupyter_graphbreak.remedies.program import own_edits
 from jupyter_graphbreak.remedies.program.application import CannotApplyError
@@ -201,7 +202,7 @@ class Search:
             self._longest_s = max(self._longest_s, time.monotonic() - begun)
 
     def _note_fault(self, what: str, fault: Exception) -> None:
-        self.faults.append(f"Of compile_explain itself {what} failed ({type(fault).__name__}: {fault}).")
+        self.faults.append(internal_error(what, fault))
 
     def _late(self) -> bool:
         """Whether there is no time for a further change: as much as the longest so far took, half of that at least."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from jupyter_graphbreak.report.schema import Effect, Report
+from jupyter_graphbreak.report.schema import Diagnostic, Effect, Report
 
 Outcome = Literal["captures", "breaks", "eager", "refuses", "silently wrong", "raises"]
 
@@ -106,6 +106,8 @@ class Frontends(msgspec.Struct, frozen=True):
         verdicts; the places are of the sources of ``report``.
     left_out : list of str
         The names of the front ends for which there was no time.
+    diagnostics : list of Diagnostic
+        What we could not find out: a front end has no verdict if examining it ends in an internal error.
     """
 
     function: str
@@ -119,6 +121,7 @@ class Frontends(msgspec.Struct, frozen=True):
     report: Report | None = None
     effects: list[Effect] | None = None
     left_out: list[str] = []
+    diagnostics: list[Diagnostic] = []
 
     def __getitem__(self, frontend: str) -> Verdict:
         """Return the verdict of a front end by its name, such as "torch.jit.trace"."""

@@ -123,7 +123,7 @@ def test_an_effect_happens_once(notebook: Notebook, effect: str, way: str) -> No
 
 
 def places(effect: Effect) -> tuple[str, int | None]:
-    return effect.kind, effect.location and effect.location.line
+    return effect.kind, effect.location.line if effect.location is not None else None
 
 
 @pytest.mark.parametrize("way", ["--frontends", "--patch", "an edited cell"])

@@ -7,7 +7,6 @@ import importlib
 import io
 import json
 import random
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,10 +16,10 @@ import msgspec
 import pytest
 import torch
 
-import jupyter_graphbreak.api.single_calls
-import jupyter_graphbreak.frontends.comparison
 from jupyter_graphbreak import Frontends, compare_frontends
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
+from jupyter_graphbreak.frontends import comparison
+from jupyter_graphbreak.frontends.examination import Examination
 from jupyter_graphbreak.report.frontends import Raised
 
 #: Not imported by name: it is written as people write functions, without types.
@@ -430,13 +429,41 @@ def test_a_call_that_leaves_no_room_is_not_compared(monkeypatch: pytest.MonkeyPa
     assert "was not run again" in verdicts.to_html()
 
 
-def test_a_fault_of_ours_is_said_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> None:
-        raise KeyError("ours")
+@pytest.mark.parametrize(
+    "function", ["examination.own_codes", "examination.Examination.verdict", "comparison.describe"]
+)
+def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("broken")
 
-    monkeypatch.setattr(sys.modules["jupyter_graphbreak.frontends.comparison"], "captures", fails)
-    fails.__code__ = fails.__code__.replace(co_filename=jupyter_graphbreak.api.single_calls.__file__)
-    assert (
-        "Internal error in jupyter_graphbreak while comparing"
-        in compare_frontends(lambda x: x + 1, torch.ones(3)).to_text()
-    )
+    fail.__code__ = fail.__code__.replace(co_filename=comparison.__file__)  # internal errors end in our code
+    monkeypatch.setattr(f"jupyter_graphbreak.frontends.{function}", fail)
+    found = compare_frontends(lambda x: x + 1, torch.ones(2))
+    assert not found.verdicts
+    assert found.diagnostics
+    assert all("(RuntimeError: broken)" in note.message for note in found.diagnostics)
+    assert "RuntimeError: broken" in found.to_text()
+    assert "RuntimeError: broken" in found.to_html()
+
+
+def test_one_front_end_whose_examination_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    examined = Examination._first
+
+    def fail_once(self: Examination, *args: Any) -> Any:
+        if self.name == "torch.fx.symbolic_trace":
+            raise RuntimeError("broken")
+        return examined(self, *args)
+
+    whole = compare_frontends(lambda x: x + 1, torch.ones(2))
+    monkeypatch.setattr(Examination, "_first", fail_once)
+    found = compare_frontends(lambda x: x + 1, torch.ones(2))
+    expected = [verdict.frontend for verdict in whole.verdicts if verdict.frontend != "torch.fx.symbolic_trace"]
+    assert [verdict.frontend for verdict in found.verdicts] == expected
+    assert len(expected) == len(whole.verdicts) - 1
+    (note,) = found.diagnostics
+    assert "while examining torch.fx.symbolic_trace (RuntimeError: broken)" in note.message
+
+
+def test_the_error_of_a_function_of_pytorch_goes_on() -> None:
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        compare_frontends(torch.add, torch.ones(2), torch.ones(3))

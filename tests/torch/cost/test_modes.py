@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ def breaks(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-MODES = {
+MODES: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
     "none": contextlib.nullcontext,
     "no_grad": torch.no_grad,
     "inference": torch.inference_mode,

@@ -114,9 +114,9 @@ def test_assignments_are_found_in_the_code() -> None:
     def assigns(value: Any) -> None:
         import json as text
 
-        json.one = value
-        torch.nn.two += value
-        text.three = torch.nn.functional.relu(value)
+        json.one = value  # type: ignore[attr-defined]
+        torch.nn.two += value  # type: ignore[attr-defined]
+        text.three = torch.nn.functional.relu(value)  # type: ignore[attr-defined]
         value.four = json.dumps
 
     assert isinstance(assigns, FunctionType)

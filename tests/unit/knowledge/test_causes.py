@@ -64,8 +64,9 @@ def anchors(page: Path) -> set[str]:
 
 def test_every_page_and_section_exists() -> None:
     skips = [reason for reason in vars(skipped_functions).values() if isinstance(reason, SkipReason)]
-    pages = {entry.page for entry in (*CAUSES, *CALLS, *skips) if entry.page is not None}
-    for page in pages:
+    pages = {entry.page for entries in (CAUSES, CALLS, skips) for entry in entries}
+    for page in pages - {None}:
+        assert page is not None
         name, _, section = page.partition("#")
         path = HERE / "notebooks" / name
         assert path.is_file(), page
@@ -115,8 +116,8 @@ def literals(text: str) -> list[str]:
     holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     bodies = [node.body for node in ast.walk(tree) if isinstance(node, holders)]
     docstrings = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
-    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return [node.value for node in constants if id(node) not in docstrings and GB_ID.search(node.value)]
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings]
+    return [node.value for node in constants if isinstance(node.value, str) and GB_ID.search(node.value)]
 
 
 def comments(text: str) -> list[str]:

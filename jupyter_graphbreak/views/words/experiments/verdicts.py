@@ -58,10 +58,17 @@ def details(frontends: Frontends, verdict: Verdict) -> list[str]:
 
 def legend(frontends: Frontends) -> list[str]:
     """Return what was tried, and what follows from it."""
+    if frontends.effects and frontends.report is not None:
+        return [not_run_again(frontends.report)]
+    failed = [note.message for note in frontends.diagnostics]
     if not frontends.verdicts and frontends.report is not None:
-        if frontends.effects:
-            return [not_run_again(frontends.report)]
-        return [note.message for note in frontends.report.diagnostics]
+        failed += [note.message for note in frontends.report.diagnostics]
+    if failed and not frontends.verdicts:
+        return failed
+    return [*failed, *_tried(frontends)]
+
+
+def _tried(frontends: Frontends) -> list[str]:
     sentences = [f"About the first break: {frontends.advice.rstrip('.')}."] if frontends.advice else []
     if frontends.left_out:
         sentences.append(f"There was no time left for {', '.join(frontends.left_out)}.")

@@ -1,4 +1,4 @@
-"""The mime bundle under which a cell's output carries a report."""
+"""The mime bundle under which a cell's output carries a report, and beside it, in one JSON object, its rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic
 from jupyter_graphbreak.views.html.render import packed_rest, render_html
+from jupyter_graphbreak.views.rows.sections import rows
 from jupyter_graphbreak.views.text.report_text import render_text
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
-        MIME_TYPE: carried(report).to_dict(),
+        MIME_TYPE: carried(report).to_dict() | {"rows": msgspec.to_builtins(rows(report))},
     }
     rest = packed_rest(report)
     if rest:

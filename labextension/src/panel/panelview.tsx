@@ -3,20 +3,13 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import {
-  countParts,
-  type IPartCount,
-  PART_KINDS,
-  type PartKind
-} from '../report/kinds';
-import {
   type IPanelState,
   PAGE_SIZE,
   rowLimit,
   selectedKey
 } from './panelmodel';
-import { countLabel, kindLabel } from './part';
 import type { IRow } from './rows';
-import type { Sort } from './tree';
+import { countLabel, type Sort } from './tree';
 import { type ITreeActions, Tree } from './treeview';
 
 /** What the reader can do in the panel. */
@@ -25,7 +18,7 @@ export interface IPanelActions extends ITreeActions {
   /** Leave the filter for the tree. */
   onLeaveFilter(): void;
   onSort(sort: Sort): void;
-  onToggleKind(kind: PartKind): void;
+  onToggleKind(kind: string): void;
   onShowMore(): void;
   onExplain(): void;
   /** Explain the active cell, and try what removes its breaks. */
@@ -157,14 +150,14 @@ function Tools({ state, actions, trans }: IPanelProps): JSX.Element {
         role="group"
         aria-label={trans.__('Show')}
       >
-        {kindCounts(state).map(([kind, count]) => (
+        {sectionCounts(state).map(({ id, title, read, total }) => (
           <button
-            key={kind}
+            key={id}
             className="jp-GraphBreakPanel-kind"
-            aria-pressed={!state.hiddenKinds.has(kind)}
-            onClick={() => actions.onToggleKind(kind)}
+            aria-pressed={!state.hiddenKinds.has(id)}
+            onClick={() => actions.onToggleKind(id)}
           >
-            {kindLabel(kind, trans)} <b>{countLabel(count, trans)}</b>
+            {title} <b>{countLabel(read, total)}</b>
           </button>
         ))}
       </div>
@@ -172,21 +165,30 @@ function Tools({ state, actions, trans }: IPanelProps): JSX.Element {
   );
 }
 
-/** The kinds that can be hidden, and how many parts of them there are. */
-function kindCounts({
-  runs
-}: IPanelState): [kind: PartKind, count: IPartCount][] {
-  return PART_KINDS.filter(kind => kind !== 'error')
-    .map((kind): [PartKind, IPartCount] => {
-      let [read, total] = [0, 0];
-      for (const { report } of runs) {
-        const count = report && countParts(report, kind);
-        read += count?.read ?? 0;
-        total += count?.total ?? 0;
-      }
-      return [kind, { read, total }];
-    })
-    .filter(([, { total }]) => total > 0);
+/** A section that can be hidden, and how many rows it has in all runs together. */
+interface ISectionCount {
+  readonly id: string;
+  readonly title: string;
+  read: number;
+  total: number;
+}
+
+function sectionCounts({ runs }: IPanelState): readonly ISectionCount[] {
+  const counts = new Map<string, ISectionCount>();
+  // In the order of the run that has most sections.
+  const ordered = runs
+    .flatMap(({ rows }) => (rows === null ? [] : [rows.sections]))
+    .sort((one, other) => other.length - one.length);
+  for (const { id, title, form, rows, total } of ordered.flat()) {
+    if (form === 'plain' || total === 0) {
+      continue;
+    }
+    const count = counts.get(id) ?? { id, title, read: 0, total: 0 };
+    count.read += rows.length;
+    count.total += total;
+    counts.set(id, count);
+  }
+  return [...counts.values()];
 }
 
 function filterResult(

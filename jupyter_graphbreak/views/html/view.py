@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from jupyter_graphbreak.views.html.environment import style_sheet
+from jupyter_graphbreak.views.html.environment import Part, style_sheet
 from jupyter_graphbreak.views.html.highlight import coloured
 from jupyter_graphbreak.views.html.ops import OpRows, tensor_text
 from jupyter_graphbreak.views.html.references import Links, References
@@ -67,8 +67,8 @@ class Limits:
     breaks: int = 20
     open: int = 3
     graphs: int = 20
-    ops: int = 12
-    inputs: int = 12
+    ops: int = 8
+    inputs: int = 6
     code: int = 8
     rows: int = 40
     steps: int = 40
@@ -109,8 +109,13 @@ class View:
 
     @property
     def css(self) -> Markup:
-        """The style sheet."""
-        return style_sheet()
+        """The style sheet, as far as the report needs it."""
+        report = self.report
+        parts: dict[Part, bool] = {
+            "remedies": report.remedies is not None or bool(report.compiled),
+            "cost": report.cost is not None,
+        }
+        return style_sheet(*(part for part, is_needed in parts.items() if is_needed))
 
     # The head.
 

@@ -192,7 +192,7 @@ function bounded({ status, about, sections, ...rows }: Rows): Rows {
   return {
     ...rows,
     status: clipAll(status),
-    about: about.slice(0, MOST_PARTS).map(boundedRow),
+    about: about.slice(0, MOST_TEXTS).map(boundedRow),
     sections: sections.slice(0, MOST_SECTIONS).map(section => ({
       ...section,
       title: clip(section.title, MOST_OF_LABEL),

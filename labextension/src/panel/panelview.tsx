@@ -173,22 +173,25 @@ interface ISectionCount {
   total: number;
 }
 
+/** Every run has its sections in the order in which people read them; so have all of them together. */
 function sectionCounts({ runs }: IPanelState): readonly ISectionCount[] {
-  const counts = new Map<string, ISectionCount>();
-  // In the order of the run that has most sections.
-  const ordered = runs
-    .flatMap(({ rows }) => (rows === null ? [] : [rows.sections]))
-    .sort((one, other) => other.length - one.length);
-  for (const { id, title, form, rows, total } of ordered.flat()) {
-    if (form === 'plain' || total === 0) {
-      continue;
+  const counts: ISectionCount[] = [];
+  for (const { rows } of runs) {
+    let after = -1;
+    for (const { id, title, form, rows: read, total } of rows?.sections ?? []) {
+      if (form === 'plain' || total === 0) {
+        continue;
+      }
+      const known = counts.findIndex(count => count.id === id);
+      after = known >= 0 ? known : after + 1;
+      if (known < 0) {
+        counts.splice(after, 0, { id, title, read: 0, total: 0 });
+      }
+      counts[after]!.read += read.length;
+      counts[after]!.total += total;
     }
-    const count = counts.get(id) ?? { id, title, read: 0, total: 0 };
-    count.read += rows.length;
-    count.total += total;
-    counts.set(id, count);
   }
-  return [...counts.values()];
+  return counts;
 }
 
 function filterResult(

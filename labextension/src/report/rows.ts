@@ -89,7 +89,7 @@ function plainRows(report: Report): Rows {
         name: String(index + 1),
         label: part.location?.code ?? part.gb_type,
         group: part.gb_type,
-        beside: part.gb_type,
+        beside: `✂${index + 1} ${part.gb_type.replaceAll('`', '')}`,
         more: part.explanation === null ? [] : [part.explanation],
         spot: spotOf(part.location)
       })

@@ -26,6 +26,7 @@ from jupyter_graphbreak.analysis.settings import settings_of_run
 from jupyter_graphbreak.analysis.skips import SkipTable
 from jupyter_graphbreak.analysis.source.locations import Sources, SourceText, shown_stack
 from jupyter_graphbreak.analysis.torch_text import messages
+from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.recording.records import compiled_function
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
@@ -84,7 +85,7 @@ def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]
             sources.name_function(filename, line, frame.start.qualname)
     report = _report(ledger, sources)
     notes: list[Diagnostic] = []
-    ordered = _Steps(notes).take("the order of its breaks", lambda: with_priorities(report), report)
+    ordered = _Steps(notes).take("the order of the breaks", lambda: with_priorities(report), report)
     return msgspec.structs.replace(ordered, diagnostics=[*ordered.diagnostics, *notes]), sources.files()
 
 
@@ -156,8 +157,8 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         cudagraph_skips=steps.listed("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
         what_if=steps.take("consequences of other settings", breaks.what_if, WhatIf()),
         compiled=steps.take("what was compiled for it", lambda: _compiled(ledger, sources), None),
-        diagnostics=[*ledger.notes, *notes, *repeated],
         held=steps.take("what PyTorch held before the run", lambda: _held(ledger, sources), None),
+        diagnostics=[*ledger.notes, *notes, *repeated],
     )
 
 
@@ -178,7 +179,7 @@ class _Steps:
         try:
             return make()
         except Exception as fault:  # noqa: BLE001 - a fault of ours costs this part only
-            note = f"The report may lack {what}: making them failed ({type(fault).__name__}: {fault})."
+            note = internal_error(f"working out {what}", fault)
             if all(known.message != note for known in self._notes):
                 self._notes.append(Diagnostic("error", note))
             return default

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report import schema
     from jupyter_graphbreak.trial.entry import Entry, KeptEntries
 
-#: Seconds after which no further entry is measured or checked; after twice as many nothing more is compiled for one.
-_PATIENCE_S = 60.0
+#: Seconds that measuring or checking takes at most.
+_PATIENCE_S = 120.0
+#: The share of them after which no further entry is measured or checked, and few calls are timed.
+_SHARE_OF_ENTRIES = 0.5
 
 
 class Kept(NamedTuple):
@@ -104,19 +106,25 @@ class Rerun:
         )
         return self._answered(self._found.report)
 
-    def measure(self) -> Report:
-        """Measure what the entries cost, and with remedies that were found before, what they save."""
+    def measure(self, seconds: float | None = None) -> Report:
+        """Measure what the entries cost, and with remedies that were found before, what they save.
+
+        Parameters
+        ----------
+        seconds : float or None
+            When to stop; by default after 120 seconds.
+        """
         from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, measure_entry
         from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-        end = time.monotonic() + _PATIENCE_S
+        end, late = _limits(seconds)
         costs = []
-        for entry in self._entries(end, "measured"):
+        for entry in self._entries(late, "measured"):
             self._tell(f"{entry.function}: runs again and again on copies")
-            with entry.set_up(), self._faults_noted(f"measuring {entry.function}"), time_limited(end + _PATIENCE_S):
+            with entry.set_up(), self._faults_noted(f"measuring {entry.function}"), time_limited(end):
                 remedied = self._found.remedied(entry) if self._found is not None else {}
                 try:
-                    measured = measure_entry(entry, remedied, self.report, end=end, find_cell=self._find_cell).cost
+                    measured = measure_entry(entry, remedied, self.report, end=late, find_cell=self._find_cell).cost
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
                     continue
@@ -127,26 +135,32 @@ class Rerun:
             return self._answered(with_priorities(replace(self.report, cost=cost)))
         return self._answered(self.report)
 
-    def check(self) -> Report:
-        """Compare what the entries compute compiled with what they compute eagerly."""
+    def check(self, seconds: float | None = None) -> Report:
+        """Compare what the entries compute compiled with what they compute eagerly.
+
+        Parameters
+        ----------
+        seconds : float or None
+            When to stop; by default after 120 seconds.
+        """
         from jupyter_graphbreak.cost.correctness.checking import check_entry
         from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-        end = time.monotonic() + _PATIENCE_S
+        end, late = _limits(seconds)
         checks = []
-        for entry in self._entries(end, "checked"):
+        for entry in self._entries(late, "checked"):
             self._tell(f"{entry.function}: compiled is compared with eager")
-            with entry.set_up(), self._faults_noted(f"checking {entry.function}"), time_limited(end + _PATIENCE_S):
+            with entry.set_up(), self._faults_noted(f"checking {entry.function}"), time_limited(end):
                 try:
                     checks.append(check_entry(entry, self.report, find_cell=self._find_cell).check)
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
         return self._answered(replace(self.report, check=checks))
 
-    def _entries(self, end: float, done: str) -> Iterator[Entry]:
+    def _entries(self, late: float, done: str) -> Iterator[Entry]:
         """Yield the entries until it gets late, and note what was left out then."""
         for number, entry in enumerate(self._kept.entries):
-            if time.monotonic() > end:
+            if time.monotonic() > late:
                 left = len(self._kept.entries) - number
                 self._notes.append(f"{left} of the {number + left} calls were not {done}: there was no time left.")
                 return
@@ -172,3 +186,9 @@ class Rerun:
         new = [note for note in notes if note not in report.diagnostics]
         self.report = Report.of(replace(report, diagnostics=[*report.diagnostics, *new]))
         return self.report
+
+
+def _limits(seconds: float | None) -> tuple[float, float]:
+    """Return when a question ends, and from when on it is late; both in seconds of :func:`time.monotonic`."""
+    limit = _PATIENCE_S if seconds is None else seconds
+    return time.monotonic() + limit, time.monotonic() + _SHARE_OF_ENTRIES * limit

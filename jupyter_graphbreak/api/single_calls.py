@@ -11,6 +11,7 @@ import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
@@ -19,14 +20,19 @@ from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
+    from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.trial.inputs import Arguments
 
-#: Seconds after which measuring makes do with few calls; after twice as many nothing more is compiled.
-_PATIENCE_S = 60.0
+#: Seconds that measuring, checking or comparing front ends takes at most.
+_PATIENCE_S = 120.0
+#: The share of them after which measuring makes do with few calls.
+_SHARE_OF_CALLS = 0.5
 #: Where Python copies objects.
 _COPYING = copy.__file__
+#: What raises the error of the function itself again, which for a function of PyTorch's ends there.
+_RAISES_AGAIN = "Reference.__init__"
 
 
 def try_remedies(
@@ -96,7 +102,7 @@ def try_remedies(
     return _without_faults("trying changes", tried, remedies=[])
 
 
-def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
     """Measure what compiling a function costs and yields, and where the time of the compiled call goes.
 
     The function is called some hundred times on copies of itself, of what it uses and of the arguments: as it is and
@@ -111,6 +117,8 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         A function, a method or a module; compiled or not.
     *args, **kwargs
         What to call it with.
+    seconds : float or None
+        When to stop; by default after 120 seconds. The closer the end, the fewer calls are timed.
 
     Returns
     -------
@@ -133,15 +141,17 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     from jupyter_graphbreak.report.cost import Cost
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
+    begun = time.monotonic()
+
     def measured() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         refused = entry.why_not_run()
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
-        end = time.monotonic() + _PATIENCE_S
+        limit = _PATIENCE_S if seconds is None else seconds
         try:
-            with time_limited(end + _PATIENCE_S):
-                found = measure_entry(entry, end=end)
+            with time_limited(begun + limit):
+                found = measure_entry(entry, end=begun + _SHARE_OF_CALLS * limit)
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
 
@@ -153,7 +163,7 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     return _without_faults("measuring", measured)
 
 
-def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
     """Check that a compiled function computes what the function itself does: values and gradients.
 
     Both are called on copies, with the same random numbers. Where they differ by more than rounding does, which a run
@@ -167,6 +177,8 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         A function, a method or a module; compiled or not. One that is not is compiled with the backend ``inductor``.
     *args, **kwargs
         What to call it with.
+    seconds : float or None
+        When to stop; by default after 120 seconds.
 
     Returns
     -------
@@ -182,13 +194,15 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     from jupyter_graphbreak.cost.entry_cost import entry_of
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
+    end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+
     def checked() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         refused = entry.why_not_run()
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
         try:
-            with time_limited(time.monotonic() + 2 * _PATIENCE_S):
+            with time_limited(end):
                 found = check_entry(entry)
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
@@ -200,7 +214,7 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 
 def _without_faults(what: str, answer: Callable[[], schema.Report], **empty: Any) -> Report:
-    """Return the answer to a question; if we fail, a report that says so. What the user's code raises goes on."""
+    """Return the answer to a question; if we fail, a report that says so. An error of the user's code is raised."""
     require_torch()
     try:
         return Report.of(answer())
@@ -209,7 +223,7 @@ def _without_faults(what: str, answer: Callable[[], schema.Report], **empty: Any
     except Exception as fault:
         if not _is_ours(fault):
             raise
-        note = f"Internal error in jupyter_graphbreak while {what} ({type(fault).__name__}: {fault})."
+        note = internal_error(what, fault)
         return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
 
 
@@ -221,16 +235,18 @@ def _empty_report(note: Diagnostic) -> schema.Report:
 
 def _is_ours(fault: Exception) -> bool:
     """Whether an exception was raised in our code, or in what it called of Python's, rather than in the user's."""
-    ours, last = str(Path(__file__).parents[1]), fault.__traceback__
-    files = []
+    code: CodeType | None = None
+    last = fault.__traceback__
     while last is not None:
-        files.append(last.tb_frame.f_code.co_filename)
-        last = last.tb_next
-    # A usage error is raised here on purpose.
-    return not isinstance(fault, OSError | ValueError) and bool(files) and files[-1].startswith((ours, _COPYING))
+        code, last = last.tb_frame.f_code, last.tb_next
+    if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:
+        return False  # a usage error is raised here on purpose
+    return code.co_filename.startswith((str(Path(__file__).parents[1]), _COPYING))
 
 
-def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), **kwargs: Any) -> Frontends:
+def compare_frontends(
+    fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), seconds: float | None = None, **kwargs: Any
+) -> Frontends:
     """Capture a function with each of PyTorch's front ends, and find out which result is right.
 
     Each verdict is found by running: the function is captured with the given arguments, the captured program is called
@@ -250,6 +266,8 @@ def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = 
         arguments (keyword arguments stay those of the first), one argument, or
         :class:`~jupyter_graphbreak.Arguments`. Without them inputs are derived from the first: other values, Python
         numbers and flags, sizes.
+    seconds : float or None
+        When to stop; by default after 120 seconds. ``left_out`` names the front ends for which there was no time.
 
     Returns
     -------
@@ -273,7 +291,7 @@ def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = 
             return given
         return Arguments(*given, **kwargs) if type(given) is tuple else Arguments(given, **kwargs)
 
-    return compare(fn, Arguments(*args, **kwargs), [arguments(given) for given in also])
+    return compare(fn, Arguments(*args, **kwargs), [arguments(given) for given in also], seconds=seconds)
 
 
 def compare(
@@ -283,6 +301,7 @@ def compare(
     *,
     backend: str = "eager",
     find_cell: FindCell = lambda _: None,
+    seconds: float | None = None,
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
 
@@ -295,21 +314,30 @@ def compare(
         The backend of ``torch.compile``.
     find_cell : callable
         Given the file name of a code object, the cell it comes from; for the report.
+    seconds : float or None
+        When to stop; by default after 120 seconds.
     """
-    from jupyter_graphbreak._torch_compat.call_modes import CallModes
+    require_torch()
+    from jupyter_graphbreak.cost.entry_cost import entry_of
     from jupyter_graphbreak.frontends import comparison
-    from jupyter_graphbreak.trial.run_setup import runs_set_up
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-    with runs_set_up(CallModes.now()):
-        try:
-            verdicts = comparison.compare(fn, first, others, backend=backend, find_cell=find_cell)
-        except TrialStoppedError as stopped:
-            from jupyter_graphbreak.api.stopped import report_until_stopped
-            from jupyter_graphbreak.cost.entry_cost import entry_of
+    entry = entry_of(fn, *first.args, **first.kwargs)
+    end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+    try:
+        with entry.set_up(), time_limited(end):
+            refused = entry.why_not_run()
+            if refused is not None:
+                report = _empty_report(Diagnostic("warning", refused))
+                return Frontends.of(comparison.without_verdicts(entry.call, first, report))
+            try:
+                return Frontends.of(comparison.compare(fn, first, others, backend=backend, find_cell=find_cell))
+            except TrialStoppedError as stopped:
+                from jupyter_graphbreak.api.stopped import report_until_stopped
 
-            entry = entry_of(fn, *first.args, **first.kwargs)
-            verdicts = comparison.without_verdicts(
-                entry.call, first, report_until_stopped(entry, stopped.effect, find_cell)[0]
-            )
-        return Frontends.of(verdicts)
+                report = report_until_stopped(entry, stopped.effect, find_cell)[0]
+                return Frontends.of(comparison.without_verdicts(entry.call, first, report))
+    except Exception as fault:
+        if not _is_ours(fault):
+            raise
+        return Frontends.of(comparison.after_fault(fn, fault))

@@ -13,9 +13,11 @@ from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.api.rerun import Rerun, kept_for_questions
 from jupyter_graphbreak.api.run_reports import job_with, report_of
 from jupyter_graphbreak.compiling.compile_options import Options, ensure_compiled
+from jupyter_graphbreak.faults import internal_error, noted
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import forget
 from jupyter_graphbreak.report.schema import Device, Diagnostic
+from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
     import os
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jupyter_graphbreak.api.rerun import Kept
-    from jupyter_graphbreak.results import Job, Report
+    from jupyter_graphbreak.results import Job
 
 
 class Run:
@@ -56,6 +58,12 @@ class Run:
         if children is not None:
             self.job = job_with(self._report, children)
 
+    def give_up(self, what: str, fault: Exception) -> None:
+        """Note an internal error after which there is no report of the run, or no job."""
+        note = Diagnostic("error", internal_error(what, fault))
+        report = self._report if self._report is not None else Report("ok", Device("auto", "unknown"))
+        self._report = Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, note]))
+
     def try_remedies(self, *, also: Sequence[str | os.PathLike[str]] = (), seconds: float | None = None) -> Report:
         """Try to remove the breaks of the block, on copies of its entries, and return the report with what was tried.
 
@@ -77,36 +85,44 @@ class Run:
 
         return self._again().try_remedies(also=[read_patch(path) for path in also], seconds=seconds)
 
-    def measure(self) -> Report:
+    def measure(self, seconds: float | None = None) -> Report:
         """Measure what compiling the entries of the block costs and yields, and return the report with it.
 
         After :meth:`try_remedies` the remedies that work are measured, too.
 
+        Parameters
+        ----------
+        seconds : float or None
+            When to stop; by default after 120 seconds.
+
         Raises
         ------
         RuntimeError
             If the entries were not kept.
         """
-        return self._again().measure()
+        return self._again().measure(seconds)
 
-    def check(self) -> Report:
+    def check(self, seconds: float | None = None) -> Report:
         """Compare the results of the block's entries with eager ones, and return the report with what was found.
 
+        Parameters
+        ----------
+        seconds : float or None
+            When to stop; by default after 120 seconds.
+
         Raises
         ------
         RuntimeError
             If the entries were not kept.
         """
-        return self._again().check()
+        return self._again().check(seconds)
 
     def add_cost(self) -> None:
         """Have the report say what the entries cost; where they cannot be measured, why."""
         try:
             self._report = self.measure()
         except Exception as fault:  # noqa: BLE001 - the block has run, and its report stands
-            note = Diagnostic(
-                "error", f"Of jupyter_graphbreak itself measuring failed ({type(fault).__name__}: {fault})."
-            )
+            note = Diagnostic("error", internal_error("measuring", fault))
             self._report = msgspec.structs.replace(self.report, diagnostics=[*self.report.diagnostics, note])
 
     def _again(self) -> Rerun:
@@ -191,7 +207,8 @@ def capture(
                     yield run
         finally:
             if recording is not None:
-                run.close(recording, children, kept)
+                with noted("making the report", run.give_up):
+                    run.close(recording, children, kept)
     if cost:
         run.add_cost()
 
@@ -202,14 +219,12 @@ def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
     from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
     from jupyter_graphbreak.compiling.descriptions import described
 
-    def note_fault(what: str, fault: Exception) -> None:
-        recording.note("error", f"Internal error while {what} ({type(fault).__name__}: {fault}); your code still ran.")
-
-    with compiled_calls(Options(), note_fault) as calls:
+    with compiled_calls(Options(), recording.note_fault) as calls:
         try:
             yield
         finally:
-            recording.note_compiled(described(calls.compiled))
+            with noted("describing what was compiled", recording.note_fault):
+                recording.note_compiled(described(calls.compiled))
 
 
 def run_routed(path: str, module: str | None = None) -> None:

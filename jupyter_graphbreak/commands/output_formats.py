@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Job, Report
 
 FORMATS = ("text", "json", "html", "markdown", "sarif")
+
+#: Breaks that only some ranks have, of which the Markdown of a job says where they are.
+_MOST_UNEVEN = 50
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,7 @@ def _markdown(found: Found, verdict: Verdict | None, new: list[set[str]], *, red
         job = found.job
         uneven = [
             f"{where_in_job(each.place)}: {each.gb_type}, {who_has(job, each)}"
-            for each in job.breaks
-            if each.missing_in
+            for each in itertools.islice((each for each in job.breaks if each.missing_in), _MOST_UNEVEN)
         ]
         parts.append(render_markdown_lines(job_headline(job), uneven))
         titles = [process_name(process) for process in job.processes]

@@ -26,13 +26,14 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     is_traced,
     while_converting,
 )
-from jupyter_graphbreak._torch_compat.patching import shielded
+from jupyter_graphbreak._torch_compat.patching import tell_fault
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.graph_warnings import warnings_at_own_lines
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
-from jupyter_graphbreak.compiling.routes import RoutedFunctions
+from jupyter_graphbreak.compiling.routes import RoutedFunctions, active
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, rehearse_hiding
+from jupyter_graphbreak.faults import noted, shielded
 from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
 from jupyter_graphbreak.recording.targets import is_compiled
@@ -97,12 +98,12 @@ class CompiledCalls:
         intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._opened.enter("compiling modules", intercept, None)
         self._opened.undo_last("undoing what compiling needed", self._end_routing)
-        _active[self._thread] = (*_active.get(self._thread, ()), self)
+        active[self._thread] = (*active.get(self._thread, ()), self.route)
 
     def _end_routing(self) -> None:
-        left = tuple(calls for calls in _active.pop(self._thread, ()) if calls is not self)
+        left = tuple(route for route in active.pop(self._thread, ()) if route != self.route)
         if left:
-            _active[self._thread] = left
+            active[self._thread] = left
 
     def route(self, call: Any) -> Any:
         """Return what to call in place of a callable: itself, itself with routed calls, or what decides when called."""
@@ -152,7 +153,7 @@ class CompiledCalls:
                 call = self._looked_into(call)
         planned = self.plan(call, call, args, kwargs) if role == "compile" else None
         self._depth += 1
-        return planned or Standin(call, args, kwargs, _as_uncompiled, self._end)
+        return planned or Standin(call, args, kwargs, as_uncompiled, self._end)
 
     def _looked_into(self, call: Any) -> Any:
         """Return a function or method whose own calls are routed, where its source is known."""
@@ -198,7 +199,7 @@ class CompiledCalls:
             return None
         traceable = self._traceable.traceable(call, target)
         self._note(target)
-        failed = functools.partial(_as_uncompiled, grad_mode=torch.is_grad_enabled())
+        failed = functools.partial(as_uncompiled, grad_mode=torch.is_grad_enabled())
         self._state.inside = True
         return Standin(caller, (traceable, args, kwargs), {}, failed, self._end)
 
@@ -207,14 +208,14 @@ class CompiledCalls:
         self._depth -= 1
         self._state.inside = False
 
-    def run_cell(self, function: Callable[[], Any]) -> Any:
-        """Call the function that a cell was made into, compiled."""
+    def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
+        """Return what calls the function that a cell was made into, compiled if that is possible."""
         readable = self._opened.enter("reading new globals", new_globals_readable, default=False)
         if not readable:
             self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
-            return function()
+            return function
         self._cell = function
-        return interposed(function, self._state, functools.partial(self._plan_cell, function))()
+        return interposed(function, self._state, functools.partial(self._plan_cell, function))
 
     def _plan_cell(self, function: Callable[[], Any]) -> Standin | None:
         planned = self.plan(function, function, (), {})
@@ -233,13 +234,12 @@ class CompiledCalls:
                 self._opened.enter("keeping what compiling changes", semantics, None)
                 self._opened.enter("placing warnings", warnings_at_own_lines, None)
                 self._opened.enter("isolating the compilation", isolated_compilation, None)
-                try:
-                    if self._opened.complete:
+                if self._opened.complete:
+                    self._opened.complete = False  # a second attempt would fail as well
+                    with noted("preparing to compile", self._on_fault):
                         rehearse_hiding()
                         self._caller = compile_caller(self._options.arguments())
-                except Exception as fault:  # noqa: BLE001 - the program runs uncompiled
-                    self._opened.complete = False
-                    self._on_fault("compiling", fault)
+                        self._opened.complete = True
         return self._caller
 
     def _note(self, target: Any) -> None:
@@ -278,6 +278,13 @@ def _as_uncompiled(error: BaseException, *, grad_mode: bool | None = None) -> Ba
     instead = _failed_in_graph(grad_mode, error) if grad_mode is not None else None
     hide_compiler(instead or error)
     return instead
+
+
+def _hidden(error: BaseException, **_: object) -> None:
+    hide_compiler(error)
+
+
+as_uncompiled = shielded("restoring an error", _as_uncompiled, _hidden, tell_fault)
 
 
 def _failed_in_graph(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - the first is bound
@@ -349,19 +356,6 @@ def _line_of(filename: str) -> int | None:
             return frame.f_lineno
         frame = frame.f_back
     return None
-
-
-#: What compiles calls, by the number of the thread whose calls it compiles; the innermost comes last.
-_active: dict[int, tuple[CompiledCalls, ...]] = {}
-
-
-def _route(call: Any) -> Any:
-    active = _active.get(threading.get_ident())
-    return active[-1].route(call) if active else call
-
-
-#: What routed code calls; it returns what is called in place of a callable.
-route = shielded("deciding what to compile", _route, lambda call: call)
 
 
 @contextlib.contextmanager

@@ -6,12 +6,19 @@ The same break is one of the same function and cause, however its line reads now
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from jupyter_graphbreak.gate.baseline import AllowedBreak, AllowedEager, AllowedRecompiles, Baseline, baseline_of
+from jupyter_graphbreak.gate.baseline import (
+    AllowedBreak,
+    AllowedEager,
+    AllowedRecompiles,
+    Baseline,
+    allowed_by,
+    baseline_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -116,37 +123,59 @@ def _without_pairs(
     keys : iterable of (callable, bool)
         By what to pair, and whether only those of functions that are gone.
     """
-    old, new = list(before), list(now)
+    old: list[_A | None] = list(before)
+    new = list(now)
     for key, only_gone in keys:
-        waiting: dict[Hashable, list[_A]] = defaultdict(list)
-        for each in old:
-            if not only_gone or gone(each):
-                waiting[key(each)].append(each)
+        waiting: dict[Hashable, deque[int]] = defaultdict(deque)
+        for place, each in enumerate(old):
+            if each is not None and (not only_gone or gone(each)):
+                waiting[key(each)].append(place)
         left = []
         for each in new:
-            if waiting.get(key(each)):
-                old.remove(waiting[key(each)].pop(0))
+            same = waiting.get(key(each))
+            if same:
+                old[same.popleft()] = None
             else:
                 left.append(each)
         new = left
-    return old, new
+    return [each for each in old if each is not None], new
 
 
 def _more_recompiles(
     before: Sequence[AllowedRecompiles], now: Sequence[AllowedRecompiles], gone: Callable[[AllowedRecompiles], bool]
 ) -> Iterable[MoreRecompiles]:
     allowed = {(each.path, each.function): each.times for each in before}
-    moved = [each for each in before if gone(each)]
+    moved = _Moved(each for each in before if gone(each))
     for each in now:
         times = allowed.get((each.path, each.function))
         if times is None:
             # A function that is gone may be this one under another name or in another file.
-            same = next((old for old in moved if old.function == each.function or old.path == each.path), None)
-            if same is not None:
-                moved.remove(same)
+            same = moved.take(each)
             times = same.times if same is not None else 0
         if each.times > times:
             yield MoreRecompiles(each.path, each.function, times, each.times)
+
+
+class _Moved:
+    """Functions that are gone, each of which may be another one under another name or in another file, once."""
+
+    def __init__(self, gone: Iterable[AllowedRecompiles]) -> None:
+        self._left = dict(enumerate(gone))
+        self._by_function: defaultdict[str, deque[int]] = defaultdict(deque)
+        self._by_path: defaultdict[str, deque[int]] = defaultdict(deque)
+        for place, each in self._left.items():
+            self._by_function[each.function].append(place)
+            self._by_path[each.path].append(place)
+
+    def take(self, now: AllowedRecompiles) -> AllowedRecompiles | None:
+        """Return the first function of the same name or file, and take it away."""
+        places = [same[0] for same in (self._by_function[now.function], self._by_path[now.path]) if self._is_left(same)]
+        return self._left.pop(min(places)) if places else None
+
+    def _is_left(self, same: deque[int]) -> bool:
+        while same and same[0] not in self._left:
+            same.popleft()
+        return bool(same)
 
 
 def _functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
@@ -180,11 +209,11 @@ def _release(torch: str) -> str:
 
 def new_breaks(verdict: Verdict, report: Report) -> set[str]:
     """Return the ids of the breaks of a report that are not allowed."""
-    left = list(verdict.new)
+    left = Counter(verdict.new)
     ids = set()
-    for found in reversed(report.breaks):  # of several alike the last ones are the new ones
-        (key,) = baseline_of([msgspec.structs.replace(report, breaks=[found], skipped=[], recompiles=[])]).breaks
-        if key in left:
-            left.remove(key)
+    pairs = zip(report.breaks, allowed_by(report), strict=True)
+    for found, key in reversed(list(pairs)):  # of several alike the last ones are the new ones
+        if left[key] > 0:
+            left[key] -= 1
             ids.add(found.id)
     return ids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import nbformat
@@ -48,9 +49,9 @@ def execute(
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, DeadKernelError
 
-    read_cells(path)
+    content = read_cells(path)  # once: nbformat gets what was checked, and nothing that was written there since
     try:
-        notebook = nbformat.read(path, as_version=4)
+        notebook = nbformat.reads(json.dumps(content), as_version=4)
     except Exception as error:  # noqa: BLE001 - nbformat raises whatever it stumbles over
         why = " ".join(str(error).split())[:_MOST_WORDS]
         raise UnreadableNotebook(f"{path}: not a notebook that can be run: {why or type(error).__name__}") from None

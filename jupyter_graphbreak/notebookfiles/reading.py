@@ -69,8 +69,10 @@ def reports_in(notebook: dict[str, Any]) -> NotebookReports:
     failed: list[str] = []
     for number, data in itertools.islice(_carried(notebook), _MOST_REPORTS):
         try:
-            reports.append(Report.from_dict(data))
-        except (msgspec.ValidationError, RecursionError) as error:
+            reports.append(
+                Report.from_json(msgspec.json.encode(data))
+            )  # so that it can be written again: NaN becomes null
+        except (ValueError, OverflowError, RecursionError) as error:  # ValueError: of msgspec, and of lone surrogates
             failed.append(f"the report in cell {number} cannot be read: {str(error)[:_MOST_WORDS]}")
     if failed and not reports:
         raise UnreadableNotebook(failed[0])

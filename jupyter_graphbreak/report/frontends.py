@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from jupyter_graphbreak.report.schema import Effect, Report
+from jupyter_graphbreak.report.schema import Diagnostic, Effect, Report
 
 Outcome = Literal["captures", "breaks", "eager", "refuses", "silently wrong", "raises"]
 
@@ -104,6 +104,10 @@ class Frontends(msgspec.Struct, frozen=True):
     effects : list of Effect or None
         What the function does outside of the objects that can be copied. It was stopped before that, and there are no
         verdicts; the places are of the sources of ``report``.
+    left_out : list of str
+        The names of the front ends for which there was no time.
+    diagnostics : list of Diagnostic
+        What we could not find out: a front end has no verdict if examining it ends in an internal error.
     """
 
     function: str
@@ -116,6 +120,8 @@ class Frontends(msgspec.Struct, frozen=True):
     changes: list[str] = []
     report: Report | None = None
     effects: list[Effect] | None = None
+    left_out: list[str] = []
+    diagnostics: list[Diagnostic] = []
 
     def __getitem__(self, frontend: str) -> Verdict:
         """Return the verdict of a front end by its name, such as "torch.jit.trace"."""

@@ -7,6 +7,7 @@ That they are missing does not mean that they are gone.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.report.figures import Summary, Timing
@@ -14,7 +15,6 @@ from jupyter_graphbreak.report.figures import Summary, Timing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jupyter_graphbreak.report.location import Source
     from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
 
 Line = tuple[str, int]  # the id of a source, and a line of it
@@ -47,15 +47,22 @@ class Reuse:
 
     def __init__(self, run: Report, other: Report, only_here: list[Break], lines: Mapping[Line, Line]) -> None:
         self._run = run
-        self._other = other
         self._lines = lines
         self._frames = {frame.id: frame for frame in run.frames}
-        others = [(_identity(frame, other), frame) for frame in other.frames]
+        self._refused: defaultdict[str, list[Skipped]] = defaultdict(list)
+        for skipped in run.skipped:
+            if skipped.break_ is not None and skipped.frame is None:
+                self._refused[skipped.break_].append(skipped)
+        self._cells = {source.id for source in run.sources if source.kind == "cell"}
+        self._texts = [segment.text for source in other.sources if source.kind == "cell" for segment in source.segments]
+        self._names = _names(run)
+        names_of_other = _names(other)
+        others = [(_identity(frame, names_of_other), frame) for frame in other.frames]
         begun = {function for function, _ in others}
-        refused = {_identity(skipped, other) for skipped in other.skipped}
+        refused = {_identity(skipped, names_of_other) for skipped in other.skipped}
         #: What the other run may have had from earlier, whether or not it compiled a further version of it.
         self._held = (
-            {_identity(frame, run) for frame in run.frames} - begun
+            {_identity(frame, self._names) for frame in run.frames} - begun
             if other.held is None
             else {_Function(held.source, held.function, held.line) for held in other.held}
         )
@@ -63,19 +70,20 @@ class Reuse:
         #: What the other run compiled from nothing.
         self._afresh = [frame for function, frame in others if function not in self._held]
         self.hidden = [found for found in only_here if self._may_be_met(found)]
-        gone = [part for found in only_here if found not in self.hidden for part in self._parts(found)]
-        self._gone = {_identity(part, run) for part in gone}
+        self._hidden = set(map(id, self.hidden))
+        gone = [part for found in only_here if id(found) not in self._hidden for part in self._parts(found)]
+        self._gone = {_identity(part, self._names) for part in gone}
 
     @property
     def functions(self) -> list[Frame | Skipped]:
         """The functions that the other run did not compile, each once, those of hidden breaks first."""
         of_breaks = [
-            part for found in self.hidden for part in self._parts(found) if _identity(part, self._run) in self._held
+            part for found in self.hidden for part in self._parts(found) if _identity(part, self._names) in self._held
         ]
         silent = [frame for frame in self._run.frames if self._is_left_out(frame)]
         listed: dict[_Function, Frame | Skipped] = {}
         for part in [*of_breaks, *silent]:
-            listed.setdefault(_identity(part, self._run), part)
+            listed.setdefault(_identity(part, self._names), part)
         return list(listed.values())
 
     @property
@@ -90,7 +98,7 @@ class Reuse:
         left_out = {frame.id for frame in run.frames if self._is_left_out(frame)}
         frames = [frame for frame in run.frames if frame.id not in left_out]
         graphs = [graph for graph in run.graphs if graph.frame not in left_out]
-        breaks = [found for found in run.breaks if found not in self.hidden]
+        breaks = [found for found in run.breaks if id(found) not in self._hidden]
         spent = [frame.compile_s for frame in frames if frame.compile_s is not None]
         return (
             Summary(
@@ -109,19 +117,19 @@ class Reuse:
 
     def _is_left_out(self, part: Frame | Skipped) -> bool:
         """Whether the other run had a function from earlier, as far as one can see, and did not compile it."""
-        function = _identity(part, self._run)
+        function = _identity(part, self._names)
         return function in self._silent and function not in self._gone
 
     def _may_be_met(self, found: Break) -> bool:
         """Whether the other run may have met a break unseen, in code that it had from earlier."""
         parts = self._parts(found)
-        held = any(_identity(part, self._run) in self._held for part in parts)
+        held = any(_identity(part, self._names) in self._held for part in parts)
         return held and not self._was_traced(parts) and not self._is_not_called(found)
 
     def _parts(self, found: Break) -> list[Frame | Skipped]:
         """Return the frames in which a break was met, and the functions that PyTorch did not begin because of it."""
         idents = dict.fromkeys(occurrence.frame for occurrence in found.occurrences if occurrence.frame is not None)
-        refused = [skipped for skipped in self._run.skipped if skipped.break_ == found.id and skipped.frame is None]
+        refused = self._refused.get(found.id, ())
         return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused]
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
@@ -133,31 +141,28 @@ class Reuse:
 
     def _is_not_called(self, found: Break) -> bool:
         """Whether the other run's cells lack a call that led to a break: the text before its first bracket."""
-        cells = {source.id for source in self._run.sources if source.kind == "cell"}
-        texts = [segment.text for source in self._other.sources if source.kind == "cell" for segment in source.segments]
         called = {
             place.code.partition("(")[0].strip()
             for occurrence in found.occurrences
             for place in occurrence.stack
-            if place.source in cells and place.code is not None and "(" in place.code
+            if place.source in self._cells and place.code is not None and "(" in place.code
         }
         calls = [re.compile(rf"(?<!\w){re.escape(name)}\s*\(") for name in called if name]
-        return bool(texts) and any(not any(call.search(text) for text in texts) for call in calls)
+        return bool(self._texts) and any(not any(call.search(text) for text in self._texts) for call in calls)
 
 
-def _identity(part: Frame | Skipped, report: Report) -> _Function:
+def _names(report: Report) -> dict[str, str]:
+    """Return what each source is known by as long as nobody edits it."""
+    return {source.id: source.path or source.name for source in reversed(report.sources)}
+
+
+def _identity(part: Frame | Skipped, names: Mapping[str, str]) -> _Function:
     """Return what a function is known by as long as nobody edits it."""
     place = part.location
-    source = _source(part, report)
-    if source is None or place is None:
+    if place is None or place.source not in names:
         return _Function("?", part.function, place.line if place is not None else 0)
-    return _Function(source.path or source.name, part.function, place.line)
+    return _Function(names[place.source], part.function, place.line)
 
 
 def _first_line(part: Frame | Skipped) -> Line | None:
     return (part.location.source, part.location.line) if part.location is not None else None
-
-
-def _source(part: Frame | Skipped, report: Report) -> Source | None:
-    place = part.location
-    return next((source for source in report.sources if place is not None and source.id == place.source), None)

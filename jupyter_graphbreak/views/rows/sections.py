@@ -9,6 +9,7 @@ from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.rows.schema import ROWS_VERSION, Look, Row, Rows, Section, Spot
 from jupyter_graphbreak.views.words import changes as change_words
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
+from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.experiments.cost_words import checked, coverage_of, verdicts_of_cost
 from jupyter_graphbreak.views.words.experiments.effects import not_run_again
 from jupyter_graphbreak.views.words.experiments.remedy_words import breaks_of, outcome, sign_of
@@ -43,6 +44,7 @@ _MOST_GUARDS = 10
 
 def rows(report: Report) -> Rows:
     """Return all that is said about a report, in the order in which people read it."""
+    report = shown_part(report)
     return Rows(
         version=ROWS_VERSION,
         look=_look(report),

@@ -120,7 +120,8 @@ def test_texts_without_end_and_lists_without_end_are_cut() -> None:
     report = msgspec.structs.replace(two_breaks(), breaks=breaks, diagnostics=notes)
     assert all(len(row.label) < 2_000 and len(row.group) < 500 for each in rows(report).sections for row in each.rows)
     found = section(report, "note")
-    assert (len(found.rows), found.total) == (MOST_ROWS, MOST_ROWS + 6)
+    assert len(found.rows) == MOST_ROWS < len(notes)
+    assert len(found.rows[0].label) < 2_000
     assert len(msgspec.json.encode(rows(hostile()))) < len(hostile().to_json())
 
 

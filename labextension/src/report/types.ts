@@ -1,93 +1,17 @@
 /* Made from schema.json by scripts/types.mjs; not to be edited. */
-
 /**
  * What ``torch.compile`` did in one run. The classes of its lists describe their fields.
  */
 export interface Report {
   status: 'error' | 'interrupted' | 'ok';
-  device: Device;
-  schema_version: string;
-  torch: string | null;
-  python: string | null;
-  config: {
-    [k: string]: unknown;
-  };
-  error: RunError | null;
-  timing: Timing;
-  summary: Summary;
   sources: Source[];
-  frames: Frame[];
   graphs: Graph[];
   breaks: Break[];
   order: string[];
-  resumes: Resume[];
   skipped: Skipped[];
   scopes: Scope[];
-  recompiles: Recompile[];
-  cudagraph_skips: CudagraphSkip[];
-  what_if: WhatIf;
-  diagnostics: Diagnostic[];
-  changes: Changes | null;
   compiled: CompiledCall[] | null;
   remedies: Remedy[] | null;
-  cost: Cost | null;
-  check: Check[] | null;
-  held: HeldFunction[] | null;
-  effects: Effect[] | null;
-}
-/**
- * Where the code was asked to run and where it ran; ``note`` says why in words when the two differ.
- */
-export interface Device {
-  requested: string;
-  used: string;
-  name: string | null;
-  note: string | null;
-}
-/**
- * The exception that ended the run; ``break_`` is the id of the break that caused it.
- */
-export interface RunError {
-  type: string;
-  message: string;
-  location: Location | null;
-  break: string | null;
-}
-/**
- * A range of source text.
- */
-export interface Location {
-  source: string;
-  line: number;
-  end_line: number;
-  column: number | null;
-  end_column: number | null;
-  function: string | null;
-  code: string | null;
-}
-/**
- * Seconds: the whole run, the time that compiling took, and the time that our own code took.
- */
-export interface Timing {
-  wall_s: number | null;
-  compile_s: number | null;
-  capture_s: number | null;
-  cache_hits: number | null;
-  cache_misses: number | null;
-}
-/**
- * How many entries the lists of the report hold; ``events`` counts the occurrences of all breaks.
- */
-export interface Summary {
-  frames: number;
-  graphs: number;
-  ops: number;
-  breaks: number;
-  events: number;
-  resumes: number;
-  skipped: number;
-  recompiles: number;
-  errors: number;
 }
 /**
  * A file or a cell. A cell is one segment, whole; a file has only the functions that took part.
@@ -115,24 +39,6 @@ export interface FunctionName {
   name: string;
 }
 /**
- * One compilation of one code object, under the id that PyTorch prints (``0/0``).
- */
-export interface Frame {
-  id: string;
-  function: string;
-  location: Location | null;
-  role: 'call' | 'entry' | 'resume';
-  outcome: 'compiled' | 'empty' | 'error' | 'skipped';
-  attempts: number;
-  resume: string | null;
-  caller: string | null;
-  graphs: string[];
-  breaks: string[];
-  compile_s: number | null;
-  recompile_of: string | null;
-  recompile_reasons: string[];
-}
-/**
  * A graph that was handed to the backend.
  */
 export interface Graph {
@@ -154,6 +60,18 @@ export interface Op {
   target: string;
   location: Location | null;
   output: TensorMeta | null;
+}
+/**
+ * A range of source text.
+ */
+export interface Location {
+  source: string;
+  line: number;
+  end_line: number;
+  column: number | null;
+  end_column: number | null;
+  function: string | null;
+  code: string | null;
 }
 /**
  * Shape (a dimension that is not fixed is its symbol), dtype and device of a tensor, as PyTorch prints them.
@@ -249,19 +167,6 @@ export interface BreakCost {
   eager: number;
 }
 /**
- * A function that Dynamo made to continue after a break.
- */
-export interface Resume {
-  id: string;
-  name: string;
-  function: string;
-  location: Location | null;
-  break: string | null;
-  frames: string[];
-  graphs: string[];
-  no_frame: ('compiled before' | 'eager' | 'inlined' | 'not reached') | null;
-}
-/**
  * A function that runs eagerly because of a break or an error.
  */
 export interface Skipped {
@@ -300,118 +205,6 @@ export interface Scope {
   parent: string | null;
   breaks: string[];
   note: string | null;
-}
-/**
- * A further compilation of a function, or the refusal of one because the limit was reached.
- */
-export interface Recompile {
-  frame: string;
-  of: string | null;
-  function: string;
-  location: Location | null;
-  reasons: GuardFailure[];
-  limit_hit: boolean;
-}
-/**
- * The guard that no longer held, and the source line that caused it, where PyTorch says so.
- */
-export interface GuardFailure {
-  guard: string;
-  location: Location | null;
-}
-/**
- * A graph that runs without a CUDA graph though the backend was to use one.
- */
-export interface CudagraphSkip {
-  reason: string;
-  graph: string | null;
-  location: Location | null;
-}
-/**
- * What stricter settings would have done in this run, as far as the run shows it; no claim where it does not.
- */
-export interface WhatIf {
-  error_on_graph_break: string[];
-  fullgraph: string | null;
-  captured: string[];
-}
-/**
- * Something about the run or about this report that the reader should know.
- */
-export interface Diagnostic {
-  level: 'error' | 'info' | 'warning';
-  message: string;
-}
-/**
- * What changed from one run to a later one.
- */
-export interface Changes {
-  before: RunFigures;
-  after: RunFigures;
-  breaks: Change[];
-  same: string[];
-  reused: Reused[];
-}
-/**
- * One run of two that are compared; ``name`` is that of its cell, if it was one.
- */
-export interface RunFigures {
-  name: string | null;
-  status: 'error' | 'interrupted' | 'ok';
-  summary: Summary1;
-  timing: Timing1;
-}
-/**
- * How many entries the lists of the report hold; ``events`` counts the occurrences of all breaks.
- */
-export interface Summary1 {
-  frames: number;
-  graphs: number;
-  ops: number;
-  breaks: number;
-  events: number;
-  resumes: number;
-  skipped: number;
-  recompiles: number;
-  errors: number;
-}
-/**
- * Seconds: the whole run, the time that compiling took, and the time that our own code took.
- */
-export interface Timing1 {
-  wall_s: number | null;
-  compile_s: number | null;
-  capture_s: number | null;
-  cache_hits: number | null;
-  cache_misses: number | null;
-}
-/**
- * A break that only one of two runs has, or that is at another line now.
- */
-export interface Change {
-  change: 'gone' | 'moved' | 'new' | 'unknown';
-  gb_id: string | null;
-  gb_type: string;
-  function: string | null;
-  code: string | null;
-  before: Place | null;
-  after: Place | null;
-  break: string | null;
-}
-/**
- * A line, by the name of its source; ``name`` is ``None`` for the cell that ran itself.
- */
-export interface Place {
-  name: string | null;
-  line: number;
-}
-/**
- * A function that one of two runs compiled and the other did not, for PyTorch held its code from earlier.
- */
-export interface Reused {
-  function: string;
-  place: Place | null;
-  run: 'after' | 'before';
 }
 /**
  * A module or a function that was compiled for this report although the code does not compile it.
@@ -477,108 +270,66 @@ export interface Evidence {
   breaks_before: number;
   breaks_after: number;
 }
+
 /**
- * What the entries of a run cost, measured on copies.
+ * A report in words.
  */
-export interface Cost {
-  device: string;
-  backend: string;
-  entries: EntryCost[];
+export interface Rows {
+  version: string;
+  look: 'bad' | 'error' | 'good' | 'plain';
+  status: string[];
+  about: Row[];
+  sections: Section[];
 }
 /**
- * The steady state of one entry: eager, compiled, and with remedies.
+ * One thing to say.
  */
-export interface EntryCost {
-  function: string;
-  frame: string | null;
-  settled: boolean;
-  eager: Spread;
-  compiled: Spread;
-  remedied: RemediedCost[];
-  parts: CostPart[];
-  coverage: Coverage | null;
-  break_even_calls: number | null;
-  in_run: Spread | null;
-  eager_device_work: DeviceWork | null;
-  device_work: DeviceWork | null;
+export interface Row {
+  id: string;
+  label: string;
+  look:
+    | 'allow'
+    | 'bad'
+    | 'break'
+    | 'eager'
+    | 'error'
+    | 'figures'
+    | 'forbid'
+    | 'gone'
+    | 'good'
+    | 'graph'
+    | 'moved'
+    | 'new'
+    | 'note'
+    | 'recompile'
+    | 'unknown';
+  name: string;
+  sign: string;
+  is_code: boolean;
+  details: string[];
+  more: string[];
+  group: string;
+  beside: string;
+  spot: Spot | null;
+  cost: number | null;
+  colour: number | null;
 }
 /**
- * A median with the quartiles around it, in microseconds, of a number of runs.
+ * The lines that a row is about, as :class:`~jupyter_graphbreak.report.location.Location` counts them.
  */
-export interface Spread {
-  median_us: number;
-  low_us: number;
-  high_us: number;
-  runs: number;
-  processor_us: number | null;
-}
-/**
- * The time of a call with some remedies applied, and what it has a CUDA device do, where it works on one.
- */
-export interface RemediedCost {
-  remedies: string[];
-  time: Spread;
-  device_work: DeviceWork | null;
-}
-/**
- * What one call has a CUDA device do.
- */
-export interface DeviceWork {
-  launches: number;
-  graph_launches: number;
-  synchronisations: number;
-  peak_bytes: number;
-}
-/**
- * A part of the time of a compiled call.
- */
-export interface CostPart {
-  kind: 'graph' | 'guards' | 'outside';
-  time: Spread;
-  graph: string | null;
-  break: string | null;
-  frame: string | null;
-}
-/**
- * How many of a call's tensor operations ran compiled, how many eagerly; which share of its time in graphs.
- */
-export interface Coverage {
-  compiled_ops: number;
-  eager_ops: number;
-  time_share: number | null;
-}
-/**
- * The compiled run of a function against the eager one.
- */
-export interface Check {
-  function: string;
-  backend: string;
-  equal: boolean;
-  differences: string[];
-  first: Divergence | null;
-  step: ('aot_eager' | 'backend' | 'eager') | null;
-}
-/**
- * The first operation whose result is another one when it is compiled.
- */
-export interface Divergence {
-  graph: string;
-  location: Location | null;
-  op: string | null;
-}
-/**
- * A function that PyTorch had begun to compile before the run and had not forgotten.
- */
-export interface HeldFunction {
-  function: string;
+export interface Spot {
   source: string;
   line: number;
+  column: number | null;
 }
 /**
- * Something that a function does outside of the objects that can be copied.
+ * Rows of one kind.
  */
-export interface Effect {
-  kind: 'database' | 'file' | 'network' | 'process' | 'state';
-  what: string;
-  location: Location | null;
+export interface Section {
+  id: string;
+  title: string;
+  rows: Row[];
+  total: number;
+  details: string[];
+  form: 'groups' | 'list' | 'plain';
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -111,11 +113,20 @@ def _flushes_denormal() -> bool:
 _TINY = [1e-310]
 
 
+@functools.cache
 def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
     """Return what reads the settings that somebody has set; reading all of them takes a millisecond."""
     entries = getattr(config, "_config", None)
     if entries is None or not all(hasattr(entry, "user_override") for entry in entries.values()):
         return lambda: {name: value for name, value in config.get_config_copy().items() if _is_plain(value)}
+    unset = getattr(importlib.import_module("torch.utils._config_module"), "_UNSET_SENTINEL", _MISSING)
+    if all(isinstance(entry.user_override, ContextVar) for entry in entries.values()):
+        getters = [(name, entry, entry.user_override.get) for name, entry in entries.items()]
+        return lambda: {
+            name: value
+            for name, entry, get in getters
+            if (value := get()) is not unset and _is_plain(value) and value != _unset_value(entry)
+        }
     return lambda: {
         name: value
         for name, entry in entries.items()

@@ -310,8 +310,11 @@ def _set_environment(values: dict[str, str]) -> None:
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
 
 
+_SIGNALS = tuple(signal.valid_signals())
+
+
 def _signal_handlers() -> dict[int, Any]:
-    return {number: signal.getsignal(number) for number in signal.valid_signals()}
+    return {number: signal.getsignal(number) for number in _SIGNALS}
 
 
 def _set_signal_handlers(handlers: dict[int, Any]) -> None:

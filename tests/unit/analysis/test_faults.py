@@ -1,4 +1,4 @@
-"""A fault in the making of one part of a report costs that part."""
+"""An internal error in one part of a report only affects that part."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ RECORDING = Path(__file__).parents[2] / "recordings" / "2.13.0" / "branch.log"
 @pytest.mark.parametrize(
     ("function", "part"),
     [
-        ("with_priorities", "the order of its breaks"),
-        ("_timing", "times"),
-        ("list_frames", "frames"),
-        ("list_recompiles", "recompiles"),
-        ("settings_of_run", "settings"),
+        ("with_priorities", "The order of the breaks"),
+        ("_timing", "Times"),
+        ("list_frames", "Frames"),
+        ("list_recompiles", "Recompiles"),
+        ("settings_of_run", "Settings"),
     ],
 )
-def test_the_other_parts_are_there(monkeypatch: pytest.MonkeyPatch, function: str, part: str) -> None:
-    def fault(*_: object) -> None:
-        raise RuntimeError("a fault of ours")
+def test_all_other_parts_are_complete(monkeypatch: pytest.MonkeyPatch, function: str, part: str) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("an internal error")
 
-    monkeypatch.setattr(build, function, fault)
+    monkeypatch.setattr(build, function, fail)
     report = build.build_report(read_trace(RECORDING))
     assert len(report.breaks) == 1
     assert len(report.graphs) == 3
     notes = [note.message for note in report.diagnostics if note.level == "error"]
-    assert notes == [f"The report may lack {part}: making them failed (RuntimeError: a fault of ours)."]
+    assert notes == [f"{part} may be incomplete (internal error: RuntimeError: an internal error)."]

@@ -143,9 +143,9 @@ class Observation:
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
         if self.options.runs_again:
-            from jupyter_graphbreak.api.rerun import kept_for_questions
+            from jupyter_graphbreak.api.rerun import keep_for_analysis
 
-            self._kept = opened.enter("keeping copies of what is compiled", kept_for_questions, None)
+            self._kept = opened.enter("keeping copies of what is compiled", keep_for_analysis, None)
         if self.options.processes:
             tell = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"

@@ -145,10 +145,10 @@ def test_a_limit_on_breaks_proves_nothing_where_nothing_is_compiled(
         [
             "*_ test_not_compiled _*",
             "nothing was compiled, so 0 graph breaks prove nothing: call a compiled function here, *"
-            "or take the marker max_graph_breaks off",
+            "or remove the marker max_graph_breaks",
             "compile_explain: 0 breaks, 0 graphs*",
             "*_ test_none_expected[[]expected0] _*",
-            "*or take the block out of graph_breaks.expect()",
+            "*or remove graph_breaks.expect() here",
         ]
     )
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")

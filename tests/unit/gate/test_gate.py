@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, read_baseline, write_baseline
 from jupyter_graphbreak.gate.gate_words import details, headline
-from jupyter_graphbreak.gate.verdict import Verdict, judge, new_breaks
+from jupyter_graphbreak.gate.verdict import GateVerdict, judge, new_breaks
 from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import Break, Device, Frame, Recompile, Report, SkipKind, Skipped
@@ -51,7 +51,7 @@ def report_of(
 BEFORE = report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), frames=("f", "g"))
 
 
-def verdict_of(after: Report, before: Report = BEFORE) -> Verdict:
+def verdict_of(after: Report, before: Report = BEFORE) -> GateVerdict:
     return judge(read_baseline(write_baseline(baseline_of([before]))), [after])
 
 

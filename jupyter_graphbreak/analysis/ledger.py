@@ -73,7 +73,7 @@ class FrameLedger:
     trace_stack: list[StackEntry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     graphs: list[CapturedGraph] = field(default_factory=list)
-    resumes: list[additions.ResumeMade] = field(default_factory=list)
+    resumes: list[additions.ResumeCreated] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)
     metrics_lost: bool = False  # for all frames of the run
     backward_s: float = 0.0
@@ -285,8 +285,8 @@ class _Reader:
                 ledger.error = addition
             case additions.DeviceUsed():
                 ledger.device = addition
-            case additions.Note() | additions.WatchFailed() | additions.Blind():
-                ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.Blind)
+            case additions.Note() | additions.WatchFailed() | additions.UnrecordedSkips():
+                ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.UnrecordedSkips)
                 ledger.notes += _diagnostics(addition)
             case additions.SettingsInForce():
                 ledger.settings.append((str(record.compile_key), addition))
@@ -328,7 +328,7 @@ class _Reader:
                 if frame.graphs and frame.graphs[-1].stacks is None:  # in some releases, PyTorch's entry comes first
                     frame.graphs[-1].stacks = addition
                     frame.pending_graph = None
-            case additions.ResumeMade():
+            case additions.ResumeCreated():
                 frame.resumes.append(addition)
             case additions.ResumedAt(line=line):
                 frame.resumed_at = line
@@ -397,11 +397,11 @@ class _Reader:
         return frame
 
 
-def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.Blind) -> list[Diagnostic]:
+def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.UnrecordedSkips) -> list[Diagnostic]:
     match addition:
         case additions.WatchFailed():
             return [Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}.")]
-        case additions.Blind(what=what):
+        case additions.UnrecordedSkips(what=what):
             return [Diagnostic("info", f"Not recorded with this PyTorch: {what}.")] if what else []
         case _:
             return [Diagnostic(addition.level, addition.message)]

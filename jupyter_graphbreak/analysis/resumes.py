@@ -84,7 +84,7 @@ class ResumeTable:
                     index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
                 if index is None:  # its name contains the line of the break in its own function
                     own = ended.get((plain_function(name), filename, line))
-                    created = additions.ResumeMade(
+                    created = additions.ResumeCreated(
                         name=name, filename=filename, firstlineno=line, line=frame.resumed_at
                     )
                     index = self._add(created, own or self._breaks.first_through(filename, line))
@@ -127,7 +127,7 @@ class ResumeTable:
                 self._inlined_in[resume.id] = containing
                 self._resumes[index] = msgspec.structs.replace(resume, no_frame="inlined")
 
-    def _add(self, created: additions.ResumeMade, folded: FoldedBreak | None) -> int:
+    def _add(self, created: additions.ResumeCreated, folded: FoldedBreak | None) -> int:
         line = created.line or created.firstlineno
         self._resumes.append(
             Resume(
@@ -141,7 +141,7 @@ class ResumeTable:
         )
         return len(self._resumes) - 1
 
-    def _no_frame(self, created: additions.ResumeMade) -> NoFrame | None:
+    def _no_frame(self, created: additions.ResumeCreated) -> NoFrame | None:
         """Return why a resume function has no frame, ``None`` if that is not known.
 
         Dynamo compiles a new resume function when it is first called, or gives a reason for skipping it. It does

@@ -30,17 +30,17 @@ def test_auto_takes_the_kernels_device() -> None:
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        ({"model": module("cuda", "cpu")}, "model lives on the CPU"),
-        ({"x": tensor("cpu"), "y": tensor("cpu")}, "x, y live on the CPU"),
-        ({"batch": {"ids": [tensor("cpu")]}}, "batch lives on the CPU"),
-        ({name: tensor("cpu") for name in "abcde"}, "a, b, c and 2 more live on the CPU"),
+        ({"model": module("cuda", "cpu")}, "model is on the CPU"),
+        ({"x": tensor("cpu"), "y": tensor("cpu")}, "x, y are on the CPU"),
+        ({"batch": {"ids": [tensor("cpu")]}}, "batch is on the CPU"),
+        ({name: tensor("cpu") for name in "abcde"}, "a, b, c and 2 more are on the CPU"),
     ],
 )
 def test_auto_leaves_code_alone_that_names_something_on_the_cpu(values: dict[str, Any], named: str) -> None:
     choice = choose_device("auto", GPU, values)
     assert choice.default is None
     assert choice.device.used == "cpu"
-    assert choice.device.note == f"{named}, so the code's own devices stand"
+    assert choice.device.note == f"{named}, so the code's own devices are used"
 
 
 def test_auto_without_cuda_says_why() -> None:

@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
 from jupyter_graphbreak.api.run_reports import job_with, report_of
-from jupyter_graphbreak.compiling.compile_options import Options, ensure_compiled
+from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import forget
 from jupyter_graphbreak.report.schema import Device, Diagnostic
@@ -224,7 +224,7 @@ def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
     def note_fault(what: str, fault: Exception) -> None:
         recording.note("error", f"Internal error while {what} ({type(fault).__name__}: {fault}); your code still ran.")
 
-    with compiled_calls(Options(), note_fault) as calls:
+    with compiled_calls(CompileOptions(), note_fault) as calls:
         try:
             yield
         finally:
@@ -273,7 +273,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     Exception
         Any exception that the call raises. To get a report in this case, use :func:`capture`.
     """
-    compiled = ensure_compiled(fn, Options())
+    compiled = ensure_compiled(fn, CompileOptions())
     forget(fn)
     with capture() as run:
         compiled(*args, **kwargs)

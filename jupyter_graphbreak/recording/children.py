@@ -49,9 +49,7 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
     global _folder, _on_note, _is_hooked  # noqa: PLW0603 - see above
     if _VARIABLE in os.environ:
         user_folder = os.environ[_VARIABLE]
-        on_note(
-            f"{_VARIABLE} was already set, so processes wrote their logs to {user_folder}; read them from there."
-        )
+        on_note(f"{_VARIABLE} was already set, so processes wrote their logs to {user_folder}; read them from there.")
         with tempfile.TemporaryDirectory(prefix="graphbreak-") as empty:
             yield Path(empty)
         return

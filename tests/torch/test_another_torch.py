@@ -19,7 +19,7 @@ from jupyter_graphbreak._torch_compat.configuration import backends, forced_back
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
 from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.compiling.compile_options import Options
+from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.records import Record
@@ -222,7 +222,7 @@ def test_what_compiling_the_calls_of_a_program_needs_is_gone(
     faults: list[str] = []
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     expected = model(ONES)
-    with compiled_calls(Options(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         check_result(calls.route(breaks)(ONES))
         assert torch.equal(model(ONES), expected)
     assert faults
@@ -234,7 +234,7 @@ def test_what_compiling_the_calls_of_a_program_needs_is_gone(
 def call_compiled(*, as_cell: bool = False) -> tuple[Any, list[str]]:
     """Return what a call gives that is compiled although nobody asked, and what failed on our side."""
     faults: list[str] = []
-    with compiled_calls(Options(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         return calls.run_cell(lambda: breaks(ONES)) if as_cell else calls.route(breaks)(ONES), faults
 
 

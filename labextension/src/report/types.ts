@@ -1,7 +1,7 @@
 /* Made from schema.json by scripts/types.mjs; not to be edited. */
 
 /**
- * What ``torch.compile`` did in one run. The classes of its lists describe their fields.
+ * The report of one run of ``torch.compile``. The classes of its lists describe their fields.
  */
 export interface Report {
   status: 'error' | 'interrupted' | 'ok';
@@ -36,7 +36,7 @@ export interface Report {
   effects: Effect[] | null;
 }
 /**
- * Where the code was asked to run and where it ran; ``note`` says why in words when the two differ.
+ * The requested device and the device that was used; if they differ, ``note`` gives the reason.
  */
 export interface Device {
   requested: string;
@@ -66,7 +66,7 @@ export interface Location {
   code: string | null;
 }
 /**
- * Seconds: the whole run, the time that compiling took, and the time that our own code took.
+ * Times in seconds: the whole run, compiling, and recording the run.
  */
 export interface Timing {
   wall_s: number | null;
@@ -76,7 +76,7 @@ export interface Timing {
   cache_misses: number | null;
 }
 /**
- * How many entries the lists of the report hold; ``events`` counts the occurrences of all breaks.
+ * The lengths of the lists in the report; ``events`` counts the occurrences of all breaks.
  */
 export interface Summary {
   frames: number;
@@ -90,7 +90,7 @@ export interface Summary {
   errors: number;
 }
 /**
- * A file or a cell. A cell is one segment, whole; a file has only the functions that took part.
+ * A file or a cell. A cell has its whole text in one segment; a file only has the functions that took part.
  */
 export interface Source {
   id: string;
@@ -108,7 +108,7 @@ export interface Segment {
   text: string;
 }
 /**
- * The first line of a function, and its name with that of its class: "BartDecoder.forward".
+ * The first line of a function, and its name with its class: "BartDecoder.forward".
  */
 export interface FunctionName {
   line: number;
@@ -133,7 +133,7 @@ export interface Frame {
   recompile_reasons: string[];
 }
 /**
- * A graph that was handed to the backend.
+ * A graph that Dynamo passed to the backend.
  */
 export interface Graph {
   id: string;
@@ -156,7 +156,7 @@ export interface Op {
   output: TensorMeta | null;
 }
 /**
- * Shape (a dimension that is not fixed is its symbol), dtype and device of a tensor, as PyTorch prints them.
+ * Shape (with symbols for dynamic dimensions), dtype and device of a tensor, as PyTorch prints them.
  */
 export interface TensorMeta {
   shape: (number | string)[];
@@ -173,7 +173,7 @@ export interface Tensor {
   device: string | null;
 }
 /**
- * How many operations of a graph a source line led to, itself or through the calls it makes.
+ * The number of operations of a graph that come from a source line or from its calls.
  */
 export interface GraphLine {
   source: string;
@@ -181,7 +181,7 @@ export interface GraphLine {
   ops: number;
 }
 /**
- * One place in the source that broke a graph, for one reason, however often Dynamo came to it.
+ * One place in the source that broke a graph for one reason, however often it occurred.
  */
 export interface Break {
   id: string;
@@ -234,14 +234,14 @@ export interface Setting {
   chain: string[];
 }
 /**
- * One thing to do about a break; ``origin`` says whether the hint is PyTorch's or ours.
+ * A piece of advice about a break; ``origin`` tells whether it comes from PyTorch or from this package.
  */
 export interface Advice {
   text: string;
   origin: 'graphbreak' | 'pytorch';
 }
 /**
- * What goes when a break goes.
+ * The cost of a break, which removing the break saves.
  */
 export interface BreakCost {
   graphs: number;
@@ -249,7 +249,7 @@ export interface BreakCost {
   eager: number;
 }
 /**
- * A function that Dynamo made to continue after a break.
+ * A function that Dynamo created to continue after a break.
  */
 export interface Resume {
   id: string;
@@ -289,7 +289,7 @@ export interface Skipped {
   setting: Setting | null;
 }
 /**
- * A region of the source in which a setting says whether a break is an error.
+ * A region of the source in which a setting decides whether a break is an error.
  */
 export interface Scope {
   id: string;
@@ -302,7 +302,7 @@ export interface Scope {
   note: string | null;
 }
 /**
- * A further compilation of a function, or the refusal of one because the limit was reached.
+ * A further compilation of a function, or its refusal because a limit was reached.
  */
 export interface Recompile {
   frame: string;
@@ -313,14 +313,14 @@ export interface Recompile {
   limit_hit: boolean;
 }
 /**
- * The guard that no longer held, and the source line that caused it, where PyTorch says so.
+ * A guard that failed, and the source line that caused it, if PyTorch reports it.
  */
 export interface GuardFailure {
   guard: string;
   location: Location | null;
 }
 /**
- * A graph that runs without a CUDA graph though the backend was to use one.
+ * A graph that runs without a CUDA graph although the backend was asked to use one.
  */
 export interface CudagraphSkip {
   reason: string;
@@ -328,7 +328,7 @@ export interface CudagraphSkip {
   location: Location | null;
 }
 /**
- * What stricter settings would have done in this run, as far as the run shows it; no claim where it does not.
+ * The effect that stricter settings would have had in this run, as far as the run shows it.
  */
 export interface WhatIf {
   error_on_graph_break: string[];
@@ -336,14 +336,14 @@ export interface WhatIf {
   captured: string[];
 }
 /**
- * Something about the run or about this report that the reader should know.
+ * A note about the run or about this report.
  */
 export interface Diagnostic {
   level: 'error' | 'info' | 'warning';
   message: string;
 }
 /**
- * What changed from one run to a later one.
+ * The changes from one run to a later run.
  */
 export interface Changes {
   before: RunFigures;
@@ -353,7 +353,7 @@ export interface Changes {
   reused: Reused[];
 }
 /**
- * One run of two that are compared; ``name`` is that of its cell, if it was one.
+ * The figures of one of two compared runs; ``name`` is the name of its cell, if it ran a cell.
  */
 export interface RunFigures {
   name: string | null;
@@ -362,7 +362,7 @@ export interface RunFigures {
   timing: Timing1;
 }
 /**
- * How many entries the lists of the report hold; ``events`` counts the occurrences of all breaks.
+ * The lengths of the lists in the report; ``events`` counts the occurrences of all breaks.
  */
 export interface Summary1 {
   frames: number;
@@ -376,7 +376,7 @@ export interface Summary1 {
   errors: number;
 }
 /**
- * Seconds: the whole run, the time that compiling took, and the time that our own code took.
+ * Times in seconds: the whole run, compiling, and recording the run.
  */
 export interface Timing1 {
   wall_s: number | null;
@@ -386,7 +386,7 @@ export interface Timing1 {
   cache_misses: number | null;
 }
 /**
- * A break that only one of two runs has, or that is at another line now.
+ * A break that only one of two runs has, or that has moved to a different line.
  */
 export interface Change {
   change: 'gone' | 'moved' | 'new' | 'unknown';
@@ -399,14 +399,14 @@ export interface Change {
   break: string | null;
 }
 /**
- * A line, by the name of its source; ``name`` is ``None`` for the cell that ran itself.
+ * A line and the name of its source; ``name`` is ``None`` for the cell that ran.
  */
 export interface Place {
   name: string | null;
   line: number;
 }
 /**
- * A function that one of two runs compiled and the other did not, for PyTorch held its code from earlier.
+ * A function that one of two runs compiled while the other reused its code from earlier.
  */
 export interface Reused {
   function: string;
@@ -423,7 +423,7 @@ export interface CompiledCall {
   edit: Edit | null;
 }
 /**
- * Whole lines of a source that other lines take the place of.
+ * The replacement of whole lines of a source.
  */
 export interface Edit {
   source: string;
@@ -433,7 +433,7 @@ export interface Edit {
   new: string;
 }
 /**
- * A change that may remove breaks, and what came of trying it.
+ * A change that may remove breaks, and the result of trying it.
  */
 export interface Remedy {
   id: string;
@@ -465,7 +465,7 @@ export interface Remedy {
   seconds: number;
 }
 /**
- * What a verdict rests on.
+ * The evidence for a verdict.
  */
 export interface Evidence {
   backend: string;
@@ -478,7 +478,7 @@ export interface Evidence {
   breaks_after: number;
 }
 /**
- * What the entries of a run cost, measured on copies.
+ * The cost of the entries of a run, measured on copies.
  */
 export interface Cost {
   device: string;
@@ -503,7 +503,7 @@ export interface EntryCost {
   device_work: DeviceWork | null;
 }
 /**
- * A median with the quartiles around it, in microseconds, of a number of runs.
+ * A median with its quartiles, in microseconds, over a number of runs.
  */
 export interface Spread {
   median_us: number;
@@ -513,7 +513,7 @@ export interface Spread {
   processor_us: number | null;
 }
 /**
- * The time of a call with some remedies applied, and what it has a CUDA device do, where it works on one.
+ * The time of a call with some remedies applied, and the work of its CUDA device, if it uses one.
  */
 export interface RemediedCost {
   remedies: string[];
@@ -521,7 +521,7 @@ export interface RemediedCost {
   device_work: DeviceWork | null;
 }
 /**
- * What one call has a CUDA device do.
+ * The work of a CUDA device in one call.
  */
 export interface DeviceWork {
   launches: number;
@@ -540,7 +540,7 @@ export interface CostPart {
   frame: string | null;
 }
 /**
- * How many of a call's tensor operations ran compiled, how many eagerly; which share of its time in graphs.
+ * The number of a call's tensor operations that ran compiled and eagerly, and the share of its time in graphs.
  */
 export interface Coverage {
   compiled_ops: number;
@@ -548,7 +548,7 @@ export interface Coverage {
   time_share: number | null;
 }
 /**
- * The compiled run of a function against the eager one.
+ * The comparison of the compiled run of a function with the eager run.
  */
 export interface Check {
   function: string;
@@ -559,7 +559,7 @@ export interface Check {
   step: ('aot_eager' | 'backend' | 'eager') | null;
 }
 /**
- * The first operation whose result is another one when it is compiled.
+ * The first operation with a different result when compiled.
  */
 export interface Divergence {
   graph: string;
@@ -567,7 +567,7 @@ export interface Divergence {
   op: string | null;
 }
 /**
- * A function that PyTorch had begun to compile before the run and had not forgotten.
+ * A function that PyTorch had begun to compile before the run and still held.
  */
 export interface HeldFunction {
   function: string;
@@ -575,7 +575,7 @@ export interface HeldFunction {
   line: number;
 }
 /**
- * Something that a function does outside of the objects that can be copied.
+ * An effect of a function outside the objects that can be copied.
  */
 export interface Effect {
   kind: 'database' | 'file' | 'network' | 'process' | 'state';

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak.compiling.compile_options import Options
+from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls, compiled_calls
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, places_in_graph
 
@@ -82,7 +82,7 @@ def _fresh() -> Iterator[None]:
 @contextmanager
 def calls_compiled() -> Iterator[CompiledCalls]:
     faults: list[str] = []
-    with compiled_calls(Options(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         yield calls
     assert faults == []
     assert torch.nn.Module.__call__ is CALL
@@ -101,7 +101,7 @@ def test_only_the_outermost_module_is_compiled_and_once() -> None:
     assert names(calls) == ["Net"]
 
 
-def test_a_function_that_trains_is_looked_into() -> None:
+def test_calls_of_a_function_that_trains_are_routed() -> None:
     net = Net()
     with calls_compiled() as calls:
         calls.route(train)(net, X)

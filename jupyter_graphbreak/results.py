@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Changes(diff.Changes, frozen=True):
-    """What changed from one run to a later one; see :class:`jupyter_graphbreak.report.diff.Changes`."""
+    """The changes from one run to a later run; see :class:`jupyter_graphbreak.report.diff.Changes`."""
 
     def to_text(self) -> str:
         """Return the changes as text for a terminal 100 columns wide."""
@@ -40,7 +40,7 @@ class Changes(diff.Changes, frozen=True):
 
 
 class Report(schema.Report, frozen=True):
-    """What ``torch.compile`` did in one run; its fields are those of :class:`jupyter_graphbreak.report.schema.Report`.
+    """The report of one run, with the fields of :class:`jupyter_graphbreak.report.schema.Report`.
 
     As the value of a cell, it is displayed like the output of the magic; ``print`` prints its text.
     """
@@ -136,7 +136,7 @@ class Report(schema.Report, frozen=True):
 
 
 class Job(job.Job, frozen=True):
-    """What ``torch.compile`` did in several processes; see :class:`jupyter_graphbreak.report.job.Job`."""
+    """The reports of several processes; see :class:`jupyter_graphbreak.report.job.Job`."""
 
     @classmethod
     def of(cls, plain_job: job.Job) -> Self:

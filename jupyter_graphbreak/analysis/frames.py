@@ -21,11 +21,11 @@ def list_frames(
 ) -> list[Frame]:
     """Return the frames that Dynamo began, in order."""
     callers = _callers(ledger.started)
-    listed = []
+    result = []
     for frame in ledger.started:
         name, filename, line = frame.code
         captured = graphs.of_frame(frame.ident)
-        listed.append(
+        result.append(
             Frame(
                 id=frame.ident,
                 function=compiled_function(name),
@@ -42,7 +42,7 @@ def list_frames(
                 recompile_reasons=[guard(reason) for reason in frame.recompile_reasons],
             )
         )
-    return listed
+    return result
 
 
 def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empty", "skipped", "error"]:

@@ -216,7 +216,7 @@ def _reporting_failures(what: str, analyse: Callable[[], schema.Report], **empty
     except TimeUpError:
         return Report.of(_empty_report(Diagnostic("warning", f"{what.capitalize()} took too long and was stopped.")))
     except Exception as fault:
-        if not _is_ours(fault):
+        if not _is_internal(fault):
             raise
         note = f"Internal error in jupyter_graphbreak while {what} ({type(fault).__name__}: {fault})."
         return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
@@ -228,15 +228,15 @@ def _empty_report(note: Diagnostic) -> schema.Report:
     return schema.Report("ok", device, diagnostics=[note])
 
 
-def _is_ours(fault: Exception) -> bool:
+def _is_internal(fault: Exception) -> bool:
     """Return whether an exception was raised in this package or in ``copy``, not in the user's code."""
-    ours, last = str(Path(__file__).parents[1]), fault.__traceback__
+    package, last = str(Path(__file__).parents[1]), fault.__traceback__
     files = []
     while last is not None:
         files.append(last.tb_frame.f_code.co_filename)
         last = last.tb_next
     # OSError and ValueError are usage errors, raised on purpose.
-    return not isinstance(fault, OSError | ValueError) and bool(files) and files[-1].startswith((ours, _COPYING))
+    return not isinstance(fault, OSError | ValueError) and bool(files) and files[-1].startswith((package, _COPYING))
 
 
 def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), **kwargs: Any) -> Frontends:

@@ -330,12 +330,12 @@ def _nothing() -> None:
 
 def _name_in_callers(target: Any) -> str | None:
     """Return the expression that the outermost caller outside libraries uses for an object."""
-    ours = (str(Path(__file__).parents[1]) + os.sep, "<frozen")
+    own_code = (str(Path(__file__).parents[1]) + os.sep, "<frozen")
     callers: list[types.FrameType] = []
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no public way to find the caller
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not filename.startswith(ours) and not is_library(filename):
+        if not filename.startswith(own_code) and not is_library(filename):
             callers.append(frame)
         frame = frame.f_back
     paths = (path_to(target, {**caller.f_globals, **caller.f_locals}) for caller in reversed(callers))

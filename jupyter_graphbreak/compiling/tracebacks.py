@@ -241,8 +241,8 @@ def _linked(
     Stand-ins are also necessary because IPython hashes the code of each frame, and Dynamo's code may be unhashable.
     """
     code = entry.tb_frame.f_code
-    is_made = entry.tb_lasti == _NO_INSTRUCTION or not _is_hashable(code)
-    if is_made or plain_function(code.co_name) == "<module>" or is_resume(code.co_name):
+    needs_stand_in = entry.tb_lasti == _NO_INSTRUCTION or not _is_hashable(code)
+    if needs_stand_in or plain_function(code.co_name) == "<module>" or is_resume(code.co_name):
         stand_in = _stand_in(entry, function)
         if stand_in is not None:
             return types.TracebackType(following, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
@@ -362,9 +362,9 @@ def _parameters(function: types.CodeType) -> tuple[tuple[str, ...], tuple[str, .
 
 def _call_arguments(function: types.CodeType, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a function call from the variables of its frame."""
-    positional, by_keyword, rest, others = _parameters(function)
-    arguments = [*(values.get(name) for name in positional), *(values.get(rest, ()) if rest else ())]
-    keywords = dict(values.get(others, {}) if others else {})
+    positional, by_keyword, args_name, kwargs_name = _parameters(function)
+    arguments = [*(values.get(name) for name in positional), *(values.get(args_name, ()) if args_name else ())]
+    keywords = dict(values.get(kwargs_name, {}) if kwargs_name else {})
     return arguments, {**keywords, **{name: values.get(name) for name in by_keyword}}
 
 
@@ -375,14 +375,14 @@ def _function(statement: ast.stmt, function: types.CodeType) -> ast.FunctionDef:
     def parameter(name: str) -> ast.arg:
         return ast.copy_location(ast.arg(name), at)
 
-    positional, by_keyword, rest, others = _parameters(function)
+    positional, by_keyword, args_name, kwargs_name = _parameters(function)
     arguments = ast.arguments(
         posonlyargs=[],
         args=[parameter(name) for name in positional],
-        vararg=parameter(rest) if rest is not None else None,
+        vararg=parameter(args_name) if args_name is not None else None,
         kwonlyargs=[parameter(name) for name in by_keyword],
         kw_defaults=[None for _ in by_keyword],
-        kwarg=parameter(others) if others is not None else None,
+        kwarg=parameter(kwargs_name) if kwargs_name is not None else None,
         defaults=[],
     )
     definition = ast.FunctionDef("stand_in", arguments, [statement], [])

@@ -147,7 +147,7 @@ Rule = Literal["default", "own", "inherited", "inner over outer", "fullgraph"]
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Whether a break was an error, and what decided that.
+    """The setting that decided whether a break was an error.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ def test_it_completes_in_a_shell(cli: Cli) -> None:
         " ".join(str(a).rpartition("/")[2][:20] for a in value) if isinstance(value, list) else str(value)
     ),
 )
-def test_misuse_and_what_cannot_be_read_are_one_line(
+def test_misuse_and_unreadable_files_are_reported_in_one_line(
     cli: Cli, tmp_path: Path, arguments: list[object], status: int
 ) -> None:
     (tmp_path / "empty.log").write_bytes(b"")
@@ -261,7 +261,7 @@ def test_the_gate(cli: Cli, tmp_path: Path) -> None:
     assert "**1 new**" in cli("log", LOG, "--baseline", "none.toml", "--format", "markdown").stdout
 
 
-def test_a_gate_fails_where_nothing_was_compiled(
+def test_the_gate_fails_if_nothing_was_compiled(
     cli: Cli, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     baseline = tmp_path / "allowed.toml"
@@ -333,7 +333,7 @@ def notebook_of(*cells: str) -> Any:
     )
 
 
-def test_a_notebook_is_run_and_left_as_it_is(cli: Cli, tmp_path: Path) -> None:
+def test_a_notebook_is_run_and_stays_unchanged(cli: Cli, tmp_path: Path) -> None:
     step = "\n".join(PROGRAM.split("\n")[1:9])
     path = tmp_path / "work.ipynb"
     nbformat.write(notebook_of("a = 1 + 1", step, "# first\nsecret_step(torch.ones(3))", "1 / 0", "a = 3"), path)

@@ -55,8 +55,8 @@ class Reuse:
         self._other = other
         self._lines = lines
         self._frames = {frame.id: frame for frame in run.frames}
-        others = [(_identity(frame, other), frame) for frame in other.frames]
-        begun = {function for function, _ in others}
+        other_frames = [(_identity(frame, other), frame) for frame in other.frames]
+        begun = {function for function, _ in other_frames}
         refused = {_identity(skipped, other) for skipped in other.skipped}
         #: Functions that the other run may have reused, even if it compiled a further version of them.
         self._held = (
@@ -66,7 +66,7 @@ class Reuse:
         )
         self._reused = self._held - begun - refused
         #: Frames that the other run compiled from scratch.
-        self._compiled_afresh = [frame for function, frame in others if function not in self._held]
+        self._compiled_afresh = [frame for function, frame in other_frames if function not in self._held]
         self.hidden = [break_ for break_ in only_here if self._may_be_hidden(break_)]
         gone = [part for break_ in only_here if break_ not in self.hidden for part in self._parts(break_)]
         self._gone = {_identity(part, run) for part in gone}

@@ -300,18 +300,18 @@ class Sources:
             return segment.first_line + len(lines) - 1
         return segment.first_line + end_by_indentation(lines, min(line - segment.first_line, len(lines) - 1))
 
-    def sources(self, breaks: Iterable[Location | None], others: Iterable[Location | None]) -> list[Source]:
+    def sources(self, breaks: Iterable[Location | None], other_places: Iterable[Location | None]) -> list[Source]:
         """Return the sources that locations mention, with their texts.
 
         Library functions can be long, so a library's source only has the lines around the given places.
 
         Parameters
         ----------
-        breaks, others : iterable of Location or None
+        breaks, other_places : iterable of Location or None
             The places of breaks, and all other places in the report.
         """
         near: dict[str, set[int]] = {}
-        for places, distance in ((breaks, _LINES_AROUND_BREAK), (others, _LINES_AROUND_PLACE)):
+        for places, distance in ((breaks, _LINES_AROUND_BREAK), (other_places, _LINES_AROUND_PLACE)):
             for place in places:
                 if place is not None:
                     near.setdefault(place.source, set()).update(range(place.line - distance, place.line + distance + 1))

@@ -122,7 +122,7 @@ def test_a_transformed_module_is_named_after_it() -> None:
     assert names(calls) == ["vmap(Linear)"]
 
 
-def test_what_else_traces_or_watches_is_left_alone() -> None:
+def test_other_tracers_are_not_disturbed() -> None:
     net = Net()
     with calls_compiled() as calls:
         torch.jit.script(torch.nn.ReLU())(X)
@@ -141,7 +141,7 @@ def test_a_module_that_a_transform_calls_is_left_to_the_transform() -> None:
     assert calls.left_out["Net"] == "a torch.func transform called it, and the transform itself was not compiled"
 
 
-def test_what_is_compiled_is_not_kept_alive() -> None:
+def test_compiled_objects_are_not_kept_alive() -> None:
     with calls_compiled() as calls:
         Net()(X)
         assert calls.compiled[0].target() is None
@@ -175,7 +175,7 @@ def test_an_assertion_that_fails_in_a_graph_is_one_of_the_program(
 
 
 @pytest.mark.parametrize("raised", [RuntimeError("assertion error"), AssertionError("x"), ValueError()])
-def test_other_errors_are_no_failed_assertions(raised: Exception) -> None:
+def test_other_errors_are_not_failed_assertions(raised: Exception) -> None:
     def fail() -> None:
         raise raised
 

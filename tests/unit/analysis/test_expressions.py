@@ -14,7 +14,7 @@ BOTH = "def f(e, p):\n    if e is not None and torch.isin(e, p).any():\n        
 SPREAD = "def f(e, p):\n    if (\n        e.ok\n        and p.any()\n    ):\n        return p\n"
 
 
-def test_of_a_test_with_several_operands_the_first_stands_for_all() -> None:
+def test_first_operand_of_a_test_locates_the_whole_test() -> None:
     """Python 3.11 blames ``e is not None`` for each of the two jumps."""
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, BOTH)])])
     branch = sources.location("m.py", 2, "f", (7, 20, 2), branches=True)
@@ -39,7 +39,7 @@ def test_a_test_that_begins_below_its_if_begins_with_it() -> None:
     assert place.code == "if (\n        e.ok\n        and p.any()"
 
 
-def test_only_what_is_in_the_source_is_quoted() -> None:
+def test_only_text_in_the_source_is_quoted() -> None:
     """Of a function that is too long to be recorded only some lines are known."""
     known = {2: "    if (", 4: "        and p.any()"}
     sources = Sources([SourceText("m.py", "m.py", "library", [], known)])

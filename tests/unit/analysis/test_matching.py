@@ -126,7 +126,7 @@ def test_a_caller_that_was_traced_to_its_end_would_have_met_the_break(outcome: s
     assert [each.change for each in changes.breaks] == [change]
 
 
-def test_a_further_version_of_a_function_says_nothing_of_its_earlier_ones() -> None:
+def test_a_new_version_of_a_function_does_not_hide_breaks_of_earlier_ones() -> None:
     again = library_run("norm", held=("norm",))
     changes = library_run("norm").diff(msgspec.structs.replace(again, breaks=[]))
     assert [each.change for each in changes.breaks] == ["unknown"]
@@ -141,7 +141,7 @@ def test_runs_that_compiled_nothing_in_common_are_not_compared() -> None:
     assert quiet.diff(library_run(held=("norm",))).to_text().startswith("since Cell In[1]: cannot compare: this run")
 
 
-def test_where_a_report_does_not_say_what_was_held_anything_may_have_been() -> None:
+def test_without_a_list_of_held_functions_any_function_may_have_been_held() -> None:
     old = msgspec.structs.replace(library_run("scale"), held=None)
     assert [each.change for each in library_run("norm", "scale").diff(old).breaks] == ["unknown"]
 
@@ -176,7 +176,7 @@ def test_the_same_run_has_no_changes() -> None:
     assert changes.to_text() == "since Cell In[1]: the same 3 breaks\n    breaks 3, graphs 4"
 
 
-def test_a_break_that_was_taken_out_is_gone_and_what_stood_below_has_moved() -> None:
+def test_a_removed_break_is_gone_and_breaks_below_have_moved() -> None:
     before = report(CELL, (PRINT, "print(x)"), (BRANCH, "y.sum() > 0"), (PRINT, "print(y)"))
     after = report(CELL.replace("    print(x)\n", ""), (BRANCH, "y.sum() > 0"), (PRINT, "print(y)"), name="Cell In[2]")
     changes = before.diff(after)
@@ -201,19 +201,19 @@ def test_a_rewritten_line_that_breaks_for_the_same_reason_has_the_same_break() -
     assert report(CELL, (PRINT, "print(y)")).diff(after).same == ["b1"]
 
 
-def test_another_reason_at_the_same_line_is_another_break() -> None:
+def test_a_different_cause_at_the_same_line_is_a_different_break() -> None:
     changes = report(CELL, (BRANCH, "y.sum() > 0")).diff(report(CELL, ("Tensor.item()", "y.sum() > 0")))
     assert outline(changes) == [("gone", 5, None, "y.sum() > 0"), ("new", None, 5, "y.sum() > 0")]
 
 
-def test_of_two_equal_expressions_the_one_whose_line_is_gone_is_gone() -> None:
+def test_with_two_equal_expressions_the_break_on_the_deleted_line_is_gone() -> None:
     twice = CELL.replace("print(y)", "print(x)")
     before = report(twice, (PRINT, "print(x)"), (PRINT, "print(x)"))
     changes = before.diff(report(twice.replace("    print(x)\n", "", 1), (PRINT, "print(x)")))
     assert outline(changes) == [("gone", 3, None, "print(x)"), ("moved", 7, 6, "print(x)")]
 
 
-def test_a_break_is_followed_into_another_function_by_its_expression() -> None:
+def test_a_break_is_recognized_in_a_different_function_by_its_expression() -> None:
     moved = "%%compile_explain\ndef g(y):\n    print(y)\n\n" + CELL.split("\n", 1)[1].replace("print(y)", "g(y)")
     after = report(moved, (PRINT, "print(y)"))
     assert outline(report(CELL, (PRINT, "print(y)")).diff(after)) == [("moved", 7, 3, "print(y)")]
@@ -246,7 +246,7 @@ def test_lines_added_above_move_every_break_and_change_none(lines: int) -> None:
     ]
 
 
-def test_times_and_outcome_are_compared() -> None:
+def test_times_and_outcomes_are_compared() -> None:
     before = report(CELL, timing=Timing(compile_s=0.5))
     after = report(CELL, timing=Timing(compile_s=0.25))
     assert before.diff(after).to_text().split("\n") == [
@@ -265,7 +265,7 @@ def test_hostile_text_stays_text() -> None:
     assert "\x1b" not in html
 
 
-def test_a_report_with_changes_goes_to_json_and_back_and_shows_them() -> None:
+def test_changes_survive_json_and_are_shown() -> None:
     before = report(CELL, (PRINT, "print(x)"), (PRINT, "print(y)"))
     after = report(CELL, (PRINT, "print(x)"))
     shown = msgspec.structs.replace(after, changes=before.diff(after))

@@ -49,7 +49,7 @@ def test_every_program_was_recorded_on_every_release() -> None:
     assert len(releases) >= 3
 
 
-def test_recording_reports_what_the_program_does(recording: Path) -> None:
+def test_report_of_a_recording_matches_the_program(recording: Path) -> None:
     report = build_report(read_trace(recording))
     breaks, counts, eager = EXPECTED[recording.stem]
     if (recording.parent.name, recording.stem) == ("2.9.1", "with_and_try"):
@@ -67,7 +67,7 @@ def test_recording_reports_what_the_program_does(recording: Path) -> None:
 
 
 @pytest.mark.parametrize("release", ["2.9.1", "2.13.0", "2.15.0"])
-def test_a_branch_not_taken_is_told_where_the_release_tells_what_dynamo_skips(release: str) -> None:
+def test_a_branch_not_taken_is_reported_if_the_release_records_skips(release: str) -> None:
     records = read_trace(HERE / "recordings" / release / "branch.log")
     # The program's second call takes the other branch: this is what its first call alone leaves.
     first = [each for each in records if each.compile_key is None or each.compile_key.frame < 2]
@@ -99,7 +99,7 @@ def test_resume_functions_that_a_graph_holds_are_in_it(release: str) -> None:
         ("with_and_try", [("guarded", 13, 20), ("within", 23, 28)]),
     ],
 )
-def test_what_runs_eagerly_spans_all_its_lines(program: str, lines: list[tuple[str, int, int]]) -> None:
+def test_an_eager_function_spans_all_its_lines(program: str, lines: list[tuple[str, int, int]]) -> None:
     for release in ("2.9.1", "2.13.0", "2.15.0"):
         report = build_report(read_trace(HERE / "recordings" / release / f"{program}.log"))
         places = [(skipped.function, skipped.location) for skipped in report.skipped]

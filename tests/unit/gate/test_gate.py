@@ -131,7 +131,7 @@ def test_the_file_is_sorted_and_reads_well() -> None:
 @pytest.mark.parametrize(
     "text", ["[[break]", "version = 2", "break = 3", "[[breaks]]\npath = ''", "[[break]]\npath = 3", "\x00"]
 )
-def test_what_is_no_baseline_is_one_line(text: str) -> None:
+def test_a_malformed_baseline_is_reported_in_one_line(text: str) -> None:
     with pytest.raises(MalformedBaseline) as caught:
         read_baseline(text)
     assert "\n" not in str(caught.value)

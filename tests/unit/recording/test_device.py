@@ -43,13 +43,13 @@ def test_auto_leaves_code_alone_that_names_something_on_the_cpu(values: dict[str
     assert choice.device.note == f"{named}, so the code's own devices are used"
 
 
-def test_auto_without_cuda_says_why() -> None:
+def test_auto_without_cuda_gives_the_reason() -> None:
     choice = choose_device("auto", NONE, {})
     assert (choice.default, choice.device.used, choice.device.note) == (None, "cpu", NONE.why_none)
 
 
 @pytest.mark.parametrize(("requested", "used"), [("cpu", "cpu"), ("cuda", "cuda:1"), ("cuda:0", "cuda:0")])
-def test_forced_device_is_taken_whatever_the_code_names(requested: str, used: str) -> None:
+def test_forced_device_is_used_whatever_the_code_names(requested: str, used: str) -> None:
     choice = choose_device(requested, GPU, {"x": tensor("cpu")})
     assert (choice.default, choice.device.used, choice.device.note) == (used, used, None)
 
@@ -63,6 +63,6 @@ def test_forced_device_is_taken_whatever_the_code_names(requested: str, used: st
         ("cuda:x", GPU, "use auto, cpu, cuda or cuda:N"),
     ],
 )
-def test_misuse_says_what_to_do(requested: str, cuda: Cuda, message: str) -> None:
+def test_misuse_is_reported_with_a_way_out(requested: str, cuda: Cuda, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         choose_device(requested, cuda, {})

@@ -104,11 +104,11 @@ def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tm
     assert done.returncode == 0, done.stderr
     assert done.stderr == plain.stderr  # what the program printed
     report, nothing = Report.from_json(done.stdout), Report.from_json(plain.stdout)
-    assert [(found.location.line, found.gb_id) for found in report.breaks if found.location] == [
+    assert [(break_.location.line, break_.gb_id) for break_ in report.breaks if break_.location] == [
         (11, "GB0170"),
         (17, "GB0170"),
     ]
-    assert [each.name for each in report.compiled or []] == ["loss_of"]
+    assert [call.name for call in report.compiled or []] == ["loss_of"]
     assert (nothing.breaks, nothing.compiled) == ([], None)
     stack = report.breaks[0].stack
     assert [place.function for place in stack] == ["<module>", "main", "loss_of", "forward"]
@@ -341,9 +341,9 @@ def test_a_notebook_is_run_and_stays_unchanged(cli: Cli, tmp_path: Path) -> None
     done = cli("notebook", path.name, "--execute", "--output", "copy.ipynb", "--format", "json")
     assert done.returncode == 1
     assert "a cell raised ZeroDivisionError: division by zero" in done.stderr
-    (report,) = [Report.from_dict(each) for each in json.loads(done.stdout)]
+    (report,) = [Report.from_dict(data) for data in json.loads(done.stdout)]
     assert [source.name for source in report.sources] == ["Cell In[3]", "Cell In[2]"]
-    assert [found.location.line for found in report.breaks if found.location is not None] == [6]
+    assert [break_.location.line for break_ in report.breaks if break_.location is not None] == [6]
     assert path.read_bytes() == before
     copy = nbformat.read(tmp_path / "copy.ipynb", as_version=4)
     assert [len(cell.outputs) for cell in copy.cells] == [0, 0, 2, 1, 0]

@@ -1,4 +1,4 @@
-"""A torch whose internals are others than those we know: the result stands, and the report does not say all is well."""
+"""An unknown torch with different internals: results stay the same, and the report admits what it may lack."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def trained(*, compiled: bool) -> tuple[list[float], list[str]]:
     assert [(call.name, call.type, call.code) for call in report.compiled or []] == [
         ("model", "Net", "model.compile()")
     ]
-    return losses, [str(found.gb_id) for found in report.breaks]
+    return losses, [str(break_.gb_id) for break_ in report.breaks]
 
 
 def test_a_training_loop_has_the_same_result_and_its_break_is_reported() -> None:

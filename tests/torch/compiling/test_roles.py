@@ -1,4 +1,4 @@
-"""Which of the reader's functions are compiled, and which are only looked into."""
+"""Decide which of the user's functions are compiled, and which only have their calls routed."""
 
 from __future__ import annotations
 

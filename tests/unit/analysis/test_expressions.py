@@ -1,4 +1,4 @@
-"""Which expression stands at the columns that Python tells of."""
+"""Find the expression at the columns that Python gives."""
 
 from __future__ import annotations
 

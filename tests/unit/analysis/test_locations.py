@@ -1,4 +1,4 @@
-"""Places as the reader counts them, stacks without machinery."""
+"""Places with the line numbers that the user sees, and stacks without machinery."""
 
 from __future__ import annotations
 
@@ -230,7 +230,8 @@ def test_stack_of_a_kernel_only_shows_relevant_frames() -> None:
         (CELL, 4, "torch_dynamo_resume_in_f_at_3"),
     ]
     shown = [
-        (each.function, each.line) for each in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
+        (place.function, place.line)
+        for place in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
     ]
     assert shown == [("<module>", 7), ("forward", 9), ("f", 4)]
 

@@ -1,4 +1,4 @@
-"""Two runs compared: which breaks are gone, new or elsewhere."""
+"""Comparing two runs: breaks that are gone, new or moved."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def library_run(
 def test_a_break_in_code_that_pytorch_had_from_earlier_is_neither_gone_nor_new() -> None:
     both, one = library_run("norm", "scale"), library_run("scale", held=("norm",))
     changes = both.diff(one)
-    assert [(each.change, each.function, each.break_) for each in changes.breaks] == [("unknown", "norm", None)]
-    assert (changes.same, [(each.function, each.run) for each in changes.reused]) == (["b1"], [("norm", "after")])
+    assert [(change.change, change.function, change.break_) for change in changes.breaks] == [("unknown", "norm", None)]
+    assert (changes.same, [(reused.function, reused.run) for reused in changes.reused]) == (["b1"], [("norm", "after")])
     assert changes.to_text().split("\n") == [
         "since Cell In[1]: the same break; cannot compare 1 break: this run did not compile norm (PyTorch",
         "still had the code)",
@@ -95,7 +95,7 @@ def test_a_break_in_code_that_pytorch_had_from_earlier_is_neither_gone_nor_new()
         "    unknown norms.py:4 in norm   print(x)   Failed to trace builtin operator",
     ]
     back = one.diff(both)
-    assert [(each.change, each.function, each.break_) for each in back.breaks] == [("unknown", "norm", "b1")]
+    assert [(change.change, change.function, change.break_) for change in back.breaks] == [("unknown", "norm", "b1")]
     assert back.to_text().startswith(
         "since Cell In[1]: the same break; cannot compare 1 break: the run before did not compile norm"
     )
@@ -106,30 +106,30 @@ def test_a_break_in_code_that_pytorch_had_from_earlier_is_neither_gone_nor_new()
 
 def test_a_break_in_a_function_that_pytorch_did_not_hold_is_gone() -> None:
     changes = library_run("norm", "scale").diff(library_run("scale"))
-    assert [each.change for each in changes.breaks] == ["gone"]
+    assert [change.change for change in changes.breaks] == ["gone"]
     assert changes.to_text().startswith("since Cell In[1]: 1 break gone\n    breaks 2 -> 1, graphs 2 -> 1")
 
 
 def test_a_library_function_that_the_edited_cell_no_longer_calls_has_no_break() -> None:
     before = library_run("norm", "scale", text=CELL.replace("\nf(x)", "\nmodel(x)"), call="model(x)")
     changes = before.diff(library_run("scale", text=CELL.replace("\nf(x)", "\ny = x"), held=("norm",)))
-    assert [each.change for each in changes.breaks] == ["gone"]
+    assert [change.change for change in changes.breaks] == ["gone"]
     assert changes.reused == []
     still = library_run("scale", text=CELL.replace("\nf(x)", "\ny = model (x + 1)"), held=("norm",))
-    assert [each.change for each in before.diff(still).breaks] == ["unknown"]
+    assert [change.change for change in before.diff(still).breaks] == ["unknown"]
 
 
 @pytest.mark.parametrize(("outcome", "change"), [("compiled", "gone"), ("skipped", "unknown"), ("error", "unknown")])
 def test_a_caller_that_was_traced_to_its_end_would_have_met_the_break(outcome: str, change: str) -> None:
     before = library_run("norm", cell_outcome="compiled")
     changes = before.diff(library_run(held=("norm",), cell_outcome=outcome))
-    assert [each.change for each in changes.breaks] == [change]
+    assert [change.change for change in changes.breaks] == [change]
 
 
 def test_a_new_version_of_a_function_does_not_hide_breaks_of_earlier_ones() -> None:
     again = library_run("norm", held=("norm",))
     changes = library_run("norm").diff(msgspec.structs.replace(again, breaks=[]))
-    assert [each.change for each in changes.breaks] == ["unknown"]
+    assert [change.change for change in changes.breaks] == ["unknown"]
 
 
 def test_runs_that_compiled_nothing_in_common_are_not_compared() -> None:
@@ -143,7 +143,7 @@ def test_runs_that_compiled_nothing_in_common_are_not_compared() -> None:
 
 def test_without_a_list_of_held_functions_any_function_may_have_been_held() -> None:
     old = msgspec.structs.replace(library_run("scale"), held=None)
-    assert [each.change for each in library_run("norm", "scale").diff(old).breaks] == ["unknown"]
+    assert [change.change for change in library_run("norm", "scale").diff(old).breaks] == ["unknown"]
 
 
 def test_a_function_that_pytorch_refused_once_is_refused_in_silence_later() -> None:
@@ -156,13 +156,13 @@ def test_a_function_that_pytorch_refused_once_is_refused_in_silence_later() -> N
         skipped=[Skipped("k1", None, "norm", place, "a generator", "b1")],
     )  # fmt: skip
     changes = refused.diff(library_run(held=("norm",)))
-    assert [each.change for each in changes.breaks] == ["unknown"]
+    assert [change.change for change in changes.breaks] == ["unknown"]
     assert changes.before.summary.skipped == 0
-    assert [each.change for each in refused.diff(library_run()).breaks] == ["gone"]
+    assert [change.change for change in refused.diff(library_run()).breaks] == ["gone"]
 
 
 def outline(changes: Changes) -> list[tuple[str, int | None, int | None, str | None]]:
-    return [(each.change, _line(each.before), _line(each.after), each.code) for each in changes.breaks]
+    return [(change.change, _line(change.before), _line(change.after), change.code) for change in changes.breaks]
 
 
 def _line(place: Place | None) -> int | None:
@@ -185,7 +185,7 @@ def test_a_removed_break_is_gone_and_breaks_below_have_moved() -> None:
         ("moved", 5, 4, "y.sum() > 0"),
         ("moved", 7, 6, "print(y)"),
     ]
-    assert [each.break_ for each in changes.breaks] == [None, "b1", "b2"]
+    assert [change.break_ for change in changes.breaks] == [None, "b1", "b2"]
     assert (changes.before.name, changes.after.name) == ("Cell In[1]", "Cell In[2]")
     assert changes.to_text().split("\n") == [
         "since Cell In[1]: 1 break gone, 2 moved",

@@ -1,4 +1,4 @@
-"""What to fix first: by what breaks were measured to cost, where they were."""
+"""The order of breaks: by their measured cost, if it was measured."""
 
 from __future__ import annotations
 

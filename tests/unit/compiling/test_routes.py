@@ -1,4 +1,4 @@
-"""Calls are routed where they stand, and functions get twins that do the same and route their calls."""
+"""Calls are routed in place, and functions get copies with routed calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: what is the same break after an edit, and what is not."""
+"""The gate recognizes the same break after an edit, and only that."""
 
 from __future__ import annotations
 
@@ -148,4 +148,4 @@ def test_in_a_renamed_file_a_copy_of_an_allowed_break_is_the_new_one() -> None:
     after = report_of(
         ("copy", "if x.sum() > 0:", BRANCH), ("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), path="net.py"
     )
-    assert [found.function for found in verdict_of(after).new] == ["copy"]
+    assert [break_.function for break_ in verdict_of(after).new] == ["copy"]

@@ -1,4 +1,4 @@
-"""What a run opens is closed, whatever fails or is interrupted on the way."""
+"""All contexts of a run are left, even after errors and interrupts."""
 
 from __future__ import annotations
 

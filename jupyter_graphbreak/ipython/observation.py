@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.api.rerun import Kept
+    from jupyter_graphbreak.api.rerun import KeptRun
     from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
@@ -100,7 +100,7 @@ class Observation:
         self._folder: Path | None = None
         self._children: list[Process] = []
         self._cells = cells
-        self._kept: Kept | None = None
+        self._kept: KeptRun | None = None
         self._calls: CompiledCalls | None = None
         self._phase = ""
         self._patches = _patches(options)
@@ -272,7 +272,7 @@ class Observation:
         except Exception as fault:  # noqa: BLE001 - as above
             self.note_fault("undoing what the run needed", fault)
 
-    def _run_again(self, report: Report, files: dict[str, str], kept: Kept) -> Report:
+    def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
         """Return the report with what running entries again on copies tells; nothing of that is shown."""
         from msgspec.structs import replace
 

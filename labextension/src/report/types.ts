@@ -225,7 +225,7 @@ export interface Occurrence {
   setting: Setting | null;
 }
 /**
- * Whether a break was an error, and what decided that.
+ * The setting that decided whether a break was an error.
  */
 export interface Setting {
   value: boolean;

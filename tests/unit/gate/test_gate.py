@@ -94,7 +94,7 @@ def test_a_run_that_compiled_nothing_proves_nothing() -> None:
         assert not verdict.passed
         assert headline(verdict) == "gate failed: nothing was compiled, so the absence of breaks proves nothing"
         (advice,) = details(verdict)
-        assert advice.startswith("call a function that torch.compile made, in this process; ")
+        assert advice.startswith("call a compiled function in this process, ")
     launcher, rank = report_of(), report_of(frames=("f",))
     assert judge(read_baseline(""), [launcher, rank]).passed
 

@@ -58,7 +58,7 @@ def test_forced_device_is_used_whatever_the_code_names(requested: str, used: str
     ("requested", "cuda", "message"),
     [
         ("cuda", NONE, "built without CUDA; use --device cpu"),
-        ("cuda:2", GPU, "found cuda:0 H100, cuda:1 A100"),
+        ("cuda:2", GPU, "available: cuda:0 H100, cuda:1 A100"),
         ("tpu", GPU, "use auto, cpu, cuda or cuda:N"),
         ("cuda:x", GPU, "use auto, cpu, cuda or cuda:N"),
     ],

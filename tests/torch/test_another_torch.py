@@ -176,7 +176,7 @@ def test_the_metrics_are_empty() -> None:
         recording.records,
         lambda envelope: {**envelope, **({"compilation_metrics": {}} if "compilation_metrics" in envelope else {})},
     )
-    assert any("does not say what came of the frames" in message for message in doubts(report))
+    assert any("lacks the outcomes of the frames" in message for message in doubts(report))
     assert [frame.outcome for frame in report.frames] == ["compiled", "compiled"]
     assert report.summary.errors == 0
 

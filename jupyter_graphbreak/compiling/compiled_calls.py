@@ -212,7 +212,7 @@ class CompiledCalls:
         """Call the function of a cell, compiled."""
         readable = self._exit_stack.enter("reading new globals", new_globals_readable, default=False)
         if not readable:
-            self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read a new global back"))
+            self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
             return function()
         self._cell = function
         return interposed(function, self._state, functools.partial(self._plan_cell, function))()

@@ -17,6 +17,7 @@ import gc
 import importlib
 import json
 import pkgutil
+import re
 import signal
 import sys
 import threading
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 
 PACKAGE = ROOT / "jupyter_graphbreak"
 #: What calls all else: nothing of ours is around it that could catch its faults.
-FACES = ("ipython", "cli")
+FACES = ("cli",)
+#: What calls the program and does nothing else.
+CALLS_THE_PROGRAM = ("call_compiled",)
 MESSAGE = "a fault that was put here"
 #: A cell that compiles something itself, and one that uses what it made, without the magic.
 COMPILES = """
@@ -162,6 +165,7 @@ class Outcome(NamedTuple):
     is_next_right: bool
 
 
+@functools.cache
 def functions() -> dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]]:
     """Return for each function of ours the functions that hold its code, and the way to it through their constants."""
     holders: dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]] = collections.defaultdict(list)
@@ -294,7 +298,9 @@ def called(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list
     if isinstance(seen, str):
         sys.exit(seen)
     places = [Place(*json.loads(text)) for text in seen[0].parts["places"]]
-    return sorted(place for place in places if Path(place.file).parts[0] not in FACES)
+    return sorted(
+        place for place in places if Path(place.file).parts[0] not in FACES and place.name not in CALLS_THE_PROGRAM
+    )
 
 
 def stands_for_another(code: types.CodeType) -> bool:
@@ -303,7 +309,9 @@ def stands_for_another(code: types.CodeType) -> bool:
         return True
     if "<locals>" not in code.co_qualname:
         return False
-    return any(type(held) is types.FunctionType and "__wrapped__" in vars(held) for held in gc.get_referrers(code))
+    known = (held for held, way in functions().get(_place(code), ()) if not way)
+    made = (held for held in gc.get_referrers(code) if type(held) is types.FunctionType)
+    return any("__wrapped__" in vars(held) for held in (*known, *made))
 
 
 def outcome(place: Place, plain: list[Seen], right: list[Seen], faulty: list[Seen] | str) -> Outcome:
@@ -336,7 +344,7 @@ def main() -> None:
     """Print each function whose fault the user sees, or that spoils the next run, or is not told; then how many."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--options", default="-b eager", help="of the magic")
-    parser.add_argument("--only", default="", help="only functions in whose file or name this is")
+    parser.add_argument("--only", default="", help="only functions whose file and name match this expression")
     parser.add_argument("--program", choices=PROGRAMS, help="only the faults in this one")
     parser.add_argument("--part", type=int, default=0, help="of how many parts this is one, from 0")
     parser.add_argument("--parts", type=int, default=1, help="run each of so many faults")
@@ -349,6 +357,9 @@ def main() -> None:
     for module in pkgutil.walk_packages([str(PACKAGE)], "jupyter_graphbreak."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    functions()
+    gc.collect()
+    gc.freeze()  # a fork copies what the garbage collector visits
     outcomes = []
     for name in PROGRAMS if arguments.program is None else [arguments.program]:
         cells = PROGRAMS[name]
@@ -357,7 +368,7 @@ def main() -> None:
     same = sum(not made.seen for made in outcomes)
     print(f"\n{len(outcomes)} times a function raised; the user saw the same {same} times,")
     print(f"the next report was right {sum(made.is_next_right for made in outcomes)} times,")
-    print(f"and the fault was told {sum(made.is_told for made in outcomes)} times.")
+    print(f"and the fault was noted {sum(made.is_told for made in outcomes)} times.")
     print(f"Of {len(late)} in analysis and views {sum(made.has_report for made in late)} left a report.")
 
 
@@ -377,7 +388,9 @@ def judged(
         for part in ("told", "report"):
             seen.parts.pop(part, None)
     outcomes = []
-    places = [place for place in called(shell, cells, options) if arguments.only in f"{place.file} {place.name}"]
+    places = [
+        place for place in called(shell, cells, options) if re.search(arguments.only, f"{place.file} {place.name}")
+    ]
     for number, place in enumerate(places[arguments.part :: arguments.parts]):
         print(f"\r{name}: {number} of {len(places)}", end="", file=sys.stderr, flush=True)
         faulty = in_a_fork(functools.partial(run, shell, cells, options, breaking(place), plain=False))

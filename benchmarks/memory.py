@@ -57,7 +57,8 @@ def ask_magic(option: str, backend: str) -> Callable[[Any, Any], None]:
         import torch
 
         shell.user_ns.update(model=model, x=x, torch=torch)
-        code = f"torch.compile(model, backend={backend!r})(x).sum().item()"
+        call = "model" if option == "--frontends" else f"torch.compile(model, backend={backend!r})"
+        code = f"value = {call}(x).sum().item()"
         result = shell.run_cell(f"%%compile_explain {option} --output report\n{code}")
         result.raise_error()
         del shell.user_ns["report"]
@@ -78,7 +79,7 @@ def ask_call(way: str, backend: str) -> Callable[[Any, Any], None]:
     return ask
 
 
-WAYS = ("--try", "--check", "--cost", "try_remedies", "check", "measure", "compare_frontends")
+WAYS = ("--try", "--check", "--cost", "--frontends", "try_remedies", "check", "measure", "compare_frontends")
 
 
 def held_now() -> int:

@@ -252,7 +252,7 @@ class Session:
         if not self.reports:
             return "no report"
         told = [noted["message"] for noted in self.reports[-1]["diagnostics"]]
-        faults = [message for message in told if "Of compile_explain itself" in message]
+        faults = [message for message in told if "Internal error in compile_explain" in message]
         if faults:
             return f"fault: {faults[0]}"
         for words, plan in (("compiled as one function", "function"), ("nothing to compile", "nothing")):

@@ -36,7 +36,9 @@ def compiled_callable(value: Any) -> Any:
     if torch is None:
         return None
     if isinstance(value, torch.nn.Module):
-        inner = value.__dict__.get("_orig_mod") or value.__dict__.get("_modules", {}).get("_orig_mod")
+        modules = value.__dict__.get("_modules")
+        held = modules if isinstance(modules, dict) else {}  # that of a scripted module is none, and is not compiled
+        inner = value.__dict__.get("_orig_mod") or held.get("_orig_mod")
         if inner is not None:
             return inner
         return value if value.__dict__.get("_compiled_call_impl") is not None else None

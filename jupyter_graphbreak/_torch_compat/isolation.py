@@ -6,14 +6,13 @@ import contextlib
 import functools
 import importlib
 import inspect
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from jupyter_graphbreak._torch_compat.configuration import errors_suppressed, uncompiled_output
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, tell_fault
+from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here, tell_fault
 from jupyter_graphbreak._torch_compat.separate_cache import CompiledHere, kept_counters
 
 if TYPE_CHECKING:
@@ -46,28 +45,29 @@ def _no_globals() -> Iterator[None]:
     if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # another torch
         yield
         return
-    made: list[tuple[dict[str, Any], str]] = []
     pending: list[Any] = []
 
     def created(_: None, hook: Any, *__: Any, **___: Any) -> None:
         pending.append(hook)
 
-    def names(tracer: Any, *_: Any, **__: Any) -> set[str]:
-        return set(tracer.output.global_scope)
+    with contextlib.ExitStack() as undo:
 
-    def imported(before: set[str], _: Any, tracer: Any, *__: Any, **___: Any) -> None:
-        scope = tracer.output.global_scope
-        made.extend((scope, name) for name in set(scope) - before)
+        def importing(tracer: Any, module_name: str, *_: Any, **__: Any) -> None:
+            scope, alias = tracer.output.global_scope, f"__import_{module_name.replace('.', '_dot_')}"
+            if alias not in scope:
+                undo.callback(scope.pop, alias, None)
 
-    with followed_here(hooks, "create", created), followed_here(tracer, "import_source", imported, names):
-        try:
-            yield
-        finally:
-            for hook in pending:
-                made.append((hook.scope, hook.name))
-                hook.scope = {hook.name: None}  # Dynamo will call it when the code is gone
-            for scope, name in made:
-                scope.pop(name, None)
+        with followed_here(hooks, "create", created), prepared_here(tracer, "import_source", importing):
+            try:
+                yield
+            finally:
+                for hook in pending:
+                    hook.scope.pop(hook.name, None)
+                    hook.scope = {hook.name: None}  # Dynamo will call it when the code is gone
+
+
+#: The attribute by which Dynamo marks a tensor whose address it takes for constant.
+_MARK = "_dynamo_static_input_type"
 
 
 @contextlib.contextmanager
@@ -77,22 +77,14 @@ def _no_marks() -> Iterator[None]:
     Dynamo reads them while it compiles; later, copies and pickles of the tensor would have them.
     """
     decorators = importlib.import_module("torch._dynamo.decorators")
-    marked: list[tuple[weakref.ref[Any], str]] = []
+    with contextlib.ExitStack() as undo:
 
-    def marks(tensor: Any, *_: Any, **__: Any) -> set[str]:
-        return set(vars(tensor))
+        def marking(tensor: Any, *_: Any, **__: Any) -> None:
+            if _MARK not in vars(tensor):
+                undo.callback(vars(tensor).pop, _MARK, None)
 
-    def marking(before: set[str], _: None, tensor: Any, *__: Any, **___: Any) -> None:
-        marked.extend((weakref.ref(tensor), name) for name in set(vars(tensor)) - before)
-
-    with followed_here(decorators, "mark_static_address", marking, marks):
-        try:
+        with prepared_here(decorators, "mark_static_address", marking):
             yield
-        finally:
-            for reference, name in marked:
-                tensor = reference()
-                if tensor is not None:
-                    vars(tensor).pop(name, None)
 
 
 #: What :func:`generators_kept` calls its reason.

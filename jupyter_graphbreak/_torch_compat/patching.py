@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import threading
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.threads import note_fault, say_fault
+from jupyter_graphbreak import faults
+from jupyter_graphbreak._torch_compat.threads import note_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 _MISSING = object()
 #: What was below replacements that are over while others above them are in place, by the address of the replacement.
@@ -29,11 +32,7 @@ def tell_fault(what: str, fault: Exception) -> None:
     """Tell the run that the calling thread works for what failed on our side; this does not fail."""
     if isinstance(fault, RecursionError):  # the program's own recursion is near its end
         return
-    try:
-        note_fault(what, fault)
-    except Exception:  # noqa: BLE001 - what tells may be what fails
-        with contextlib.suppress(Exception):
-            say_fault(what, fault)
+    faults.report(what, fault, note_fault)
 
 
 @contextlib.contextmanager
@@ -52,9 +51,8 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
     finally:
         with _lock:
             if vars(owner).get(name) is replacement:
-                below, over = in_place(below), below
-                while id(over) in _below:
-                    over = _below.pop(id(over))[1]
+                while id(below) in _below:  # replacements that are over
+                    below = _below.pop(id(below))[1]
                 if below is _MISSING:
                     delattr(owner, name)
                 else:
@@ -71,41 +69,21 @@ def in_place(function: Any) -> Any:
 
 
 @contextlib.contextmanager
-def patched_here(owner: Any, name: str, replacement: Callable[..., Any]) -> Iterator[None]:
-    """Replace a function for the thread that opens the context, while it is open; other threads call the original.
-
-    If the replacement fails, its error goes on; see :func:`followed_here` for one that only looks.
-    """
-    static = inspect.getattr_static(owner, name)
-    original = _function(static)
-    thread, is_open = get_ident(), [True]
-
-    @functools.wraps(original)
-    def dispatch(*args: Any, **kwargs: Any) -> Any:
-        if is_open and get_ident() == thread:
-            return replacement(*args, **kwargs)
-        return original(*args, **kwargs)
-
-    with patched(owner, name, _as(static, dispatch)):
-        try:
-            yield
-        finally:
-            is_open.clear()
-
-
-@contextlib.contextmanager
 def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator[None]:
     """Decide about each call of a function on the thread that opens the context, while it is open.
+
+    Other threads call the original, and so does this thread if the plan fails.
 
     Parameters
     ----------
     owner : module or class
     name : str
     plan : callable
-        Given the arguments of a call; returns function, positional and keyword arguments of the call that is made
-        instead, or ``None``. It calls nothing of the user's.
+        Receives the arguments of a call. It returns the function, the positional and the keyword arguments of the call
+        that is made instead, or ``None`` for the original. It does not call any code of the user.
     """
-    original = inspect.getattr_static(owner, name)
+    static = inspect.getattr_static(owner, name)
+    original = _function(static)
     thread, is_open = get_ident(), [True]
 
     @functools.wraps(original)
@@ -115,21 +93,28 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
             if is_open and get_ident() == thread:
                 chosen = plan(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see the module
-            tell_fault(name, fault)
+            tell_fault(f"following calls of `{name}`", fault)
         function, args, kwargs = chosen or (original, args, kwargs)
         return function(*args, **kwargs)
 
-    with patched(owner, name, dispatch):
+    with patched(owner, name, _as(static, dispatch)):
         try:
             yield
         finally:
             is_open.clear()
 
 
-@contextlib.contextmanager
+def patched_here(owner: Any, name: str, replacement: Callable[..., Any]) -> AbstractContextManager[None]:
+    """Replace a function for the thread that opens the context, while it is open; other threads call the original.
+
+    An error of the replacement is raised; use :func:`followed_here` for one that only looks.
+    """
+    return redirected_here(owner, name, lambda *args, **kwargs: (replacement, args, kwargs))
+
+
 def followed_here(
     owner: Any, name: str, after: Callable[..., None], before: Callable[..., Any] = lambda *_, **__: None
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Look at each call of a function on the thread that opens the context, while it is open.
 
     Parameters
@@ -137,33 +122,57 @@ def followed_here(
     owner : module or class
     name : str
     after : callable
-        Given what ``before`` returned, what the call returned, and its arguments.
+        Receives what ``before`` returned, what the call returned, and its arguments.
     before : callable
-        Given the arguments of the call.
+        Receives the arguments of the call.
     """
-    static = inspect.getattr_static(owner, name)
-    original = _function(static)
+    original = _function(inspect.getattr_static(owner, name))
+
+    def plan(*args: Any, **kwargs: Any) -> Any:
+        kept = before(*args, **kwargs)
+
+        def follow() -> Any:
+            result = original(*args, **kwargs)
+            try:
+                after(kept, result, *args, **kwargs)
+            except Exception as fault:  # noqa: BLE001 - see the module
+                tell_fault(f"following calls of `{name}`", fault)
+            return result
+
+        return follow, (), {}
+
+    return redirected_here(owner, name, plan)
+
+
+@contextlib.contextmanager
+def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterator[None]:
+    """Prepare each call of a function of Dynamo's on the thread that opens the context, while it is open.
+
+    If preparing fails, Dynamo gives up the frame that it compiles, and the function is not called: what the call would
+    change could not be undone.
+
+    Parameters
+    ----------
+    owner : module or class
+    name : str
+    prepare : callable
+        Given the arguments of the call; arranges for what it changes to be undone.
+    """
+    original = inspect.getattr_static(owner, name)
+    give_up = importlib.import_module("torch._dynamo.exc").SkipFrame
     thread, is_open = get_ident(), [True]
 
     @functools.wraps(original)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        is_followed = bool(is_open) and get_ident() == thread
-        kept = None
         try:
-            if is_followed:
-                kept = before(*args, **kwargs)
+            if is_open and get_ident() == thread:
+                prepare(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see the module
-            is_followed = False
-            tell_fault(name, fault)
-        result = original(*args, **kwargs)
-        try:
-            if is_followed:
-                after(kept, result, *args, **kwargs)
-        except Exception as fault:  # noqa: BLE001 - see the module
-            tell_fault(name, fault)
-        return result
+            tell_fault(f"preparing calls of `{name}`", fault)
+            raise give_up from None
+        return original(*args, **kwargs)
 
-    with patched(owner, name, _as(static, dispatch)):
+    with patched(owner, name, dispatch):
         try:
             yield
         finally:
@@ -189,7 +198,7 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
         try:
             return result(made, *args, **kwargs) if is_open else made
         except Exception as fault:  # noqa: BLE001 - see the module
-            tell_fault(name, fault)
+            tell_fault(f"following calls of `{name}`", fault)
             return made
 
     with patched(owner, name, dispatch):
@@ -197,37 +206,6 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
             yield
         finally:
             is_open.clear()
-
-
-def shielded(
-    what: str,
-    function: Callable[..., Any],
-    otherwise: Callable[..., Any],
-    on_fault: Callable[[str, Exception], None] = tell_fault,
-) -> Callable[..., Any]:
-    """Return a function that does what another does, and what a third one does if that fails on our side.
-
-    Parameters
-    ----------
-    what : str
-        What failed then, for the note: "internal error while ...".
-    function : callable
-        One of ours, which calls nothing of the user's.
-    otherwise : callable
-        Given the same arguments; no function of ours that could fail as well.
-    on_fault : callable
-        Receives what failed, and the error.
-    """
-
-    @functools.wraps(function)
-    def shield(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except Exception as fault:  # noqa: BLE001 - see the module
-            on_fault(what, fault)
-            return otherwise(*args, **kwargs)
-
-    return shield
 
 
 def _function(static: Any) -> Any:

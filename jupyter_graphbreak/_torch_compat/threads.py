@@ -1,8 +1,9 @@
 """Which run a thread works for: what is watched, patched or silenced concerns only the threads of the run that asks.
 
-A run claims the thread that begins it, and the threads that are started from there while it lasts; a thread that begins
-a run of its own works for that one alone. Runs on one thread lie within each other, and each of them sees everything.
-What fails on our side is told to the run, and never raised in the user's program.
+A run claims the thread that begins it, the threads that are started from there while it lasts, and the work that it
+submits to thread pools. A thread that begins a run of its own works for that one alone. Runs on one thread lie within
+each other, and each of them sees everything. What fails on our side is told to the run, and never raised in the user's
+program.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import contextlib
 import functools
 import importlib
 import inspect
-import sys
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak import faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,21 +63,26 @@ class Claim:
 _begun: dict[int, tuple[Claim, ...]] = {}
 #: The runs for which a thread was started, with a reference to it, by the address of the thread.
 _inherited: dict[int, tuple[weakref.ref[threading.Thread], tuple[Claim, ...]]] = {}
-#: The runs that hand work to a thread which was there before, as ``asyncio.to_thread`` does: it carries the context.
-_carried: ContextVar[tuple[Claim, ...]] = ContextVar("graphbreak_claims", default=())
+#: The runs that passed work to a thread which existed before: a pool, or ``asyncio.to_thread``. Work that was submitted
+#: outside of any run has an empty tuple.
+_carried: ContextVar[tuple[Claim, ...] | None] = ContextVar("graphbreak_claims", default=None)
 _lock = threading.RLock()
-#: ``Thread.start`` as it was before the first run, and what notes for which runs threads are started.
-_noting: list[Callable[[threading.Thread], None]] = []
+#: What notes for which runs work is done on other threads: owner, name, original and replacement.
+_noting: list[tuple[Any, str, Any, Any]] = []
 
 
 @contextlib.contextmanager
 def claimed(on_fault: Callable[[str, Exception], None] | None = None) -> Iterator[Claim]:
-    """Claim this thread, and the threads that are started from it, while the context is open; see :class:`Claim`."""
+    """Claim this thread, and what it starts and submits, while the context is open; see :class:`Claim`."""
     claim = Claim(on_fault)
     with _lock:
         if not _begun:
-            _noting[:] = [threading.Thread.start, _starting(threading.Thread.start)]
-            setattr(threading.Thread, "start", _noting[1])  # noqa: B010 - no method may be assigned to
+            followed: tuple[tuple[Any, str, Callable[[Any], Any]], ...]
+            followed = ((threading.Thread, "start", _starting), (ThreadPoolExecutor, "submit", _submitting))
+            for owner, name, follow in followed:
+                original = getattr(owner, name)
+                _noting.append((owner, name, original, follow(original)))
+                setattr(owner, name, _noting[-1][-1])
         _begun[claim.thread] = (*_begun.get(claim.thread, ()), claim)
     token = _carried.set(_begun[claim.thread])
     try:
@@ -89,9 +97,10 @@ def claimed(on_fault: Callable[[str, Exception], None] | None = None) -> Iterato
                 del _begun[claim.thread]
             if not _begun:
                 _inherited.clear()
-                original, ours = _noting
-                if threading.Thread.start is ours:
-                    setattr(threading.Thread, "start", original)  # noqa: B010 - as above
+                for owner, name, original, ours in _noting:
+                    if getattr(owner, name) is ours:
+                        setattr(owner, name, original)
+                _noting.clear()
 
 
 def claims_here() -> tuple[Claim, ...]:
@@ -100,8 +109,10 @@ def claims_here() -> tuple[Claim, ...]:
     begun = _begun.get(number)
     if begun is not None:
         return begun
-    if carried := tuple(claim for claim in _carried.get() if claim.is_open):
-        return carried
+    carried = _carried.get()
+    still_open = tuple(claim for claim in carried or () if claim.is_open)
+    if still_open or carried == ():
+        return still_open
     for reference, claims in list(_inherited.values()):
         thread = reference()
         if thread is not None and thread.ident == number:
@@ -124,18 +135,10 @@ def note_fault(what: str, fault: Exception) -> None:
     if told is not None:
         told(what, fault)
     else:
-        say_fault(what, fault)
+        faults.say_once(what, fault)
 
 
-def say_fault(what: str, fault: Exception) -> None:
-    """Say on the standard error, in one line, what failed on our side."""
-    message = f"{type(fault).__name__}: {fault}".partition("\n")[0]
-    print(  # noqa: T201 - there is no report to say it in
-        f"compile_explain: internal error while {what} ({message}); your code is not affected", file=sys.stderr
-    )
-
-
-def _starting(original: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+def _starting(original: Callable[[threading.Thread], None]) -> Any:
     """Return ``Thread.start`` that notes for which runs a thread is started."""
 
     @functools.wraps(original)
@@ -154,13 +157,45 @@ def _starting(original: Callable[[threading.Thread], None]) -> Callable[[threadi
                 error.__traceback__ = error.__traceback__.tb_next
             raise  # a bare raise adds no entry for this function to the traceback
 
-    # Dynamo goes by the file of a function, and does not trace what Python's own module has.
-    function: Any = start
+    return _as_of_python(start, original)
+
+
+def _submitting(original: Callable[..., Any]) -> Any:
+    """Return ``ThreadPoolExecutor.submit`` that notes for which runs work is submitted."""
+
+    @functools.wraps(original)
+    def submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception):  # then the work is done all the same, and belongs to no run
+            fn = _working(fn, claims_here())
+        return original(self, fn, *args, **kwargs)
+
+    return _as_of_python(submit, original)
+
+
+def _working(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
+    """Return a function whose calls work for some runs, whatever the thread that makes them was started for."""
+
+    def work(*args: Any, **kwargs: Any) -> Any:
+        token = _carried.set(claims)
+        try:
+            return fn(*args, **kwargs)
+        except BaseException as error:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next
+            raise  # as in _starting
+        finally:
+            _carried.reset(token)
+
+    return _as_of_python(work, ThreadPoolExecutor.submit)
+
+
+def _as_of_python(function: Any, original: Any) -> Any:
+    """Make Dynamo treat a function as Python's own: it goes by the file, and does not trace Python's modules."""
     function.__code__ = function.__code__.replace(co_filename=_code_of(original).co_filename)
     skip_code = getattr(importlib.import_module("torch._dynamo.eval_frame"), "skip_code", None)
     if skip_code is not None:
         skip_code(function.__code__)
-    return start
+    return function
 
 
 def _code_of(function: Any) -> CodeType:

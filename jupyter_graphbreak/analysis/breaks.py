@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.analysis.ledger import Event
 from jupyter_graphbreak.analysis.passed import SameLineBreaks
-from jupyter_graphbreak.analysis.reasons import advice, strictness
+from jupyter_graphbreak.analysis.reasons import advice
 from jupyter_graphbreak.analysis.source.locations import shown_stack
 from jupyter_graphbreak.analysis.torch_text import messages
+from jupyter_graphbreak.knowledge import hints
+from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.recording import additions
 from jupyter_graphbreak.recording.records import StackEntry
 from jupyter_graphbreak.report.schema import Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
@@ -309,9 +311,10 @@ def _under_fullgraph(ordered: list[tuple[Event, str]]) -> tuple[list[str], str |
     captured: list[str] = []
     for event, ident in ordered:
         cause = event.message.cause
-        if not strictness.is_captured_by_fullgraph(cause):
+        known = known_cause(cause.gb_id, cause.gb_type)
+        if not known.is_captured_by_fullgraph and not hints.is_captured_by_fullgraph(cause.hints):
             # After a captured break the run takes a different path, so a break that followed from it may not occur.
-            return captured, None if captured and strictness.may_follow_from_earlier(cause) else ident
+            return captured, None if captured and hints.may_follow_from_earlier(cause.hints) else ident
         if ident not in captured:
             captured.append(ident)
         if event.failed:  # the rest, which ran eagerly, would be traced as part of its caller

@@ -25,6 +25,7 @@ from jupyter_graphbreak.analysis.settings import settings_of_run
 from jupyter_graphbreak.analysis.skips import SkipTable
 from jupyter_graphbreak.analysis.source.locations import Sources, SourceText, shown_stack
 from jupyter_graphbreak.analysis.torch_text import messages
+from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.recording.records import compiled_function
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
@@ -155,8 +156,8 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         cudagraph_skips=parts.build_list("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
         what_if=parts.build("consequences of stricter settings", breaks.what_if, WhatIf()),
         compiled=parts.build("the list of calls compiled for the report", lambda: _compiled(ledger, sources), None),
-        diagnostics=[*ledger.notes, *notes, *repeated],
         held=parts.build("the list of functions compiled before the run", lambda: _held(ledger, sources), None),
+        diagnostics=[*ledger.notes, *notes, *repeated],
     )
 
 
@@ -177,7 +178,7 @@ class _PartBuilder:
         try:
             return build()
         except Exception as fault:  # noqa: BLE001 - an internal error costs this part only
-            note = f"{part[0].upper()}{part[1:]} may be incomplete (internal error: {type(fault).__name__}: {fault})."
+            note = internal_error(f"working out {part}", fault)
             if all(known.message != note for known in self._notes):
                 self._notes.append(Diagnostic("error", note))
             return default

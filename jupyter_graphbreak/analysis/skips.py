@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_graphbreak.analysis.reasons.running_eagerly import (
-    CALLED_EAGERLY,
-    GENERATOR,
-    SKIP_FRAME,
     block_around,
     block_around_variadic_calls,
     of_break,
     of_limit,
     of_refusal,
 )
+from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR, SKIP_FRAME
 from jupyter_graphbreak.recording.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import SkipKind, Skipped
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.breaks import BreakTable, FoldedBreak
     from jupyter_graphbreak.analysis.ledger import Event, FrameLedger
-    from jupyter_graphbreak.analysis.reasons.running_eagerly import SkipReason
     from jupyter_graphbreak.analysis.source.locations import Sources
+    from jupyter_graphbreak.knowledge.entries import SkipReason
     from jupyter_graphbreak.recording import additions
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Frame, Setting

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report import schema
     from jupyter_graphbreak.trial.entry import Entry, KeptEntries
 
-#: Seconds after which no further entry is measured or checked. The current entry is stopped after twice this time.
-_PATIENCE_S = 60.0
+#: The time limit, in seconds, for measuring or checking.
+_PATIENCE_S = 120.0
+#: The share of it after which no further entry is measured or checked, and few calls are timed.
+_SHARE_OF_ENTRIES = 0.5
 
 
 class KeptRun(NamedTuple):
@@ -104,19 +106,25 @@ class Rerun:
         )
         return self._update(self._found.report)
 
-    def measure(self) -> Report:
-        """Measure the cost of the entries, and the savings of the remedies found before."""
+    def measure(self, seconds: float | None = None) -> Report:
+        """Measure the cost of the entries, and the savings of the remedies found before.
+
+        Parameters
+        ----------
+        seconds : float or None
+            The time limit; by default 120 seconds.
+        """
         from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, measure_entry
         from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-        end = time.monotonic() + _PATIENCE_S
+        end, late = _limits(seconds)
         costs = []
-        for entry in self._entries(end, "measured"):
+        for entry in self._entries(late, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
-            with entry.set_up(), self._noting_failures(f"measuring {entry.function}"), time_limited(end + _PATIENCE_S):
+            with entry.set_up(), self._noting_failures(f"measuring {entry.function}"), time_limited(end):
                 remedied = self._found.remedied(entry) if self._found is not None else {}
                 try:
-                    measured = measure_entry(entry, remedied, self.report, end=end, find_cell=self._find_cell).cost
+                    measured = measure_entry(entry, remedied, self.report, end=late, find_cell=self._find_cell).cost
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
                     continue
@@ -127,26 +135,32 @@ class Rerun:
             return self._update(with_priorities(replace(self.report, cost=cost)))
         return self._update(self.report)
 
-    def check(self) -> Report:
-        """Compare the compiled results of the entries with their eager results."""
+    def check(self, seconds: float | None = None) -> Report:
+        """Compare the compiled results of the entries with their eager results.
+
+        Parameters
+        ----------
+        seconds : float or None
+            The time limit; by default 120 seconds.
+        """
         from jupyter_graphbreak.cost.correctness.checking import check_entry
         from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-        end = time.monotonic() + _PATIENCE_S
+        end, late = _limits(seconds)
         checks = []
-        for entry in self._entries(end, "checked"):
+        for entry in self._entries(late, "checked"):
             self._on_status(f"{entry.function}: comparing compiled with eager results")
-            with entry.set_up(), self._noting_failures(f"checking {entry.function}"), time_limited(end + _PATIENCE_S):
+            with entry.set_up(), self._noting_failures(f"checking {entry.function}"), time_limited(end):
                 try:
                     checks.append(check_entry(entry, self.report, find_cell=self._find_cell).check)
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
         return self._update(replace(self.report, check=checks))
 
-    def _entries(self, end: float, verb: str) -> Iterator[Entry]:
+    def _entries(self, late: float, verb: str) -> Iterator[Entry]:
         """Yield the entries until time is up; add a note about those left out."""
         for number, entry in enumerate(self._kept.entries):
-            if time.monotonic() > end:
+            if time.monotonic() > late:
                 left = len(self._kept.entries) - number
                 self._notes.append(f"{left} of {number + left} calls were not {verb}: time was up.")
                 return
@@ -172,3 +186,9 @@ class Rerun:
         new = [note for note in notes if note not in report.diagnostics]
         self.report = Report.of(replace(report, diagnostics=[*report.diagnostics, *new]))
         return self.report
+
+
+def _limits(seconds: float | None) -> tuple[float, float]:
+    """Return when a question ends, and from when on it is late; both in seconds of :func:`time.monotonic`."""
+    limit = _PATIENCE_S if seconds is None else seconds
+    return time.monotonic() + limit, time.monotonic() + _SHARE_OF_ENTRIES * limit

@@ -11,6 +11,7 @@ import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
@@ -19,14 +20,19 @@ from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
+    from types import CodeType
 
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.trial.inputs import Arguments
 
-#: Seconds after which measuring settles for few calls. Everything is stopped after twice this time.
-_PATIENCE_S = 60.0
+#: The time limit, in seconds, for measuring, checking or comparing front ends.
+_PATIENCE_S = 120.0
+#: The share of it after which measuring settles for few calls.
+_SHARE_OF_CALLS = 0.5
 #: The file of Python's own code for copying objects.
 _COPYING = copy.__file__
+#: What raises the error of the function itself again, which for a function of PyTorch's ends there.
+_RAISES_AGAIN = "Reference.__init__"
 
 
 def try_remedies(
@@ -97,7 +103,7 @@ def try_remedies(
     return _reporting_failures("trying changes", try_all, remedies=[])
 
 
-def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
     """Measure what compiling a function costs and saves, and the parts of the compiled call's time.
 
     The function is called a few hundred times on copies of itself, of the objects it uses and of the arguments,
@@ -112,6 +118,8 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         default of ``torch.compile``.
     *args, **kwargs
         The arguments of the call.
+    seconds : float or None
+        The time limit; by default 120 seconds. The less time is left, the fewer calls are timed.
 
     Returns
     -------
@@ -134,15 +142,17 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     from jupyter_graphbreak.report.cost import Cost
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
+    begun = time.monotonic()
+
     def measure_call() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         refused = entry.why_not_run()
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
-        end = time.monotonic() + _PATIENCE_S
+        limit = _PATIENCE_S if seconds is None else seconds
         try:
-            with time_limited(end + _PATIENCE_S):
-                found = measure_entry(entry, end=end)
+            with time_limited(begun + limit):
+                found = measure_entry(entry, end=begun + _SHARE_OF_CALLS * limit)
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
 
@@ -154,7 +164,7 @@ def measure(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     return _reporting_failures("measuring", measure_call)
 
 
-def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
     """Check that a compiled function computes the same values and gradients as the eager function.
 
     Both are called on copies, with the same random numbers. A run in double precision shows how much rounding explains.
@@ -168,6 +178,8 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         A function, a method or a module. A compiled one keeps its backend; otherwise the backend is ``inductor``.
     *args, **kwargs
         The arguments of the call.
+    seconds : float or None
+        The time limit; by default 120 seconds.
 
     Returns
     -------
@@ -188,13 +200,15 @@ def check(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     from jupyter_graphbreak.cost.entry_cost import entry_of
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
+    end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+
     def check_call() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         refused = entry.why_not_run()
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
         try:
-            with time_limited(time.monotonic() + 2 * _PATIENCE_S):
+            with time_limited(end):
                 found = check_entry(entry)
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
@@ -218,7 +232,7 @@ def _reporting_failures(what: str, analyse: Callable[[], schema.Report], **empty
     except Exception as fault:
         if not _is_internal(fault):
             raise
-        note = f"Internal error in jupyter_graphbreak while {what} ({type(fault).__name__}: {fault})."
+        note = internal_error(what, fault)
         return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
 
 
@@ -230,16 +244,18 @@ def _empty_report(note: Diagnostic) -> schema.Report:
 
 def _is_internal(fault: Exception) -> bool:
     """Return whether an exception was raised in this package or in ``copy``, not in the user's code."""
-    package, last = str(Path(__file__).parents[1]), fault.__traceback__
-    files = []
+    code: CodeType | None = None
+    last = fault.__traceback__
     while last is not None:
-        files.append(last.tb_frame.f_code.co_filename)
-        last = last.tb_next
-    # OSError and ValueError are usage errors, raised on purpose.
-    return not isinstance(fault, OSError | ValueError) and bool(files) and files[-1].startswith((package, _COPYING))
+        code, last = last.tb_frame.f_code, last.tb_next
+    if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:
+        return False  # OSError and ValueError are usage errors, raised on purpose
+    return code.co_filename.startswith((str(Path(__file__).parents[1]), _COPYING))
 
 
-def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), **kwargs: Any) -> Frontends:
+def compare_frontends(
+    fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), seconds: float | None = None, **kwargs: Any
+) -> Frontends:
     """Capture a function with each of PyTorch's front ends, and find out which captured program is right.
 
     Each front end captures the function with the given arguments. The captured program then runs with these and with
@@ -258,6 +274,8 @@ def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = 
         Further inputs, on which the captured programs may be wrong. Each is a tuple of positional arguments (keyword
         arguments stay the same), a single argument, or :class:`~jupyter_graphbreak.Arguments`. By default, inputs are
         derived from the first: different values, Python numbers, flags and sizes.
+    seconds : float or None
+        The time limit; by default 120 seconds. ``left_out`` names the front ends for which there was no time.
 
     Returns
     -------
@@ -282,7 +300,7 @@ def compare_frontends(fn: Callable[..., Any], *args: Any, also: Sequence[Any] = 
             return given
         return Arguments(*given, **kwargs) if type(given) is tuple else Arguments(given, **kwargs)
 
-    return compare(fn, Arguments(*args, **kwargs), [arguments(given) for given in also])
+    return compare(fn, Arguments(*args, **kwargs), [arguments(given) for given in also], seconds=seconds)
 
 
 def compare(
@@ -292,6 +310,7 @@ def compare(
     *,
     backend: str = "eager",
     find_cell: FindCell = lambda _: None,
+    seconds: float | None = None,
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
 
@@ -304,21 +323,30 @@ def compare(
         The backend of ``torch.compile``.
     find_cell : callable
         Returns the cell that a code object comes from, given its file name; for the report.
+    seconds : float or None
+        The time limit; by default 120 seconds.
     """
-    from jupyter_graphbreak._torch_compat.call_modes import CallModes
+    require_torch()
+    from jupyter_graphbreak.cost.entry_cost import entry_of
     from jupyter_graphbreak.frontends import comparison
-    from jupyter_graphbreak.trial.run_setup import runs_set_up
     from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
-    with runs_set_up(CallModes.now()):
-        try:
-            verdicts = comparison.compare(fn, first, others, backend=backend, find_cell=find_cell)
-        except TrialStoppedError as stopped:
-            from jupyter_graphbreak.api.stopped import report_until_stopped
-            from jupyter_graphbreak.cost.entry_cost import entry_of
+    entry = entry_of(fn, *first.args, **first.kwargs)
+    end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
+    try:
+        with entry.set_up(), time_limited(end):
+            refused = entry.why_not_run()
+            if refused is not None:
+                report = _empty_report(Diagnostic("warning", refused))
+                return Frontends.of(comparison.without_verdicts(entry.call, first, report))
+            try:
+                return Frontends.of(comparison.compare(fn, first, others, backend=backend, find_cell=find_cell))
+            except TrialStoppedError as stopped:
+                from jupyter_graphbreak.api.stopped import report_until_stopped
 
-            entry = entry_of(fn, *first.args, **first.kwargs)
-            verdicts = comparison.without_verdicts(
-                entry.call, first, report_until_stopped(entry, stopped.effect, find_cell)[0]
-            )
-        return Frontends.of(verdicts)
+                report = report_until_stopped(entry, stopped.effect, find_cell)[0]
+                return Frontends.of(comparison.without_verdicts(entry.call, first, report))
+    except Exception as fault:
+        if not _is_internal(fault):
+            raise
+        return Frontends.of(comparison.after_fault(fn, fault))

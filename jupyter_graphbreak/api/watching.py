@@ -13,9 +13,11 @@ from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
 from jupyter_graphbreak.api.run_reports import job_with, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
+from jupyter_graphbreak.faults import internal_error, noted
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import forget
 from jupyter_graphbreak.report.schema import Device, Diagnostic
+from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
     import os
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jupyter_graphbreak.api.rerun import KeptRun
-    from jupyter_graphbreak.results import Job, Report
+    from jupyter_graphbreak.results import Job
 
 
 class Run:
@@ -58,6 +60,12 @@ class Run:
         if children is not None:
             self.job = job_with(self._report, children)
 
+    def give_up(self, what: str, fault: Exception) -> None:
+        """Note an internal error after which there is no report of the run, or no job."""
+        note = Diagnostic("error", internal_error(what, fault))
+        report = self._report if self._report is not None else Report("ok", Device("auto", "unknown"))
+        self._report = Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, note]))
+
     def try_remedies(self, *, also: Sequence[str | os.PathLike[str]] = (), seconds: float | None = None) -> Report:
         """Try to remove the breaks of the block, on copies of its entries.
 
@@ -86,7 +94,7 @@ class Run:
 
         return self._kept_run().try_remedies(also=[read_patch(path) for path in also], seconds=seconds)
 
-    def measure(self) -> Report:
+    def measure(self, seconds: float | None = None) -> Report:
         """Measure what compiling the entries of the block costs and saves.
 
         After :meth:`try_remedies`, working remedies are measured as well.
@@ -96,14 +104,19 @@ class Run:
         Report
             The report of the block, with ``cost``.
 
+        Parameters
+        ----------
+        seconds : float or None
+            When to stop; by default after 120 seconds.
+
         Raises
         ------
         RuntimeError
             If the entries were not kept.
         """
-        return self._kept_run().measure()
+        return self._kept_run().measure(seconds)
 
-    def check(self) -> Report:
+    def check(self, seconds: float | None = None) -> Report:
         """Compare the compiled results of the block's entries with eager ones.
 
         Returns
@@ -111,21 +124,24 @@ class Run:
         Report
             The report of the block, with ``check``.
 
+        Parameters
+        ----------
+        seconds : float or None
+            When to stop; by default after 120 seconds.
+
         Raises
         ------
         RuntimeError
             If the entries were not kept.
         """
-        return self._kept_run().check()
+        return self._kept_run().check(seconds)
 
     def add_cost(self) -> None:
         """Add the cost of the entries to the report, or a note if they cannot be measured."""
         try:
             self._report = self.measure()
         except Exception as fault:  # noqa: BLE001 - the block has run, and its report is valid
-            note = Diagnostic(
-                "error", f"Internal error in jupyter_graphbreak while measuring ({type(fault).__name__}: {fault})."
-            )
+            note = Diagnostic("error", internal_error("measuring", fault))
             self._report = msgspec.structs.replace(self.report, diagnostics=[*self.report.diagnostics, note])
 
     def _kept_run(self) -> Rerun:
@@ -210,7 +226,8 @@ def capture(
                     yield run
         finally:
             if recording is not None:
-                run.close(recording, children, kept)
+                with noted("making the report", run.give_up):
+                    run.close(recording, children, kept)
     if cost:
         run.add_cost()
 
@@ -221,14 +238,12 @@ def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
     from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
     from jupyter_graphbreak.compiling.descriptions import described
 
-    def note_fault(what: str, fault: Exception) -> None:
-        recording.note("error", f"Internal error while {what} ({type(fault).__name__}: {fault}); your code still ran.")
-
-    with compiled_calls(CompileOptions(), note_fault) as calls:
+    with compiled_calls(CompileOptions(), recording.note_fault) as calls:
         try:
             yield
         finally:
-            recording.note_compiled(described(calls.compiled))
+            with noted("describing what was compiled", recording.note_fault):
+                recording.note_compiled(described(calls.compiled))
 
 
 def run_routed(path: str, module: str | None = None) -> None:

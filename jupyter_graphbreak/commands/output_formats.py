@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Job, Report
 
 FORMATS = ("text", "json", "html", "markdown", "sarif")
+
+#: Breaks that only some ranks have, of which the Markdown of a job says where they are.
+_MAX_UNEVEN = 50
 
 
 @dataclass(frozen=True)
@@ -128,8 +132,7 @@ def _markdown(result: CommandResult, verdict: GateVerdict | None, new: list[set[
         job = result.job
         uneven = [
             f"{where_in_job(break_.place)}: {break_.gb_type}, {who_has(job, break_)}"
-            for break_ in job.breaks
-            if break_.missing_in
+            for break_ in itertools.islice((break_ for break_ in job.breaks if break_.missing_in), _MAX_UNEVEN)
         ]
         parts.append(render_markdown_lines(job_headline(job), uneven))
         titles = [process_name(process) for process in job.processes]

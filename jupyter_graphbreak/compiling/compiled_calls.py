@@ -26,13 +26,14 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     is_traced,
     while_converting,
 )
-from jupyter_graphbreak._torch_compat.patching import shielded
+from jupyter_graphbreak._torch_compat.patching import tell_fault
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.graph_warnings import warnings_at_own_lines
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
-from jupyter_graphbreak.compiling.routes import RoutedFunctions
+from jupyter_graphbreak.compiling.routes import RoutedFunctions, active
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, self_test_hiding
+from jupyter_graphbreak.faults import noted, shielded
 from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
 from jupyter_graphbreak.recording.targets import is_compiled
@@ -97,12 +98,12 @@ class CompiledCalls:
         intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._exit_stack.enter("compiling modules", intercept, None)
         self._exit_stack.undo_last("undoing what compiling needed", self._end_routing)
-        _active[self._thread] = (*_active.get(self._thread, ()), self)
+        active[self._thread] = (*active.get(self._thread, ()), self.route)
 
     def _end_routing(self) -> None:
-        left = tuple(calls for calls in _active.pop(self._thread, ()) if calls is not self)
+        left = tuple(route for route in active.pop(self._thread, ()) if route != self.route)
         if left:
-            _active[self._thread] = left
+            active[self._thread] = left
 
     def route(self, call: Any) -> Any:
         """Return what to call instead of a callable: itself, a copy with routed calls, or a wrapper that decides."""
@@ -152,7 +153,7 @@ class CompiledCalls:
                 call = self._with_routed_calls(call)
         planned = self.plan(call, call, args, kwargs) if role == "compile" else None
         self._depth += 1
-        return planned or Standin(call, args, kwargs, _hide_compilation, self._end)
+        return planned or Standin(call, args, kwargs, hide_compilation, self._end)
 
     def _with_routed_calls(self, call: Any) -> Any:
         """Return a function or method with its own calls routed, or the callable itself if its source is unknown."""
@@ -199,7 +200,7 @@ class CompiledCalls:
             return None
         traceable = self._traceable.traceable(call, target)
         self._add_compiled(target)
-        failed = functools.partial(_hide_compilation, grad_mode=torch.is_grad_enabled())
+        failed = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
         self._state.inside = True
         return Standin(caller, (traceable, args, kwargs), {}, failed, self._end)
 
@@ -208,14 +209,14 @@ class CompiledCalls:
         self._depth -= 1
         self._state.inside = False
 
-    def run_cell(self, function: Callable[[], Any]) -> Any:
-        """Call the function of a cell, compiled."""
+    def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a callable that calls the function of a cell, compiled if possible."""
         readable = self._exit_stack.enter("reading new globals", new_globals_readable, default=False)
         if not readable:
             self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
-            return function()
+            return function
         self._cell = function
-        return interposed(function, self._state, functools.partial(self._plan_cell, function))()
+        return interposed(function, self._state, functools.partial(self._plan_cell, function))
 
     def _plan_cell(self, function: Callable[[], Any]) -> Standin | None:
         planned = self.plan(function, function, (), {})
@@ -234,13 +235,12 @@ class CompiledCalls:
                 self._exit_stack.enter("preserving eager semantics", semantics, None)
                 self._exit_stack.enter("placing warnings", warnings_at_own_lines, None)
                 self._exit_stack.enter("isolating the compilation", isolated_compilation, None)
-                try:
-                    if self._exit_stack.complete:
+                if self._exit_stack.complete:
+                    self._exit_stack.complete = False  # a second attempt would fail as well
+                    with noted("preparing to compile", self._on_fault):
                         self_test_hiding()
                         self._caller = compile_caller(self._options.arguments())
-                except Exception as fault:  # noqa: BLE001 - the program runs uncompiled
-                    self._exit_stack.complete = False
-                    self._on_fault("compiling", fault)
+                        self._exit_stack.complete = True
         return self._caller
 
     def _add_compiled(self, target: Any) -> None:
@@ -279,6 +279,13 @@ def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) ->
     instead = _failed_in_graph(grad_mode, error) if grad_mode is not None else None
     hide_compiler(instead or error)
     return instead
+
+
+def _hidden(error: BaseException, **_: object) -> None:
+    hide_compiler(error)
+
+
+hide_compilation = shielded("restoring an error", _hide_compilation, _hidden, tell_fault)
 
 
 def _failed_in_graph(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - bound with functools.partial
@@ -350,19 +357,6 @@ def _line_of(filename: str) -> int | None:
             return frame.f_lineno
         frame = frame.f_back
     return None
-
-
-#: The active compilers of calls by thread id, innermost last.
-_active: dict[int, tuple[CompiledCalls, ...]] = {}
-
-
-def _route(call: Any) -> Any:
-    active = _active.get(threading.get_ident())
-    return active[-1].route(call) if active else call
-
-
-#: Routed code calls this function to get the replacement for a callable.
-route = shielded("deciding what to compile", _route, lambda call: call)
 
 
 @contextlib.contextmanager

@@ -9,21 +9,35 @@ from __future__ import annotations
 import ast
 import itertools
 import linecache
+import threading
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.patching import tell_fault
 from jupyter_graphbreak.analysis.source.python_text import without_warnings
+from jupyter_graphbreak.faults import shielded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-#: The module and name of the function that routed code calls.
-_ROUTE = ("jupyter_graphbreak.compiling.compiled_calls", "route")
+#: The module and name of the function that routed code calls. The module can always be imported, without PyTorch.
+_ROUTE = ("jupyter_graphbreak.compiling.routes", "route")
+#: The functions that decide about calls, by the id of the thread whose calls are compiled; the innermost comes last.
+active: dict[int, tuple[Callable[[Any], Any], ...]] = {}
 #: Expressions that may be compiled. Calls of literals stay unchanged, so that Python still warns about them.
 _CALLABLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: The compiler flags in a code object for the ``__future__`` imports of its file.
 _FUTURE = 0x1FF0000
+
+
+def _route(call: Any) -> Any:
+    deciding = active.get(threading.get_ident())
+    return deciding[-1](call) if deciding else call
+
+
+#: What routed code calls; it returns what is called in place of a callable.
+route = shielded("deciding what to compile", _route, lambda call: call, tell_fault)
 
 
 def route_calls(statements: Iterable[ast.stmt]) -> None:

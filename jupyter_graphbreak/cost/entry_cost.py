@@ -116,7 +116,7 @@ def measure_entry(
         runs = [eager.run, compiled.run_in_parts, empty.run_in_parts, *(variant.run for variant in others.values())]
         calls = time_in_turn(runs, budget or Budget(seconds=len(runs)), end=end)
         settled = settled and begun == compilations_begun()
-        ranges = _profiles(compiled) if settled and time.monotonic() < end else []
+        ranges = _profiles(compiled, end) if settled else []
         coverage = _operations(eager, ranges)
         work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]
     on_processor = isinstance(compiled.clock, ProcessorClock)
@@ -172,13 +172,18 @@ def _warm(variants: Mapping[tuple[str, ...], Variant], end: float) -> Iterator[t
         longest = max(longest, time.monotonic() - begun)
 
 
-def _profiles(compiled: Variant) -> list[list[Range]]:
-    """Return profiles of some calls, none where a profiler of the user's is at work."""
+def _profiles(compiled: Variant, end: float) -> list[list[Range]]:
+    """Return profiles of some calls, as many as there is time for; none where a profiler of the user's is at work."""
     seeds = SEEDS if compiled.random else 1
+    profiles: list[list[Range]] = []
     try:
-        return [compiled.profiled(number % seeds) for number in range(_PROFILES + seeds)][seeds:]
+        for number in range(_PROFILES + seeds):
+            if time.monotonic() > end:
+                break
+            profiles.append(compiled.profiled(number % seeds))
     except RuntimeError:
         return []
+    return profiles[seeds:]
 
 
 def _device_work(variant: Variant) -> DeviceWork | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.cost import Spread, overlap
+from jupyter_graphbreak.trial.time_limit import seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 #: Each variant runs at least so often, however long it takes, and at most so often, however short.
 FEWEST_RUNS = 7
 MOST_RUNS = 300
-#: So often each variant runs even when it is late.
+#: So often each variant runs even when it is late, and when the time is up.
 _FEWEST_LATE = 3
+_FEWEST_AT_END = 1
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ def time_in_turn(
             now = clock()
             late = now - spent
             if done >= _FEWEST_LATE and now >= end:
+                break
+            if done >= _FEWEST_AT_END and seconds_left() <= 0:
                 break
             if done >= FEWEST_RUNS and (late >= budget.seconds or (late >= 0 and all(map(_is_enough, calls)))):
                 break

@@ -94,7 +94,7 @@ class Variant:
             return self._warm_up()
 
     def _warm_up(self) -> bool:
-        with guarded(self.subject.call):
+        with guarded(self.subject.call, assigned=self.subject.assigned):
             self._call(0)
         self.subject.separate_changed()
         self._state = self.subject.state()
@@ -104,7 +104,7 @@ class Variant:
         seed_all(0)
         before = _random_state()
         begun = time.monotonic()
-        with guarded(self.subject.call):
+        with guarded(self.subject.call, assigned=self.subject.assigned):
             self._call(0)
         self._seconds = time.monotonic() - begun
         self.subject.separate_changed()

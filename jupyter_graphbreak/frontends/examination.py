@@ -78,7 +78,7 @@ class Examination:
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
-            with guarded(self._subject.call), self._subject.entered():
+            with guarded(self._subject.call, assigned=self._subject.assigned), self._subject.entered():
                 program = capture(self._subject.call, eager.first.arguments.copy(self._subject.held()))
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             self.raised = raised_by(error, "capture")

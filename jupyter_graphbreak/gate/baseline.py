@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.location import Location, Segment
     from jupyter_graphbreak.report.schema import Report
 
 _VERSION = 1
@@ -116,7 +116,7 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
     recompiles: Counter[tuple[str, str]] = Counter()
     for report in reports:
         paths = {source.id: source.path or "" for source in report.sources}
-        breaks |= Counter(_break(report, paths, break_) for break_ in report.breaks)
+        breaks |= Counter(allowed_by(report))
         eager |= Counter(
             AllowedEager(*_function(paths, skipped.location, skipped.function), skipped.kind)
             for skipped in report.skipped
@@ -135,12 +135,18 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
     )
 
 
-def _break(report: Report, paths: dict[str, str], break_: Any) -> AllowedBreak:
-    location = break_.location
-    path, function = _function(paths, location, location.function if location is not None else None)
-    line = " ".join((line_text(report, location) or "").split())
-    cause = " ".join(_ADDRESS.sub("0x", break_.gb_type).split())
-    return AllowedBreak(path, function, cause, line, break_.gb_id or "")
+def allowed_by(report: Report) -> list[AllowedBreak]:
+    """Return the baseline entry that allows each break of a report, in the order of the breaks."""
+    paths = {source.id: source.path or "" for source in report.sources}
+    lines = _Lines(report)
+    allowed = []
+    for break_ in report.breaks:
+        location = break_.location
+        path, function = _function(paths, location, location.function if location is not None else None)
+        line = " ".join((lines.at(location) or "").split())
+        cause = " ".join(_ADDRESS.sub("0x", break_.gb_type).split())
+        allowed.append(AllowedBreak(path, function, cause, line, break_.gb_id or ""))
+    return allowed
 
 
 def _function(paths: dict[str, str], location: Location | None, function: str | None) -> tuple[str, str]:
@@ -148,16 +154,30 @@ def _function(paths: dict[str, str], location: Location | None, function: str | 
     return path, function if function and function != "<module>" else ""
 
 
-def line_text(report: Report, location: Location | None) -> str | None:
-    """Return the source line at which a place begins, or as much of it as is known."""
-    if location is None:
-        return None
-    for source in report.sources:
-        for segment in source.segments if source.id == location.source else []:
-            lines = segment.text.split("\n")
-            if 0 <= location.line - segment.first_line < len(lines):
-                return lines[location.line - segment.first_line]
-    return location.code.partition("\n")[0] if location.code else None
+class _Lines:
+    """The source lines of a report. A text is taken apart once, however many breaks are in it."""
+
+    def __init__(self, report: Report) -> None:
+        self._segments: defaultdict[str, list[Segment]] = defaultdict(list)
+        for source in report.sources:
+            self._segments[source.id] += source.segments
+        self._lines: dict[str, dict[int, str]] = {}
+
+    def at(self, location: Location | None) -> str | None:
+        """Return the source line at which a place begins, or as much of it as is known."""
+        if location is None:
+            return None
+        if location.source not in self._lines:
+            self._lines[location.source] = dict(self._numbered(location.source))
+        line = self._lines[location.source].get(location.line)
+        if line is not None:
+            return line
+        return location.code.partition("\n")[0] if location.code else None
+
+    def _numbered(self, source: str) -> Iterator[tuple[int, str]]:
+        # Of segments that hold the same line the first one counts.
+        for segment in reversed(self._segments.get(source, ())):
+            yield from enumerate(segment.text.split("\n"), start=segment.first_line)
 
 
 def _toml(value: str | int) -> str:

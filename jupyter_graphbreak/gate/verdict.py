@@ -6,12 +6,19 @@ Two breaks are the same if function and cause are the same, even if the line was
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from jupyter_graphbreak.gate.baseline import AllowedBreak, AllowedEager, AllowedRecompiles, Baseline, baseline_of
+from jupyter_graphbreak.gate.baseline import (
+    AllowedBreak,
+    AllowedEager,
+    AllowedRecompiles,
+    Baseline,
+    allowed_by,
+    baseline_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -123,37 +130,59 @@ def _without_pairs(
     gone : callable
         Returns whether the function of an old entry is gone.
     """
-    old, new = list(before), list(now)
+    old: list[_A | None] = list(before)
+    new = list(now)
     for key, only_gone in keys:
-        waiting: dict[Hashable, list[_A]] = defaultdict(list)
-        for entry in old:
-            if not only_gone or gone(entry):
-                waiting[key(entry)].append(entry)
+        waiting: dict[Hashable, deque[int]] = defaultdict(deque)
+        for index, entry in enumerate(old):
+            if entry is not None and (not only_gone or gone(entry)):
+                waiting[key(entry)].append(index)
         unpaired = []
         for entry in new:
-            if waiting.get(key(entry)):
-                old.remove(waiting[key(entry)].pop(0))
+            same = waiting.get(key(entry))
+            if same:
+                old[same.popleft()] = None
             else:
                 unpaired.append(entry)
         new = unpaired
-    return old, new
+    return [entry for entry in old if entry is not None], new
 
 
 def _more_recompiles(
     before: Sequence[AllowedRecompiles], now: Sequence[AllowedRecompiles], gone: Callable[[AllowedRecompiles], bool]
 ) -> Iterable[MoreRecompiles]:
     allowed = {(old.path, old.function): old.times for old in before}
-    moved = [old for old in before if gone(old)]
+    moved = _Moved(old for old in before if gone(old))
     for new in now:
         times = allowed.get((new.path, new.function))
         if times is None:
             # A function that is gone may have been renamed, or moved to a different file.
-            same = next((old for old in moved if old.function == new.function or old.path == new.path), None)
-            if same is not None:
-                moved.remove(same)
+            same = moved.take(new)
             times = same.times if same is not None else 0
         if new.times > times:
             yield MoreRecompiles(new.path, new.function, times, new.times)
+
+
+class _Moved:
+    """Functions that are gone, each of which may be another one under another name or in another file, once."""
+
+    def __init__(self, gone: Iterable[AllowedRecompiles]) -> None:
+        self._left = dict(enumerate(gone))
+        self._by_function: defaultdict[str, deque[int]] = defaultdict(deque)
+        self._by_path: defaultdict[str, deque[int]] = defaultdict(deque)
+        for place, each in self._left.items():
+            self._by_function[each.function].append(place)
+            self._by_path[each.path].append(place)
+
+    def take(self, now: AllowedRecompiles) -> AllowedRecompiles | None:
+        """Return the first function of the same name or file, and take it away."""
+        places = [same[0] for same in (self._by_function[now.function], self._by_path[now.path]) if self._is_left(same)]
+        return self._left.pop(min(places)) if places else None
+
+    def _is_left(self, same: deque[int]) -> bool:
+        while same and same[0] not in self._left:
+            same.popleft()
+        return bool(same)
 
 
 def _functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
@@ -187,11 +216,11 @@ def _release(torch: str) -> str:
 
 def new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
     """Return the ids of the breaks of a report that are not allowed."""
-    left = list(verdict.new)
+    left = Counter(verdict.new)
     ids = set()
-    for break_ in reversed(report.breaks):  # of several equal breaks, the last ones are the new ones
-        (key,) = baseline_of([msgspec.structs.replace(report, breaks=[break_], skipped=[], recompiles=[])]).breaks
-        if key in left:
-            left.remove(key)
+    pairs = zip(report.breaks, allowed_by(report), strict=True)
+    for break_, key in reversed(list(pairs)):  # of several equal breaks, the last ones are the new ones
+        if left[key] > 0:
+            left[key] -= 1
             ids.add(break_.id)
     return ids

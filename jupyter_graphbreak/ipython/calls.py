@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 EvaluatedCall = tuple[Any, list[Any], dict[str, Any]]
 
 HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
+#: What runs code that may do anything, or assigns to a name.
+_ACTIVE = (ast.Call, ast.NamedExpr)
+_NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
+_ANY_ARGUMENTS = ast.arguments([], [], ast.arg("args"), [], [], ast.arg("kwargs"), [])
+_BOTH = ast.Tuple([ast.Name("args", ast.Load()), ast.Name("kwargs", ast.Load())], ast.Load())
 
 
 class FrontendComparison:
@@ -38,17 +43,17 @@ class FrontendComparison:
         self._backend = options.backend or "eager"
 
     def of_cell(self, tree: ast.AST) -> Frontends:
-        """Compare them on the function that a cell called last; its arguments are evaluated once more.
+        """Compare them on the function that a cell called last; its arguments are evaluated once more, on copies.
 
         Raises
         ------
         UsageError
-            If the cell calls no function of its own.
+            If the cell calls no function of its own, or if evaluating the arguments again would have a side effect.
         """
         calls = last_called(tree, self._is_own_function)
         if not calls:
             raise UsageError(f"--frontends: the cell calls no function of its own; {HOW_TO_COMPARE}")
-        return self.prepared([evaluate(call, self._namespace) for call in calls])()
+        return self.prepared([self._evaluated_again(call) for call in calls])()
 
     def prepared(self, calls: list[EvaluatedCall]) -> Callable[[], Frontends]:
         """Return what compares them on the function and the inputs of some calls, as they are now."""
@@ -59,6 +64,31 @@ class FrontendComparison:
         function = as_it_is(calls[0][0])
         first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in calls]
         return lambda: compare(function.call, first, others, backend=self._backend, find_cell=self._cells.find)
+
+    def _evaluated_again(self, call: ast.Call) -> EvaluatedCall:
+        """Evaluate a call that the cell has made, so that nothing of the user's changes."""
+        values = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if not any(isinstance(node, _ACTIVE) for value in values for node in ast.walk(value)):
+            return evaluate(call, self._namespace)
+        from jupyter_graphbreak.trial.guard import guarded
+        from jupyter_graphbreak.trial.outcome import untouched
+        from jupyter_graphbreak.trial.side_effects import TrialStoppedError
+        from jupyter_graphbreak.trial.subject import Subject
+
+        function = eval(ast.unparse(call.func), self._namespace)  # noqa: S307 - a name, perhaps with attributes
+        collect = ast.Call(ast.Lambda(_ANY_ARGUMENTS, _BOTH), call.args, call.keywords)
+        text = ast.unparse(ast.Lambda(_NO_ARGUMENTS, collect))
+        try:
+            with untouched():
+                subject = Subject(eval(text, self._namespace))  # noqa: S307 - the user's code, in a function
+                with guarded(subject.call, assigned=subject.assigned), subject.entered():
+                    args, kwargs = subject.call()
+        except TrialStoppedError as stopped:
+            raise UsageError(
+                f"--frontends: the arguments of {ast.unparse(call.func)} were not evaluated again, because that "
+                f"{stopped.effect.what}; {HOW_TO_COMPARE}"
+            ) from None
+        return function, list(args), kwargs
 
     def _is_own_function(self, expression: ast.expr) -> bool:
         from jupyter_graphbreak.recording.targets import is_written_here

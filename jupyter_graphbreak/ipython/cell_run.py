@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from msgspec.structs import replace
 
+from jupyter_graphbreak import faults
 from jupyter_graphbreak.analysis.source.python_text import parse_python
 from jupyter_graphbreak.ipython import calls, relevance
 from jupyter_graphbreak.ipython.cell.function import as_module_code
@@ -15,7 +17,7 @@ from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
 from jupyter_graphbreak.ipython.cell.requests import asked_by
 from jupyter_graphbreak.ipython.cell.top_level import lines_that_compute
 from jupyter_graphbreak.ipython.namespace import named_in
-from jupyter_graphbreak.ipython.observation import Observation, complain
+from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -54,23 +56,19 @@ class CellRuns:
         self._cells = cells
         self._live = live
         self._observation: Observation | None = None
-        self._value: Any = None
         self._inner_cells = 0
         self._top_level: ast.Module | None = None  # of a cell whose calls are compiled
         self._asked: Asked | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
-    # What IPython calls around a cell. It would show what is raised here as an error of a callback.
+    # What IPython calls around a cell, shielded.
 
     def enter(self, _: ExecutionInfo) -> None:
         """Note what is asked for of a cell, or count it among those that the observed one runs: ``pre_run_cell``."""
-        try:
-            if self._observation is not None:
-                self._inner_cells += 1
-            else:
-                self._asked = asked_by(self._cells.request())
-        except Exception as fault:  # noqa: BLE001 - the user's cell runs all the same
-            complain("reading the request", fault)
+        if self._observation is not None:
+            self._inner_cells += 1
+        else:
+            self._asked = asked_by(self._cells.request())
 
     def take_asked(self) -> Asked | None:
         """Return what is asked for of the cell that is about to run, once."""
@@ -90,11 +88,20 @@ class CellRuns:
         if result is not None:
             error = result.error_in_exec or result.error_before_exec
         try:
-            observation.close(error, lambda report: self._compared(self._advised(report), observation.cell_id))
+            with faults.noted("making the report", observation.give_up):
+                observation.close(error, lambda report: self._compared(self._advised(report), observation.cell_id))
         except KeyboardInterrupt as interrupt:  # it waited for the report, and still ends the cell and those after it
             self._interrupted(interrupt, result)
-        except Exception as fault:  # noqa: BLE001 - as above
-            complain("the report", fault)
+        finally:
+            with faults.noted("undoing what the run needed"):
+                observation.undo()
+
+    def drop(self, _: ExecutionResult | None) -> None:
+        """Undo what the observation of the cell has changed, without a report: when :meth:`end` fails."""
+        observation, self._observation = self._observation, None
+        if observation is not None:
+            with contextlib.suppress(Exception):
+                observation.undo()
 
     def _interrupted(self, interrupt: KeyboardInterrupt, result: ExecutionResult | None) -> None:
         """Show an interrupt that came while the report was made as that of the cell."""
@@ -162,27 +169,24 @@ class CellRuns:
         named = named_in(tree, self._shell.user_ns)
         worth = self._worth_showing(plan) if only_torch else None
         observation = Observation(self._shell, self._cells, options, named, self._live, self._id_of_cell(), worth)
-        observation.edited = edited
-        if options.frontends:
-            comparison = calls.FrontendComparison(self._shell, self._cells, options)
-            observation.compare = lambda: comparison.of_cell(tree)
         self._observation = observation
-        _describe(observation, plan, reason)
-        self._top_level = tree if plan == "calls" else None
-        if plan in {"calls", "function"}:
-            observation.compile_calls()
+        observation.edited = edited
+        with faults.noted("preparing the cell", observation.note_fault):
+            if options.frontends:
+                comparison = calls.FrontendComparison(self._shell, self._cells, options)
+                observation.compare = lambda: comparison.of_cell(tree)
+            _describe(observation, plan, reason)
+            self._top_level = tree if plan == "calls" else None
+            if plan in {"calls", "function"}:
+                observation.compile_calls()
 
-    def run_function(self, name: str) -> None:
-        """Compile and run the function that the cell was made into; :meth:`take_value` has its value."""
-        function = self._shell.user_ns.pop(name)
+    def cell_caller(self, name: str) -> Callable[[], Any]:
+        """Return what calls the function that the cell was made into, compiled if that is possible."""
+        function = self._shell.user_ns[name]
         function.__code__ = as_module_code(function.__code__)
-        observation = self._observation
-        self._value = observation.run_compiled(function) if observation is not None else function()
-
-    def take_value(self) -> Any:
-        """Hand out the value of the cell that ran as a function, once."""
-        value, self._value = self._value, None
-        return value
+        caller = self._observation.cell_caller(function) if self._observation is not None else function
+        del self._shell.user_ns[name]
+        return caller
 
     def _worth_showing(self, plan: Plan) -> Callable[[Report], bool]:
         """Return what tells, when the cell has run, whether it had anything to do with PyTorch."""

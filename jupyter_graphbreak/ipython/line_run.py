@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 from IPython.display import display
 
+from jupyter_graphbreak.faults import noted
 from jupyter_graphbreak.ipython.calls import FrontendComparison, evaluate
 from jupyter_graphbreak.ipython.namespace import named_in
 from jupyter_graphbreak.ipython.observation import Observation
@@ -36,30 +37,34 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     from jupyter_graphbreak.recording.targets import forget, is_compiled
 
     tree, given = _calls(options)
-    cells.enter_caller()
-    observation = Observation(shell, cells, options, named_in(tree, shell.user_ns), live)
+    observation: Observation | None = None
+    with noted("watching the call", passing=(UsageError,)):
+        cells.enter_caller()
+        observation = Observation(shell, cells, options, named_in(tree, shell.user_ns), live)
+    if observation is None:
+        function, arguments, keywords = evaluate(given[0], shell.user_ns)
+        return function(*arguments, **keywords)
     failed: BaseException | None = None
     try:
         evaluated = [evaluate(call, shell.user_ns) for call in given]
         function, arguments, keywords = evaluated[0]
-        try:
+        with noted("copying what the front ends are compared on", observation.note_fault):
             if options.frontends:
                 observation.compare = FrontendComparison(shell, cells, options).prepared(evaluated)
-        except Exception as fault:  # noqa: BLE001 - then the call is explained, and the front ends are not compared
-            observation.note_fault("copying what the front ends are compared on", fault)
-        try:
+        with noted("compiling the function", observation.note_fault):
             if is_compiled(function):
                 observation.ignore_compile_options("the function is compiled already")
             forget(function)
             function = ensure_compiled(function, options.for_compile())
-        except Exception as fault:  # noqa: BLE001 - then the function runs as it is
-            observation.note_fault("compiling the function", fault)
         return function(*arguments, **keywords)
     except BaseException as error:
         failed = error
         raise
     finally:
-        observation.close(failed)
+        with noted("making the report", observation.give_up):
+            observation.close(failed)
+        with noted("undoing what the run needed"):
+            observation.undo()
 
 
 def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:

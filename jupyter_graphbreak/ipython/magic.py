@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
+from IPython.core.getipython import get_ipython
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from jupyter_graphbreak.ipython.cell.rewriting import MAGIC, BeginObservation, replace_magic_line
+from jupyter_graphbreak.faults import shielded
+from jupyter_graphbreak.ipython.cell.rewriting import (
+    MAGIC,
+    BeginObservation,
+    replace_magic_line,
+    without_magic_line,
+)
 from jupyter_graphbreak.ipython.cell.texts import CellTexts
 from jupyter_graphbreak.ipython.cell_run import CellRuns
 from jupyter_graphbreak.ipython.line_run import explain_line
-from jupyter_graphbreak.ipython.observation import complain
 from jupyter_graphbreak.ipython.options import read_options
 from jupyter_graphbreak.ipython.output import LiveOutputs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_graphbreak.ipython.cell.rewriting import Plan
 
 _FACES: dict[int, CompileExplain] = {}
+
+
+def _nothing(*_: object, **__: object) -> None:
+    return None
 
 
 def load(shell: InteractiveShell) -> None:
@@ -51,7 +62,7 @@ def unload(shell: InteractiveShell) -> None:
 # What a rewritten cell calls; see :mod:`jupyter_graphbreak.ipython.cell.rewriting`.
 
 
-def begin(
+def _begin(
     line: str,
     plan: Plan,
     reason: str,
@@ -59,53 +70,55 @@ def begin(
     edited: tuple[tuple[str, str], ...] = (),
 ) -> None:
     """Begin to observe the cell that calls this."""
-    filename = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - the cell's own name
+    filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the cell's own name; what shields is in between
     face = _face()
     options = read_options(face.parser, line)
-    try:
-        face.runs.begin(options, plan, reason, filename, only_torch=only_torch, edited=edited)
-    except UsageError:
-        raise
-    except Exception as fault:  # noqa: BLE001 - the user's cell runs all the same
-        complain("watching the cell", fault)
+    face.runs.begin(options, plan, reason, filename, only_torch=only_torch, edited=edited)
 
 
-def run_function(name: str) -> None:
-    """Compile and run the function that the observed cell was made into; :func:`value` has its value."""
-    _face().runs.run_function(name)
+def _cell_caller(name: str) -> Callable[[], Any]:
+    """Return what calls the function that the observed cell was made into, compiled."""
+    return _face().runs.cell_caller(name)
 
 
-def trim_traceback() -> None:
+def _cell_itself(name: str) -> Callable[[], Any]:
+    shell: Any = get_ipython()
+    function: Callable[[], Any] = shell.user_ns.pop(name)
+    return function
+
+
+def _trim_traceback() -> None:
     """Make the error in flight look like that of an ordinary cell."""
     error = sys.exc_info()[1]
     if error is not None:
         from jupyter_graphbreak.compiling.tracebacks import trim
 
-        with contextlib.suppress(Exception):  # then it keeps some frames more
-            trim(error)
+        trim(error)
 
 
-def value() -> Any:
-    """Return the value of the cell that ran as a function, once."""
-    return _face().runs.take_value()
+def _without_own_frame() -> None:
+    """Take the frame that called the cell as a function out of the traceback of the error in flight."""
+    error = sys.exc_info()[1]
+    if error is not None and error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next
+
+
+begin = shielded("watching the cell", _begin, _nothing, passing=(UsageError,))
+cell_caller = shielded("compiling the cell", _cell_caller, _cell_itself)
+trim_traceback = shielded("hiding the frames of the compiler", _trim_traceback, _without_own_frame)
+#: What cells that run as functions return, until they are displayed.
+values: list[Any] = []
 
 
 def _face() -> CompileExplain:
-    from IPython.core.getipython import get_ipython
-
     face = _FACES.get(id(get_ipython()))
     if face is None:
         raise UsageError("the extension is not loaded: %load_ext jupyter_graphbreak")
     return face
 
 
-def _replace_magic_line(lines: list[str]) -> list[str]:
-    """Replace the magic's line; what fails leaves the cell as it is, and IPython calls the magic with its text."""
-    try:
-        return replace_magic_line(lines)
-    except Exception as fault:  # noqa: BLE001 - the user's cell runs all the same
-        complain("reading the cell", fault)
-        return lines
+#: If this fails, the cell runs without the magic.
+_replace_magic_line = shielded("reading the cell", replace_magic_line, without_magic_line)
 
 
 @magics_class
@@ -119,9 +132,19 @@ class CompileExplain(Magics):
         self._live = LiveOutputs()
         self.runs = CellRuns(shell, self._cells, self._live)
         self._runs_cell = False
-        self._ast_transformer = BeginObservation(
-            self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, shell.user_ns, complain, self._step_aside
+        self._ast_transformer: Any = BeginObservation(  # IPython needs no more of it than visit()
+            self.runs.uses_compile, self.runs.runs_code, self.runs.take_asked, shell.user_ns, self._step_aside
         )
+        # What IPython calls around a cell. It would show what is raised there as an error of a callback.
+        self._callbacks = {
+            "pre_execute": shielded(
+                "preparing for the cell",
+                self._step_forward,
+                lambda: shell.ast_transformers.append(self._ast_transformer),
+            ),
+            "pre_run_cell": shielded("reading the request", self.runs.enter, _nothing),
+            "post_run_cell": shielded("making the report", self.runs.end, self.runs.drop),
+        }
 
     @property
     def parser(self) -> argparse.ArgumentParser:
@@ -133,18 +156,16 @@ class CompileExplain(Magics):
         """Register with the shell."""
         self._ip.register_magics(self)
         self._ip.input_transformers_cleanup.insert(0, _replace_magic_line)
-        self._ip.events.register("pre_execute", self._step_forward)
-        self._ip.events.register("pre_run_cell", self.runs.enter)
-        self._ip.events.register("post_run_cell", self.runs.end)
+        for event, callback in self._callbacks.items():
+            self._ip.events.register(event, callback)
 
     def disconnect(self) -> None:
         """Take everything back that :meth:`connect` registered, and end what is observed."""
         self.runs.end(None)
         self._ip.input_transformers_cleanup.remove(_replace_magic_line)
         self._step_back()
-        self._ip.events.unregister("pre_execute", self._step_forward)
-        self._ip.events.unregister("pre_run_cell", self.runs.enter)
-        self._ip.events.unregister("post_run_cell", self.runs.end)
+        for event, callback in self._callbacks.items():
+            self._ip.events.unregister(event, callback)
         for kind in ("line", "cell"):
             self._ip.magics_manager.magics[kind].pop("compile_explain", None)
 

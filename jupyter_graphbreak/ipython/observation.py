@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from IPython.core.error import UsageError
 from IPython.display import display
 
+from jupyter_graphbreak.faults import internal_error, noted
 from jupyter_graphbreak.ipython.output import Output
 from jupyter_graphbreak.ipython.progress import Progress, ProgressMeter
 from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
@@ -38,13 +39,21 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Frontends, Job
 
 
-def complain(what: str, fault: BaseException) -> None:
-    """Say on the standard error that something of ours failed; the user's code goes on."""
-    try:
-        message = f"{type(fault).__name__}: {fault}"
-    except Exception:  # noqa: BLE001 - a broken __str__
-        message = type(fault).__name__
-    print(f"compile_explain: {what} failed ({message})", file=sys.stderr)  # noqa: T201
+#: Seconds that a cell and running again may take in all; that running again may take although the cell took long; and
+#: that one question may take.
+_LONGEST_S = 140.0
+_LONGEST_AGAIN_S = 60.0
+_LONGEST_FOR_ONE_S = 100.0
+#: What share of the time a question gets, compared with others.
+_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1}
+
+
+def _shares_of_time(questions: Sequence[str], elapsed_s: float) -> Iterator[float]:
+    """Yield how many seconds each question may take, when it begins: what one leaves of its share is the others'."""
+    end = time.monotonic() + max(_LONGEST_S - elapsed_s, _LONGEST_AGAIN_S)
+    for number, question in enumerate(questions):
+        share = _WEIGHTS[question] / sum(_WEIGHTS[later] for later in questions[number:])
+        yield min(share * max(0.0, end - time.monotonic()), _LONGEST_FOR_ONE_S)
 
 
 class Observation:
@@ -124,20 +133,18 @@ class Observation:
         if not self.options.quiet and not self.options.frontends:
             self._live.make_room()
             self._output = Output(self._shell, waits=self.worth_showing is not None)
-            problem = opened.enter("the live view", self._output.opened, None)
+            problem = opened.enter("showing the live view", self._output.opened, None)
             if problem is not None:
                 self._faults.append(Diagnostic("warning", problem))
-        try:
+        with noted("forgetting what was compiled before", self.note_fault):
             if self.options.fresh:
                 forget_everything()
             forget(*named.values())
             self._compiled = {name: weakref.ref(value) for name, value in named.items() if is_compiled(value)}
-        except Exception as fault:  # noqa: BLE001 - then what was compiled before stays compiled
-            self.note_fault("forgetting what was compiled before", fault)
         meter = None
         if self._output is not None and self._output.live:
             show = self._output.show_progress
-            meter = opened.enter("the progress line", lambda: ProgressMeter(show), None)
+            meter = opened.enter("showing progress", lambda: ProgressMeter(show), None)
         count = meter.count if meter is not None else None
         self.recording = opened.enter("watching", lambda: recorder.record(cells.find, count, cells.running), None)
         if self.recording is not None and choice is not None:
@@ -150,9 +157,9 @@ class Observation:
             tell = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
             self._folder = opened.enter(watching, lambda: watched_children(tell), None)
-        if stance := opened.enter("the backend", lambda: forced_backend(self.options.backend), ""):
+        if stance := opened.enter("setting the backend", lambda: forced_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')
-        opened.enter("the default device", lambda: default_device(self._device), None)
+        opened.enter("setting the default device", lambda: default_device(self._device), None)
 
     def compile_calls(self) -> None:
         """Compile what the code calls from now on, until it ends."""
@@ -174,24 +181,24 @@ class Observation:
                 for name, reason in list(calls.left_out.items())[:1]:
                     self.note("info", f"`{name}` was not compiled: {reason}.")
 
-    def run_compiled(self, function: Callable[[], Any]) -> Any:
-        """Compile the function that a cell was made into, and call it."""
-        return self._calls.run_cell(function) if self._calls is not None else function()
+    def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
+        """Return what calls the function that a cell was made into, compiled if that is possible."""
+        with noted("compiling the cell", self.note_fault):
+            return self._calls.cell_caller(function) if self._calls is not None else function
+        return function
 
     def _checked(self, named: dict[str, Any]) -> Choice | None:
         """Return the choice of the device; every misuse is a :class:`UsageError`."""
         from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 
+        meant = (TorchUnavailable, ValueError, UsageError)
         try:
-            require_torch()
-            return _choice(self.options, named)
+            with noted("choosing the device", self.note_fault, passing=meant):
+                require_torch()
+                return _choice(self.options, named)
         except (TorchUnavailable, ValueError) as error:
             raise UsageError(str(error)) from None
-        except UsageError:
-            raise
-        except Exception as fault:  # noqa: BLE001 - then the code's own devices stand
-            self.note_fault("choosing the device", fault)
-            return None
+        return None  # the code's own devices are used then
 
     def note(self, level: Any, message: str) -> None:
         """Add a sentence for the report's diagnostics."""
@@ -199,11 +206,7 @@ class Observation:
 
     def note_fault(self, what: str, fault: Exception) -> None:
         """Note that something of ours failed."""
-        try:
-            message = f"{type(fault).__name__}: {fault}"
-        except Exception:  # noqa: BLE001 - a broken __str__
-            message = type(fault).__name__
-        diagnostic = Diagnostic("error", f"Of compile_explain itself {what} failed ({message}).")
+        diagnostic = Diagnostic("error", internal_error(what, fault))
         if diagnostic not in self._faults:
             self._faults.append(diagnostic)
 
@@ -245,32 +248,46 @@ class Observation:
         if self.options.frontends:
             self._show_comparison(report)
 
+    def give_up(self, what: str, fault: Exception) -> None:
+        """Note an error that leaves no report, and show that in its place."""
+        from msgspec.structs import replace
+
+        self.note_fault(what, fault)
+        if self._output is not None:
+            report = replace(self._empty_report(None), diagnostics=list(self._faults))
+            self._output.close(report, self._faults)
+
     def _is_worth_showing(self, report: Report) -> bool:
-        try:
+        with noted("deciding whether there is anything to show", self.note_fault):
             return self.worth_showing is None or self.worth_showing(report)
-        except Exception as fault:  # noqa: BLE001 - then it is shown
-            self.note_fault("asking whether there is anything to show", fault)
-            return True
+        return True
 
     def _stop(self, error: BaseException | None) -> None:
-        try:
-            if error is not None and self.recording is not None:
-                self.recording.fail(error)
-            self._note_stale()
-            self._note_compiled()
-        except Exception as fault:  # noqa: BLE001 - the run is over all the same
-            self.note_fault("noting how the run ended", fault)
-        if self._folder is not None:
-            try:
-                from jupyter_graphbreak.api.run_reports import processes_in
-
-                self._children = processes_in(self._folder, self._cells.find)
-            except Exception as fault:  # noqa: BLE001 - then the report is that of the kernel alone
-                self.note_fault("reading what other processes wrote", fault)
-        try:
+        last_notes: list[tuple[str, Callable[[], None]]] = [
+            ("noting how the run ended", lambda: self._note_end(error)),
+            ("noting what was not compiled again", self._note_stale),
+            ("noting what was compiled", self._note_compiled),
+            ("reading what other processes wrote", self._read_children),
+        ]
+        for what, note in last_notes:
+            with noted(what, self.note_fault):
+                note()
+        with noted("undoing what the run needed", self.note_fault):
             self._opened.contexts.close()
-        except Exception as fault:  # noqa: BLE001 - as above
-            self.note_fault("undoing what the run needed", fault)
+
+    def undo(self) -> None:
+        """Undo what observing has changed, whatever has been undone before."""
+        self._opened.contexts.close()
+
+    def _note_end(self, error: BaseException | None) -> None:
+        if error is not None and self.recording is not None:
+            self.recording.fail(error)
+
+    def _read_children(self) -> None:
+        if self._folder is not None:
+            from jupyter_graphbreak.api.run_reports import processes_in
+
+            self._children = processes_in(self._folder, self._cells.find)
 
     def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
         """Return the report with what running entries again on copies tells; nothing of that is shown."""
@@ -285,24 +302,25 @@ class Observation:
         compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
         also = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches]
         again = Rerun(report, files, kept, find, self._tell)
-        steps: list[tuple[bool, str, Callable[[], Report]]] = [
-            (self.options.tries, "trying remedies", lambda: again.try_remedies(compile_text=compile_text, also=also)),
+        try_remedies = functools.partial(again.try_remedies, compile_text=compile_text, also=also)
+        steps: list[tuple[bool, str, Callable[..., Report]]] = [
+            (self.options.tries, "trying remedies", try_remedies),
             (self.options.cost, "measuring", again.measure),
             (self.options.check, "checking", again.check),
         ]
+        asked = [what for wanted, what, _ in steps if wanted]
+        left = _shares_of_time(asked, time.perf_counter() - self._begun)
         for wanted, what, step in steps:
             if wanted:
                 self._phase = what
                 self._tell("")
+                known = len(self._faults)
                 try:
-                    with default_device(self._device), _silenced(self._shell):
-                        step()
+                    with noted(what, self.note_fault), default_device(self._device), _silenced(self._shell):
+                        step(seconds=next(left))
                 except KeyboardInterrupt:
                     self.note("warning", f"{what.capitalize()} was interrupted.")
-                    again.report = replace(again.report, diagnostics=[*again.report.diagnostics, self._faults[-1]])
-                except Exception as fault:  # noqa: BLE001 - the report stands without it
-                    self.note_fault(what, fault)
-                    again.report = replace(again.report, diagnostics=[*again.report.diagnostics, self._faults[-1]])
+                again.report = replace(again.report, diagnostics=[*again.report.diagnostics, *self._faults[known:]])
         return again.report
 
     def _tell(self, what: str) -> None:
@@ -319,18 +337,14 @@ class Observation:
 
         report, files = None, dict[str, str]()
         if self.recording is not None:
-            try:
+            with noted("making the report", self.note_fault):
                 report, files = report_of(self.recording)
-            except Exception as fault:  # noqa: BLE001 - the user's cell has run, and its result stands
-                self.note_fault("making the report", fault)
         if report is None:
             report = self._empty_report(error)
         report = replace(report, diagnostics=[*report.diagnostics, *self._faults])
-        try:
+        with noted("comparing with the run before", self.note_fault):
             return finish(report), files
-        except Exception as fault:  # noqa: BLE001 - as above
-            self.note_fault("comparing with the run before", fault)
-            return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), files
+        return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), files
 
     def _with_job(self, report: Report) -> tuple[Report, Job | None]:
         """Return the report, and the job of the kernel with the processes that the cell started, if any."""
@@ -338,18 +352,21 @@ class Observation:
 
         from jupyter_graphbreak.api.run_reports import job_of
 
-        try:
+        with noted("joining the reports of several processes", self.note_fault):
             return report, job_of(report, self._children)
-        except Exception as fault:  # noqa: BLE001 - as above
-            self.note_fault("putting the reports of several processes together", fault)
-            return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), None
+        return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), None
 
     def _abandon(self, error: BaseException) -> None:
         """Undo everything, and say in place of what was shown that the run was ended before it began."""
+        from msgspec.structs import replace
+
         with deferred_interrupts():
-            self._opened.contexts.close()
+            self.undo()
+            if isinstance(error, Exception) and not isinstance(error, UsageError):
+                self.note_fault("starting to watch", error)
             if self._output is not None:
-                self._output.close(self._empty_report(error), self._faults)
+                report = replace(self._empty_report(error), diagnostics=list(self._faults))
+                self._output.close(report, self._faults)
 
     def _empty_report(self, error: BaseException | None) -> Report:
         """Return a report that holds nothing but how the run ended and what of ours failed."""
@@ -359,23 +376,25 @@ class Observation:
 
     def _show_comparison(self, report: Report) -> None:
         """Compare the front ends, where the run went well, and show the table above the report."""
+        from msgspec.structs import replace
+
         from jupyter_graphbreak._torch_compat.default_device import default_device
 
+        known = len(self._faults)
         try:
-            if report.status == "ok" and self.compare is not None:
-                with default_device(self._device):
-                    frontends = self.compare()
-                if self.options.output is not None:
-                    self._shell.user_ns[self.options.output] = frontends
-                if not self.options.quiet:
-                    display(frontends)
+            with noted("comparing the front ends", self.note_fault, passing=(UsageError,)):
+                if report.status == "ok" and self.compare is not None:
+                    with default_device(self._device):
+                        frontends = self.compare()
+                    if self.options.output is not None:
+                        self._shell.user_ns[self.options.output] = frontends
+                    if not self.options.quiet:
+                        display(frontends)
         except UsageError as error:
             print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
-        except Exception as fault:  # noqa: BLE001 - as above
-            complain("comparing the front ends", fault)
         finally:
             if not self.options.quiet:
-                display(report)
+                display(replace(report, diagnostics=[*report.diagnostics, *self._faults[known:]]))
 
     def _note_stale(self) -> None:
         from jupyter_graphbreak.recording.targets import stale

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import uuid
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from IPython.display import display, update_display
 
+from jupyter_graphbreak.faults import noted
 from jupyter_graphbreak.report.schema import MIME_TYPE
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Output:
         self._widget = self._report = None
         if widget is None:
             return
-        try:
+        with noted("closing an earlier report"):
             if not replaced and report is not None:
                 from jupyter_graphbreak.views.html.bundle import mime_bundle
 
@@ -138,14 +138,10 @@ class Output:
             layout = widget.layout
             widget.close()
             layout.close()
-        except Exception as fault:  # noqa: BLE001 - an output of an earlier cell is no reason to fail in this one
-            print(f"compile_explain: an earlier report stays as it is ({fault})", file=sys.stderr)  # noqa: T201
 
     def _show_last(self, bundle: dict[str, Any]) -> None:
-        try:
+        with noted("showing the report"):
             _show(update_display if self._shown else display, bundle, self._id)
-        except Exception as fault:  # noqa: BLE001 - whatever a front end brings
-            print(f"compile_explain: no report can be shown ({type(fault).__name__}: {fault})", file=sys.stderr)  # noqa: T201
 
 
 class LiveOutputs:

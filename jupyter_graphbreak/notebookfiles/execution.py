@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import nbformat
@@ -50,9 +51,9 @@ def execute(
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, DeadKernelError
 
-    read_cells(path)
+    content = read_cells(path)  # once: nbformat gets what was checked, and nothing that was written there since
     try:
-        notebook = nbformat.read(path, as_version=4)
+        notebook = nbformat.reads(json.dumps(content), as_version=4)
     except Exception as error:  # noqa: BLE001 - nbformat raises arbitrary exceptions
         why = " ".join(str(error).split())[:_MAX_ERROR_LENGTH]
         raise UnreadableNotebook(f"{path}: the notebook cannot be run: {why or type(error).__name__}") from None

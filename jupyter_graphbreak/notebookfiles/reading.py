@@ -69,8 +69,9 @@ def reports_in(notebook: dict[str, Any]) -> NotebookReports:
     failed: list[str] = []
     for number, data in itertools.islice(_report_data(notebook), _MAX_REPORTS):
         try:
-            reports.append(Report.from_dict(data))
-        except (msgspec.ValidationError, RecursionError) as error:
+            # Encoding turns NaN into null, so that the report can be written again.
+            reports.append(Report.from_json(msgspec.json.encode(data)))
+        except (ValueError, OverflowError, RecursionError) as error:  # msgspec and lone surrogates raise ValueError
             failed.append(f"the report in cell {number} cannot be read: {str(error)[:_MAX_ERROR_LENGTH]}")
     if failed and not reports:
         raise UnreadableNotebook(failed[0])

@@ -1,37 +1,67 @@
 """Make the processes that some code starts write their traces into one folder while the code runs.
 
 A new process finds ``TORCH_TRACE`` in its environment. A forked process continues with the loaded torch, so its trace
-writer is set explicitly. A process with a different environment cannot be watched.
+writer is set explicitly. A process with a different environment cannot be watched. Several blocks can be watched at
+once: each thread starts its processes with the folder of its own block.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
+import importlib
 import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger, trace_writer
+from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak._torch_compat.threads import Claim
 
 _VARIABLE = "TORCH_TRACE"
 #: Commands that may run Python; all others compile nothing.
 _PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MAX_LENGTH = 100
-# State of the watched code. It is global because hooks for forks and new processes cannot be removed.
-_folder: str | None = None
+#: The audit events before a process starts that inherits the environment.
+_STARTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
 # Folders to remove again later: a process that outlives the watched code recreates its folder when it compiles.
 _folders_to_remove: set[str] = set()
-_on_note: Callable[[str], None] | None = None
-_is_hooked = False
+#: The blocks that are watched now, in the order in which they began.
+_blocks: list[_Block] = []
+#: Whether ``TORCH_TRACE`` is missing because a thread outside all blocks started a process.
+_taken_out = [False]
+_start_lock = threading.RLock()
+#: Whether the hooks are installed. Neither an audit hook nor a function that runs after a fork can be removed.
+_is_hooked = [False]
+
+
+class _Block(NamedTuple):
+    """A block of code whose processes are watched.
+
+    Parameters
+    ----------
+    claim : Claim
+        Tells which threads run the block.
+    on_note : callable
+        Receives the notes about the block's processes.
+    """
+
+    folder: str
+    claim: Claim
+    on_note: Callable[[str], None]
 
 
 @contextlib.contextmanager
@@ -46,8 +76,7 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
         Receives a sentence about traces that are elsewhere, and about each process that cannot be watched, if this
         process starts it directly.
     """
-    global _folder, _on_note, _is_hooked  # noqa: PLW0603 - see above
-    if _VARIABLE in os.environ:
+    if _is_set_by_user(os.environ.get(_VARIABLE)):
         user_folder = os.environ[_VARIABLE]
         on_note(f"{_VARIABLE} was already set, so processes wrote their logs to {user_folder}; read them from there.")
         with tempfile.TemporaryDirectory(prefix="graphbreak-") as empty:
@@ -57,52 +86,134 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
     folder = tempfile.mkdtemp(prefix="graphbreak-")
     _folders_to_remove.add(folder)
     before = list(trace_logger().handlers)
-    if not _is_hooked:
-        sys.addaudithook(_report_unwatched)
+    _install_hooks()
+    outer = _current_block()
+    with claimed() as claim, _patched_starts():
+        block = _Block(folder, claim, on_note)
+        _blocks.append(block)
+        try:
+            os.environ[_VARIABLE] = folder
+            yield Path(folder)
+        finally:
+            _blocks.remove(block)
+            _restore_environment(folder)
+            for handler in list(trace_logger().handlers):  # created by torch if the block reset its logs
+                if handler not in before and getattr(handler, "root_dir", None) == folder:
+                    trace_logger().removeHandler(handler)
+                    handler.close()
+            if outer is not None and outer in _blocks:  # its processes also belong to the outer block
+                with contextlib.suppress(OSError):
+                    for path in Path(folder).iterdir():
+                        shutil.move(path, outer.folder)
+            _remove_folders()
+
+
+def _is_set_by_user(value: str | None) -> bool:
+    return value is not None and all(block.folder != value for block in _blocks)
+
+
+def _current_block() -> _Block | None:
+    """Return the innermost block that this thread runs."""
+    claims = claims_here()
+    return next((block for block in reversed(_blocks) if block.claim in claims), None)
+
+
+def _restore_environment(folder: str) -> None:
+    """Set the environment to the folder of a block that is still watched, after the block of this folder ended."""
+    if os.environ.get(_VARIABLE) == folder:
+        _set_variable(_blocks[-1].folder if _blocks else None)
+    if not _blocks:
+        _taken_out[0] = False
+
+
+def _set_variable(folder: str | None) -> None:
+    if folder is None:
+        os.environ.pop(_VARIABLE, None)
+    else:
+        os.environ[_VARIABLE] = folder
+
+
+def _choose_folder() -> None:
+    """Set the environment, which a new process inherits, to the folder of this thread's block."""
+    now = os.environ.get(_VARIABLE)
+    if not _blocks or _is_set_by_user(now) or (now is None and not _taken_out[0]):
+        return
+    block = _current_block()
+    _taken_out[0] = block is None
+    _set_variable(None if block is None else block.folder)
+
+
+def _install_hooks() -> None:
+    if not _is_hooked[0]:
+        sys.addaudithook(_before_start)
         atexit.register(_remove_folders)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_write_after_fork)
-        _is_hooked = True
-    try:
-        _on_note = on_note
-        _folder = os.environ[_VARIABLE] = folder
-        yield Path(folder)
-    finally:
-        _folder = _on_note = None
-        if os.environ.get(_VARIABLE) == folder:
-            del os.environ[_VARIABLE]
-        for handler in list(trace_logger().handlers):  # created by torch if the block reset its logs
-            if handler not in before and getattr(handler, "root_dir", None) == folder:
-                trace_logger().removeHandler(handler)
-                handler.close()
-        _remove_folders()
+        _is_hooked[0] = True
+
+
+@contextlib.contextmanager
+def _patched_starts() -> Iterator[None]:
+    """Start processes one after the other, each with the folder of the thread that starts it.
+
+    The environment belongs to the whole process, and ``multiprocessing`` spawns without an audit event.
+    """
+    util: Any = importlib.import_module("multiprocessing.util")
+    with contextlib.ExitStack() as stack:
+        for owner, name in ((subprocess.Popen, "__init__"), (util, "spawnv_passfds")):
+            original = getattr(owner, name, None)
+            if original is not None:  # not on every system
+                stack.enter_context(patched(owner, name, _choosing_folder(original)))
+        yield
+
+
+def _choosing_folder(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def start(*args: Any, **kwargs: Any) -> Any:
+        with _start_lock:
+            with contextlib.suppress(Exception):  # the user's program must not notice us
+                _choose_folder()
+            return original(*args, **kwargs)
+
+    return start
 
 
 def _remove_folders() -> None:
-    for folder in _folders_to_remove:
+    for folder in _folders_to_remove - {block.folder for block in _blocks}:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_after_fork() -> None:
     _folders_to_remove.clear()  # the parent removes them
-    if _folder is not None:
-        with contextlib.suppress(Exception):  # the user's program must not notice us
-            logger = trace_logger()
-            logger.handlers = [trace_writer(_folder)]
-
-
-def _report_unwatched(event: str, arguments: tuple[object, ...]) -> None:
-    """Report a process that is about to start with an environment in which torch writes no trace for us."""
-    if event != "subprocess.Popen" or _folder is None or _on_note is None:
+    if not _blocks:
         return
     with contextlib.suppress(Exception):  # the user's program must not notice us
-        _, command, _, environment = arguments
-        if not isinstance(environment, dict):  # it inherits the environment of this process
-            return
-        given = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
-        words = [command] if isinstance(command, str | bytes) else command
-        text = shlex.join(os.fsdecode(word) for word in words)  # type: ignore[attr-defined]
-        if given.get(_VARIABLE) != _folder and _PYTHON.search(text):
-            shown = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
-            what = "a different" if _VARIABLE in given else "no"
-            _on_note(f"A process is missing because it was started with {what} {_VARIABLE} in its environment: {shown}")
+        _choose_folder()
+        block = _current_block()
+        if block is not None:
+            trace_logger().handlers = [trace_writer(block.folder)]
+
+
+def _before_start(event: str, arguments: tuple[Any, ...]) -> None:
+    """Choose the folder for a process that is about to start; note if its own environment prevents that."""
+    if not _blocks or event not in _STARTS:
+        return
+    with contextlib.suppress(Exception):  # the user's program must not notice us
+        _choose_folder()
+        block = _current_block()
+        if event == "subprocess.Popen" and block is not None:
+            _report_unwatched(block, arguments[1], arguments[3])
+
+
+def _report_unwatched(block: _Block, command: Any, environment: Any) -> None:
+    if not isinstance(environment, dict):  # it inherits the environment of this process
+        return
+    given = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+    words = [command] if isinstance(command, str | bytes) else command
+    text = shlex.join(os.fsdecode(word) for word in words)
+    if given.get(_VARIABLE) != block.folder and _PYTHON.search(text):
+        shown = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
+        what = "a different" if _VARIABLE in given else "no"
+        block.on_note(
+            f"A process is missing because it was started with {what} {_VARIABLE} in its environment: {shown}"
+        )

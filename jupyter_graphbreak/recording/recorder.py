@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from jupyter_graphbreak import faults
 from jupyter_graphbreak._torch_compat.compiled import codes_held, counted_compilations, is_held
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, held_back
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
@@ -106,11 +107,7 @@ class Recording:
 
     def note_fault(self, what: str, fault: Exception) -> None:
         """Add a note about an internal error, once per error."""
-        try:
-            message = f"{type(fault).__name__}: {fault}"
-        except Exception:  # noqa: BLE001 - a broken __str__
-            message = type(fault).__name__
-        sentence = f"Internal error in compile_explain while {what} ({message}); your code is not affected."
+        sentence = faults.internal_error(what, fault)
         if sentence not in self._lost:
             self._lost.add(sentence)
             self.note("error", sentence)
@@ -170,10 +167,9 @@ class Recording:
         )
 
     def _read_held(self, held: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
-        try:
+        with faults.noted("reading what PyTorch still holds", self.note_fault):
             return list(self._still_held(held)) if held is not None else None
-        except Exception:  # noqa: BLE001 - an unknown torch: comparisons of runs then claim less
-            return None
+        return None  # comparisons of runs then claim less
 
     def _still_held(self, held: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
         """Yield the code that Dynamo held when the run began and still holds, without functions that were redefined."""
@@ -240,7 +236,7 @@ def record(
     try:
         with (
             claimed(recording.note_fault) as claim,
-            _held_codes() as held,
+            _held_codes(recording.note_fault) as held,
             counted_compilations(claim) as begun,
             _attached(handler := _TraceHandler(recording, claim)),
             narrowed_trace(handler, KEPT, recording.note_lost, claim),
@@ -263,11 +259,12 @@ def _unknown() -> int | None:
 
 
 @contextlib.contextmanager
-def _held_codes() -> Iterator[list[ref[CodeType]] | None]:
+def _held_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
     """Yield the code objects that Dynamo holds now, ``None`` if they are unknown; see :func:`codes_held`."""
     with contextlib.ExitStack() as stack:
         held = None
-        with contextlib.suppress(Exception):  # an unknown torch
+        unknown_torch = contextlib.suppress(AttributeError)
+        with unknown_torch, faults.noted("reading what PyTorch holds", on_fault, passing=(AttributeError,)):
             held = stack.enter_context(codes_held())
         yield held
 
@@ -302,7 +299,8 @@ class _TraceHandler(logging.Handler):
             with contextlib.suppress(Exception):
                 self._recording.note_lost("record", error)
         finally:
-            self._recording.spent(time.perf_counter() - start)
+            with contextlib.suppress(Exception):
+                self._recording.spent(time.perf_counter() - start)
 
     def _take(self, record: Record) -> None:
         if record.kind not in KEPT:

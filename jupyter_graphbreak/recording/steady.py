@@ -8,7 +8,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jupyter_graphbreak._torch_compat.patching import shielded
+from jupyter_graphbreak.faults import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -211,7 +211,7 @@ def find_remedies(
                     mended |= {ours for ours, theirs in known.items() if theirs in gone}
     except KeyboardInterrupt:
         reasons.append(_INTERRUPTED)
-    unjudged = [Diagnostic("warning", _in_vain(own)) for own in also if own not in judged]
+    unjudged = [Diagnostic("warning", _why_unjudged(own, kept)) for own in also if own not in judged]
     report = replace(report, diagnostics=[*report.diagnostics, *unjudged])
     return _found(report, files, searches, reasons)
 
@@ -228,6 +228,14 @@ def _by_breaks(report: Report, entries: Sequence[Entry]) -> list[Entry]:
         return sum(occurrence.frame in own for listed in report.breaks for occurrence in listed.occurrences)
 
     return sorted((entry for entry in entries if not entry.reuses), key=lambda entry: -events(entry))
+
+
+def _why_unjudged(own: EditedCells | Patch, kept: KeptEntries) -> str:
+    """Return why something that somebody wrote was not tried, as a sentence."""
+    effect = next((effect for effect in kept.effects if not kept.entries), None)
+    if effect is not None:
+        return f"{own.title} was not tried: running the function again {effect.what}, which would be a side effect."
+    return _in_vain(own)
 
 
 def _in_vain(own: EditedCells | Patch) -> str:

@@ -76,7 +76,7 @@ class Original:
             most = max(_FEWEST_EDGES, _LARGEST_KEPT // max(1, _size(self._reference.result)))
             with untouched():
                 found = self._reference.edges(patience_s=_PATIENCE_S) if self.repeatable else iter(())
-                self._edges = list(itertools.islice(found, most))
+                self._edges = _accepted(list(itertools.islice(found, most)))
         return self._edges
 
     @property
@@ -161,6 +161,12 @@ class Original:
         places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
         numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
         return [{(numbers[number], side) for number, side in found} for found in taken]
+
+
+def _accepted(trials: list[Trial]) -> list[Trial]:
+    """Leave out tensors of a kind that the function refuses for some values: it is not made for them."""
+    refused = {trial.input.other_kind for trial in trials if trial.expected.raised is not None}
+    return [trial for trial in trials if not trial.input.other_kind or trial.input.other_kind not in refused]
 
 
 def _size(result: Result) -> int:

@@ -43,7 +43,7 @@ from jupyter_graphbreak.trial.subject import Subject
 from jupyter_graphbreak.trial.time_limit import seconds_left
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import CodeType
 
@@ -319,28 +319,19 @@ class Rehearsal:
             The verdict, its reason, the breaks that are gone, the differences, and on how many inputs they were looked
             for.
         """
-        found, inputs = list(found), 0
         try:
-            for trial, more in self._edge_differences(tried):
-                inputs += 1
-                found = _with_new_kinds(found, more)
-                grave = next((difference for difference in more if not difference.declared), None)
-                if grave is not None:
-                    return "another result", f"{grave.text}, on {trial.input.example.what}", gone, found, inputs
+            seen = _looked_at(self._edge_differences(tried), _AtTheEdges(found))
         except TooLongError:
-            return "fails", "runs too long on some inputs", gone, found, inputs
-        original = self._edges_compiled()
+            return "fails", "runs too long on some inputs", gone, found, 0
+        original = self._edges_compiled() if seen.grave is None else None
         if original is not None:
             again, trials = tried.perform(original[1], lambda _: True), original[1]
-            for trial, result, usual in zip(trials, again.results, original[0].results, strict=False):
-                known = {difference.text for difference in differences(trial.expected, usual)}
-                more = _on_edge(differences(trial.expected, result), trial, result)
-                more = [difference for difference in more if difference.text not in known]
-                inputs += 1
-                found = _with_new_kinds(found, more)
-                grave = next((difference for difference in more if not difference.declared), None)
-                if grave is not None:
-                    return "another result", f"{grave.text}, on {trial.input.example.what}", gone, found, inputs
+            pairs = list(zip(trials, again.results, original[0].results, strict=False))
+            seen = _looked_at((self._compiled_differences(*pair) for pair in pairs), seen)
+        found, inputs = seen.found, seen.inputs
+        if seen.grave is not None:
+            return "another result", seen.grave, gone, found, inputs
+        if original is not None:
             before, after = [*self.original.breaks, *original[0].breaks], [*performed.breaks, *again.breaks]
             compared = compare_breaks(before, after, self._texts(tried.change))
             gone = compared.gone
@@ -348,7 +339,14 @@ class Rehearsal:
                 return "another break", f"then it breaks {_place(compared.new[0])}", gone, found, inputs
             if not gone:
                 return "break stays", "it breaks on some inputs", gone, found, inputs
-        return ("works but differs" if found else "works"), None, gone, found, inputs
+        verdict: RemedyVerdict = "works" if seen.other_kind is None else "works on what ran"
+        return ("works but differs" if found else verdict), seen.other_kind, gone, found, inputs
+
+    def _compiled_differences(self, trial: Trial, result: Result, usual: Result) -> tuple[Trial, list[Difference]]:
+        """Return how a changed program, compiled, differs, beyond how the program itself, compiled, does."""
+        known = {difference.text for difference in differences(trial.expected, usual)}
+        found = _on_edge(differences(trial.expected, result), trial, result)
+        return trial, [difference for difference in found if difference.text not in known]
 
     def _edge_differences(self, tried: _Candidate) -> Iterator[tuple[Trial, list[Difference]]]:
         """Yield each input at the edges, and how a changed program, uncompiled, differs there."""
@@ -373,6 +371,8 @@ class Rehearsal:
             kinds = set[str]()
             for trial in self._itself.edges():
                 kind = _kind_of_edge(trial)
+                if trial.input.other_kind:  # what differs there does so uncompiled
+                    continue
                 if kind not in kinds and trial.expected.raised is None and len(trials) < _MOST_EDGES:
                     kinds.add(kind)
                     trials.append(trial)
@@ -584,6 +584,42 @@ def _on_edge(found: list[Difference], trial: Trial, result: Result) -> list[Diff
     if not _is_finite((expected.value, expected.gradients)):
         return [difference for difference in found if difference.kind != "gradient"]
     return found
+
+
+@dataclass(frozen=True)
+class _AtTheEdges:
+    """How a changed program differs on inputs at the edges.
+
+    Parameters
+    ----------
+    found : list of Difference
+        The differences, those on inputs of another kind left out.
+    inputs : int
+        On how many inputs they were looked for.
+    grave : str or None
+        A difference with which the program does not work.
+    other_kind : str or None
+        A difference like that with tensors of another kind.
+    """
+
+    found: list[Difference]
+    inputs: int = 0
+    grave: str | None = None
+    other_kind: str | None = None
+
+
+def _looked_at(pairs: Iterable[tuple[Trial, list[Difference]]], seen: _AtTheEdges) -> _AtTheEdges:
+    """Add inputs and the differences there to what was seen, up to the first difference that is grave."""
+    for trial, more in pairs:
+        seen = replace(seen, inputs=seen.inputs + 1)
+        grave = next((difference.text for difference in more if not difference.declared), None)
+        if not trial.input.other_kind:
+            seen = replace(seen, found=_with_new_kinds(seen.found, more))
+            if grave is not None:
+                return replace(seen, grave=f"{grave}, on {trial.input.example.what}")
+        elif grave is not None and seen.other_kind is None:
+            seen = replace(seen, other_kind=f"it {grave} with {trial.input.example.what}")
+    return seen
 
 
 def _with_new_kinds(found: list[Difference], more: list[Difference]) -> list[Difference]:

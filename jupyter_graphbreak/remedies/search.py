@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.remedies.families.table import proposals_for
 from jupyter_graphbreak.remedies.program import own_edits
 from jupyter_graphbreak.remedies.program.application import CannotApplyError
@@ -99,12 +100,15 @@ class Search:
     #: What did not help when all that work were put together, by the break's kind and place, and the step.
     _in_vain: set[tuple[str, str, str]] = field(default_factory=set)
     _end: float = float("inf")
+    #: When the break that is being looked at must leave the time to the others.
+    _end_of_share: float = float("inf")
+    #: The proposals that were tried for a break alone.
+    _proposed: dict[str, list[Proposal]] = field(default_factory=dict)
     #: The seconds that the longest attempt so far took.
     _longest_s: float = 0.0
 
     def run(self) -> list[Tried]:
         """Try settings for all breaks at once, proposals for each until one works, then all that work together."""
-        report = self.rehearsal.original.report
         start, whole = time.monotonic(), self.deadline - time.monotonic()
         self._end = start + _SHARE_AT_ONCE * whole
         at_once = self._at_once()
@@ -112,15 +116,7 @@ class Search:
         together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
         # What differs, or needed an edit besides, is taken if nothing better is found for a break alone.
         best = together if at_once is not None and _is_enough(at_once) else {}
-        for ident in report.order or [listed.id for listed in report.breaks]:
-            if ident in best or (self.wanted is not None and ident not in self.wanted):
-                continue
-            if self._late():
-                self.left.append(ident)
-                continue
-            found = self._for_break(next(listed for listed in report.breaks if listed.id == ident))
-            if found is not None:
-                best.update({gone: found for gone in found.breaks if gone not in best})
+        self._each_alone(best)
         if at_once is not None and all(
             ident in best and RANK[best[ident].attempt.verdict] <= RANK[at_once.attempt.verdict] for ident in together
         ):
@@ -129,6 +125,31 @@ class Search:
         self._end = self.deadline
         self._together([tried for tried in self.tried if any(tried is found for found in best.values())])
         return self.tried
+
+    def _each_alone(self, best: dict[str, Tried]) -> None:
+        """Look for what removes each break alone, in their order, and add it to what is known.
+
+        A break that takes more than its share of the time waits until all have had theirs.
+        """
+        report = self.rehearsal.original.report
+        breaks = {listed.id: listed for listed in report.breaks}
+        waiting = [ident for ident in report.order or breaks if self.wanted is None or ident in self.wanted]
+        for late in (self.left, list[str]()):  # in the second round each has been looked at
+            pending, waiting = waiting, []
+            for place, ident in enumerate(pending):
+                if ident in best:
+                    continue
+                if self._late():
+                    late.append(ident)
+                    continue
+                now = time.monotonic()
+                self._end_of_share = now + (min(self._end, self.deadline) - now) / (len(pending) - place)
+                found, is_done = self._for_break(breaks[ident])
+                self._end_of_share = float("inf")
+                if found is not None:
+                    best.update({gone: found for gone in found.breaks if gone not in best})
+                elif not is_done:
+                    waiting.append(ident)
 
     def judge(self, function: Callable[..., Any]) -> None:
         """Judge what somebody wrote in place of the entry's function."""
@@ -181,12 +202,13 @@ class Search:
             self._longest_s = max(self._longest_s, time.monotonic() - begun)
 
     def _note_fault(self, what: str, fault: Exception) -> None:
-        self.faults.append(f"Of compile_explain itself {what} failed ({type(fault).__name__}: {fault}).")
+        self.faults.append(internal_error(what, fault))
 
     def _late(self) -> bool:
         """Whether there is no time for a further change: as much as the longest so far took, half of that at least."""
         now = time.monotonic()
-        return now > min(self._end, self.deadline) or now + self._longest_s / 2 > self.deadline
+        end = min(self._end, self._end_of_share, self.deadline)
+        return now > end or now + self._longest_s / 2 > self.deadline
 
     def _at_once(self) -> Tried | None:
         """Try the settings and switches for all breaks together: in models one alone only uncovers the next break."""
@@ -212,24 +234,27 @@ class Search:
                     return self.tried[-1]
         return None
 
-    def _for_break(self, target: Break) -> Tried | None:
-        """Try the proposals for a break; return the best that works."""
+    def _for_break(self, target: Break) -> tuple[Tried | None, bool]:
+        """Try the proposals for a break; return the best that works, and whether none is left to be tried."""
         best: Tried | None = None
+        proposed = self._proposed.setdefault(target.id, [])
         report, texts = self.rehearsal.original.report, self.rehearsal.program.texts
         for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
-            if proposal in self._included:  # the break stayed when it was tried with others
+            # What is included did not remove the break when it was tried with others.
+            if proposal in self._included or proposal in proposed:
                 continue
             if best is not None and _sets_more(proposal, best.attempt.change):
                 continue
             if self._late():
-                break
+                return best, False
+            proposed.append(proposal)
             tried = self._followed(frozenset({target.id}), [proposal], _where(target))
             self.tried.append(tried)
             if tried.works and (best is None or RANK[tried.attempt.verdict] < RANK[best.attempt.verdict]):
                 best = tried
             if tried.attempt.verdict == "works":
                 break
-        return best
+        return best, True
 
     def _followed(self, goals: frozenset[str], steps: list[Proposal], where: str) -> Tried:
         """Try proposals; where another break comes instead, try to mend that as well."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from jupyter_graphbreak.report.schema import Effect, Report
+from jupyter_graphbreak.report.schema import Diagnostic, Effect, Report
 
 Outcome = Literal["captures", "breaks", "eager", "refuses", "silently wrong", "raises"]
 
@@ -105,6 +105,10 @@ class Frontends(msgspec.Struct, frozen=True):
     effects : list of Effect or None
         The effects of the function outside its copies. It was stopped before them, so there are no verdicts; their
         locations refer to the sources of ``report``.
+    left_out : list of str
+        The names of the front ends for which there was no time.
+    diagnostics : list of Diagnostic
+        Notes about internal errors. A front end whose examination failed has no verdict.
     """
 
     function: str
@@ -117,6 +121,8 @@ class Frontends(msgspec.Struct, frozen=True):
     changes: list[str] = []
     report: Report | None = None
     effects: list[Effect] | None = None
+    left_out: list[str] = []
+    diagnostics: list[Diagnostic] = []
 
     def __getitem__(self, frontend: str) -> Verdict:
         """Return the verdict of a front end by its name, such as "torch.jit.trace"."""

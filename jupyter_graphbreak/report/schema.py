@@ -475,7 +475,7 @@ class Effect(msgspec.Struct, frozen=True):
     location: Location | None = None
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, weakref=True):
     """The report of one run of ``torch.compile``. The classes of its lists describe their fields.
 
     ``changes`` compares it with the previous run of the same notebook cell, if this kernel has one.

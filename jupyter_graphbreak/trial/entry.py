@@ -167,7 +167,7 @@ class KeptEntries:
                 reuses=entered.reuses,
             )
         )
-        self._states.append((self.entries[-1], ProcessState()))
+        self._states.append((self.entries[-1], ProcessState(subject.assigned)))
 
     def leave_out(self, entry: Entry, effect: SeenEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from jupyter_graphbreak.recording.records import StackEntry
+    from jupyter_graphbreak.trial.assigned_attributes import AttributeOfLibrary
     from jupyter_graphbreak.trial.process_state import Change
 
 
@@ -46,13 +47,15 @@ class _Guard:
 
 
 @contextlib.contextmanager
-def guarded(*calls: Any) -> Iterator[None]:
+def guarded(*calls: Any, assigned: Iterable[AttributeOfLibrary] = ()) -> Iterator[None]:
     """Stop what runs in the context before it does something outside of its copies, and restore the process's state.
 
     Parameters
     ----------
     *calls : callable
         What runs; its code says which line changes the state of the process.
+    assigned : iterable of AttributeOfLibrary
+        The attributes of packages to which it assigns.
 
     Raises
     ------
@@ -60,7 +63,7 @@ def guarded(*calls: Any) -> Iterator[None]:
         If it was stopped, whatever it made of that, or if the user's code has changed the state.
     """
     guard = _Guard()
-    before = ProcessState()
+    before = ProcessState(assigned)
     with own_context(), UNSEEN.used(), REFUSABLE.used():
         try:
             with listening(guard):

@@ -35,6 +35,11 @@ _MOST_SIZES = 2
 _MOST_RANDOM = 4
 #: No number of an integer's.
 _HUGE = 1e9
+#: The dtypes that tensors of floating-point numbers and of integers get at the edges.
+_OTHER_DTYPES = {
+    True: (torch.int64, torch.float64, torch.float16),
+    False: (torch.float32, torch.int32),
+}
 #: Functions of torch that take indices.
 _LOOK_UPS = frozenset(
     {"embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss"}
@@ -88,6 +93,9 @@ class Input:
         The seed of the random generators.
     state : mapping
         Values of globals, closure variables and attributes that are set before the call, by their places.
+    other_kind : str
+        How its tensors differ in kind from the first input's: they have other dtypes, require gradients, or have lost
+        their first size alone.
     """
 
     arguments: Arguments
@@ -96,6 +104,7 @@ class Input:
     again: bool = False
     seed: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
+    other_kind: str = ""
 
 
 def describe(what: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
@@ -135,8 +144,9 @@ def _others(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
 def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
     """Yield inputs at the edges of what a function can be given, the most telling first.
 
-    They are empty tensors, tensors of zeros, of huge, infinite and undefined numbers, of other lengths; zero, negative
-    and large Python numbers; and empty, shorter and longer lists. A function may refuse them.
+    They are empty tensors, tensors of zeros, of huge, infinite and undefined numbers, of other lengths, of other dtypes
+    and such that require gradients; zero, negative and large Python numbers; and empty, shorter and longer lists. A
+    function may refuse them.
 
     Parameters
     ----------
@@ -171,6 +181,22 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in sides.items():
             arguments = _mapped(first, change)
             yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
+    for what, kind, arguments in _of_other_kinds(first, indices):
+        yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
+
+
+def _of_other_kinds(first: Arguments, indices: Callable[[torch.Tensor], bool]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments with tensors of other kinds, with values that lead to both sides of most branches."""
+    values: dict[str, _Change] = {
+        "": _tripled,
+        ", negated": lambda tensor: _negated(_tripled(tensor)),
+        ", zero": torch.zeros_like,
+    }
+    for kind, change in itertools.chain(_with_gradients(first), _other_dtypes(first)):
+        for which, made in values.items():
+            changed = _unless(indices, functools.partial(change, made), _itself)
+            yield f"{kind}{which}", kind, _mapped(first, changed)
+    yield "all tensors empty", "empty tensors", _mapped(first, _emptied)
 
 
 def _empty_tensors(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -180,8 +206,11 @@ def _empty_tensors(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     for name, value in first.named(fn).items():
         if _tensors(value) and len(first.named(fn)) > 1:
             ids = {id(tensor) for tensor in _tensors(value)}
-            change = functools.partial(_only, ids, lambda tensor: tensor[:0] if tensor.dim() else tensor)
-            yield f"{name} empty", _mapped(first, change)
+            yield f"{name} empty", _mapped(first, functools.partial(_only, ids, _emptied))
+
+
+def _emptied(value: torch.Tensor) -> torch.Tensor:
+    return value[:0] if value.dim() else value
 
 
 def _only(ids: set[int], change: _Change, value: torch.Tensor) -> torch.Tensor:
@@ -278,6 +307,44 @@ def _other_lengths(first: Arguments) -> Iterator[tuple[str, Arguments]]:
             if new not in {size, 0}:
                 change = functools.partial(_resized, size=size, new=new)
                 yield f"size {new} instead of {size}", _mapped(first, change)
+
+
+def _with_gradients(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, torch.Tensor], torch.Tensor]]]:
+    """Yield what makes tensors require gradients, which may differ alone where both sides of a branch are computed."""
+    given = [tensor for tensor in _tensors((first.args, first.kwargs)) if tensor.is_floating_point()]
+    if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in given):
+        yield "tensors that require gradients", _requiring_gradient
+
+
+def _requiring_gradient(change: _Change, value: torch.Tensor) -> torch.Tensor:
+    return change(value).detach().clone().requires_grad_() if value.is_floating_point() else value
+
+
+def _other_dtypes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, torch.Tensor], torch.Tensor]]]:
+    """Yield what gives all tensors of a kind another dtype, which operations may promote otherwise."""
+    given = _tensors((first.args, first.kwargs))
+    for floating, dtypes in _OTHER_DTYPES.items():
+        found = {tensor.dtype for tensor in given if _is_number(tensor, floating=floating)}
+        for dtype in dtypes if found else ():
+            if found != {dtype}:
+                converted = functools.partial(_converted, dtype=dtype, floating=floating)
+                yield f"{str(dtype).removeprefix('torch.')} tensors", converted
+
+
+def _is_number(value: torch.Tensor, *, floating: bool) -> bool:
+    """Whether a tensor holds floating-point numbers, or else integers."""
+    return value.is_floating_point() is floating and not value.is_complex() and value.dtype != torch.bool
+
+
+def _converted(change: _Change, value: torch.Tensor, dtype: torch.dtype, *, floating: bool) -> torch.Tensor:
+    if not _is_number(value, floating=floating):
+        return value
+    changed = change(value)
+    return changed.round().to(dtype) if floating else changed.to(dtype)
+
+
+def _tripled(value: torch.Tensor) -> torch.Tensor:
+    return value * 3  # of numbers below one, rounded, not all are to become zero
 
 
 # --- Changed values of tensors ---
@@ -475,7 +542,9 @@ def _changed(value: torch.Tensor, change: _Change) -> torch.Tensor:
             made = change(value)
     except Exception:  # noqa: BLE001 - a dtype or a layout for which there is no such change
         return value
-    return value if made is value else made.detach().requires_grad_(value.requires_grad)
+    if made is value or made.requires_grad:
+        return made
+    return made.detach().requires_grad_(value.requires_grad and (made.is_floating_point() or made.is_complex()))
 
 
 def _replaced(first: Arguments, fn: Callable[..., Any], name: str, value: Any) -> Arguments:

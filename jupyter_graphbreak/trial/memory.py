@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import os
 import weakref
 from pathlib import Path
@@ -126,6 +127,12 @@ class Memory:
                 if block.work.nbytes() != block.before.nbytes():
                     block.work.resize_(block.before.nbytes())
                 block.work.copy_(block.before)
+
+    def release(self) -> None:
+        """Free what is left of programs and copies that nobody uses any more, as far as they share large memory."""
+        if self._blocks:
+            gc.collect()
+            _give_back()
 
     def changed(self) -> list[tuple[torch.UntypedStorage, torch.UntypedStorage]]:
         """Return what runs have changed: the memory as it was, and as it is."""

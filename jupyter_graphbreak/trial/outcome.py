@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import random
 import sys
 import types
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.configuration import quiet
-from jupyter_graphbreak.recording.library import library_roots
+from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.trial.copies import clone
 from jupyter_graphbreak.trial.effects import (
     Effects,
@@ -31,6 +32,7 @@ from jupyter_graphbreak.trial.effects import (
 from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.places import RESULT, memory, named
 from jupyter_graphbreak.trial.stand_ins import note_streams
+from jupyter_graphbreak.trial.time_limit import require_time
 from jupyter_graphbreak.trial.values import Yielded
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 #: An input with which the function runs more lines is left out: the function may loop for ever.
 _MOST_LINES = 20_000
-_OURS = str(Path(__file__).parents[1])
+_OURS = f"{Path(__file__).parents[1]}{os.sep}"
 #: Of how many other places of one object is known that they are the same.
 _MOST_NAMES = 20
 
@@ -116,11 +118,14 @@ def run(
     ------
     TrialStoppedError
         If the program was stopped before it did something outside of its copies.
+    TimeUpError
+        If the time for runs is up.
     """
+    require_time()
     given = subject.copies_of(arguments)
     value, raised, failed = None, None, None
     with (
-        guarded(subject.call, program),
+        guarded(subject.call, program, assigned=subject.assigned),
         subject.entered(),
         kept_modes(),
         observed(subject.handlers) as effects,
@@ -227,7 +232,7 @@ class TooLongError(BaseException):
 def limited() -> Iterator[None]:
     """Stop a function that runs too many lines: it may never end with an input that it was not written for."""
     # Our own code counts as a library's also where it is not installed: it compares, and takes many lines for that.
-    library = (*library_roots(), _OURS)
+    counted: dict[str, bool] = {}
     lines = 0
 
     def count(_: Any, event: str, __: Any) -> Any:
@@ -238,7 +243,10 @@ def limited() -> Iterator[None]:
         return count
 
     def enter(frame: types.FrameType, _: str, __: Any) -> Any:
-        return None if frame.f_code.co_filename.startswith(library) else count
+        filename = frame.f_code.co_filename
+        if filename not in counted:
+            counted[filename] = not (filename.startswith(_OURS) or is_library(filename))
+        return count if counted[filename] else None
 
     before = sys.gettrace()
     sys.settrace(enter)

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,8 @@ from jupyter_graphbreak.trial.side_effects import ENVIRONMENT, FOLDER, is_own_co
 if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Iterable, Iterator
+
+    from jupyter_graphbreak.trial.assigned_attributes import AttributeOfLibrary
 
 _MISSING = object()
 #: How a change of the settings of PyTorch's compilers begins.
@@ -42,6 +45,8 @@ class _Part(NamedTuple):
         What such code calls or assigns.
     owners : frozenset of str
         What it names besides; empty if the names alone say enough.
+    is_assigned : bool
+        Whether only an assignment changes it: code that reads it is not the cause.
     """
 
     what: str
@@ -49,6 +54,11 @@ class _Part(NamedTuple):
     write: Callable[[Any], Any]
     names: frozenset[str]
     owners: frozenset[str] = frozenset()
+    is_assigned: bool = False
+
+    def change(self) -> Change:
+        """Return what says that it has changed."""
+        return Change(self.what, self.names, self.owners, self.is_assigned)
 
 
 class Change(NamedTuple):
@@ -57,18 +67,25 @@ class Change(NamedTuple):
     what: str
     names: frozenset[str]
     owners: frozenset[str]
+    is_assigned: bool = False
 
 
 class ProcessState:
-    """The state of the process at one moment."""
+    """The state of the process at one moment.
 
-    def __init__(self) -> None:
-        self._parts = list(_parts())
+    Parameters
+    ----------
+    assigned : iterable of AttributeOfLibrary
+        Attributes of packages that belong to it, because the code that will run assigns to them.
+    """
+
+    def __init__(self, assigned: Iterable[AttributeOfLibrary] = ()) -> None:
+        self._parts = [*_parts(), *map(_of_library, assigned)]
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[Change]:
         """Return what has changed since."""
-        return [Change(part.what, part.names, part.owners) for part, _ in self._changed()]
+        return [part.change() for part, _ in self._changed()]
 
     def restore(self) -> list[Change]:
         """Go back to it, as far as possible, and return what had changed."""
@@ -76,7 +93,7 @@ class ProcessState:
         for part, value in changed:
             with contextlib.suppress(Exception):  # a folder that is gone, a handler that Python did not set
                 part.write(value)
-        return [Change(part.what, part.names, part.owners) for part, _ in changed]
+        return [part.change() for part, _ in changed]
 
     def _changed(self) -> Iterator[tuple[_Part, Any]]:
         for part, value in zip(self._parts, self._values, strict=True):
@@ -103,6 +120,8 @@ def _same(before: Any, after: Any) -> bool:
 def _parts() -> Iterator[_Part]:
     yield _Part(ENVIRONMENT, lambda: dict(os.environ), _set_environment, frozenset({"environ", "putenv", "unsetenv"}))
     yield _Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))
+    if hasattr(time, "tzset"):  # after the environment, which it reads
+        yield _Part("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), frozenset({"tzset"}))
     yield _Part("sets the mask of new files", _file_mask, os.umask, frozenset({"umask"}))
     yield _Part("sets signal handlers", _signal_handlers, _set_signal_handlers, frozenset({"signal"}))
     yield _Part(
@@ -110,6 +129,13 @@ def _parts() -> Iterator[_Part]:
         lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug(), _Identities(gc.callbacks)),
         _set_collector,
         frozenset({"enable", "disable", "set_threshold", "set_debug", "callbacks"}),
+        frozenset({"gc"}),
+    )
+    yield _Part(
+        "freezes what the garbage collector looks at",
+        lambda: gc.get_freeze_count() > 0,
+        lambda was_frozen: gc.freeze() if was_frozen else gc.unfreeze(),
+        frozenset({"freeze", "unfreeze"}),
         frozenset({"gc"}),
     )
     yield _Part(
@@ -121,9 +147,13 @@ def _parts() -> Iterator[_Part]:
     for name in ("path", "argv", "meta_path", "path_hooks"):
         content = getattr(sys, name)
         yield _Part(f"changes sys.{name}", *_list_access(name, content), frozenset({name}), frozenset({"sys"}))
-    for name in ("excepthook", "displayhook", "unraisablehook", "breakpointhook", "stdin", "dont_write_bytecode"):
-        yield _Part(f"sets sys.{name}", *_attribute(sys, name), frozenset({name}), frozenset({"sys"}))
-    yield _Part("sets threading.excepthook", *_attribute(threading, "excepthook"), frozenset({"excepthook"}))
+    for name in _OF_SYS:
+        yield _Part(f"sets sys.{name}", *_attribute(sys, name), frozenset({name}), frozenset({"sys"}), is_assigned=True)
+    yield _Part(
+        "sets threading.excepthook", *_attribute(threading, "excepthook"), frozenset({"excepthook"}), is_assigned=True
+    )
+    yield from _of_tracing()
+    yield from _defaults()
     yield _Part(
         "registers a function that runs when the process ends",
         getattr(atexit, "_ncallbacks", int),
@@ -141,12 +171,13 @@ def _parts() -> Iterator[_Part]:
             frozenset({"getcontext", "setcontext", "prec", "rounding"}),
         )
     yield _Part("sets context variables", _context_variables, _set_context_variables, frozenset({"set", "reset"}))
+    yield from _of_logging()
     yield _Part(
         "changes loggers",
         _loggers,
         _set_loggers,
         frozenset({"addHandler", "removeHandler", "setLevel", "addFilter", "removeFilter", "basicConfig", "dictConfig",
-                   "handlers", "propagate", "disabled", "captureWarnings"}),
+                   "handlers", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter", "level"}),
     )  # fmt: skip
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -159,6 +190,93 @@ def _parts() -> Iterator[_Part]:
         )
     for setting in process_settings():
         yield _Part(f"sets {setting.name}", setting.read, setting.write, setting.names, frozenset())
+
+
+def _of_library(attribute: AttributeOfLibrary) -> _Part:
+    read, write = _identity_of(attribute.read), _setter(attribute.write)
+    return _Part(f"sets {attribute.title}", read, write, frozenset({attribute.name}), is_assigned=True)
+
+
+#: Attributes of ``sys`` that code sets.
+_OF_SYS = (
+    "excepthook", "displayhook", "unraisablehook", "breakpointhook", "stdin", "stdout", "stderr", "dont_write_bytecode",
+)  # fmt: skip
+
+
+def _of_tracing() -> Iterator[_Part]:
+    """Yield what watches the execution of code."""
+    for kind in ("trace", "profile"):
+        for owner, whose in ((sys, ""), (threading, " of new threads")):
+            read, write = getattr(owner, f"get{kind}", None), getattr(owner, f"set{kind}")
+            if read is not None:  # that of threads came with Python 3.10
+                yield _Part(f"sets the {kind} function{whose}", _identity_of(read), _setter(write),
+                            frozenset({f"set{kind}", f"set{kind}_all_threads"}))  # fmt: skip
+    faults = sys.modules.get("faulthandler")
+    if faults is not None:
+        yield _Part("sets the handler of faults", faults.is_enabled, lambda on: _set_fault_handler(faults, on),
+                    frozenset({"enable", "disable"}), frozenset({"faulthandler"}))  # fmt: skip
+
+
+def _defaults() -> Iterator[_Part]:
+    """Yield what Python's modules use unless they are told otherwise."""
+    yield _Part("sets the stack size of new threads", _stack_size, threading.stack_size, frozenset({"stack_size"}))
+    if hasattr(sys, "set_int_max_str_digits"):
+        yield _Part("sets the most digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits,
+                    frozenset({"set_int_max_str_digits"}))  # fmt: skip
+    for module, what, getter, setter in (
+        ("socket", "sets the default timeout of sockets", "getdefaulttimeout", "setdefaulttimeout"),
+        ("csv", "sets the largest field of CSV files", "field_size_limit", "field_size_limit"),
+    ):
+        owner = sys.modules.get(module)
+        if owner is not None:
+            yield _Part(what, getattr(owner, getter), getattr(owner, setter), frozenset({setter}))
+    processes = sys.modules.get("multiprocessing")
+    if processes is not None:
+        yield _Part("sets how processes start", lambda: processes.get_start_method(allow_none=True),
+                    lambda method: processes.set_start_method(method, force=True),
+                    frozenset({"set_start_method"}))  # fmt: skip
+
+
+def _of_logging() -> Iterator[_Part]:
+    """Yield the settings of ``logging`` that are of no single logger."""
+    owners = frozenset({"logging"})
+    yield _Part("disables log records", lambda: logging.root.manager.disable, logging.disable,
+                frozenset({"disable"}), owners)  # fmt: skip
+    yield _Part("sets the class of log records", _identity_of(logging.getLogRecordFactory),
+                _setter(logging.setLogRecordFactory), frozenset({"setLogRecordFactory"}))  # fmt: skip
+    yield _Part("names levels of log records", lambda: tuple(map(dict, _LEVEL_NAMES)), _set_level_names,
+                frozenset({"addLevelName"}))  # fmt: skip
+
+
+_LEVEL_NAMES: tuple[dict[Any, Any], ...] = (logging._levelToName, logging._nameToLevel)  # noqa: SLF001 - no other name
+
+
+def _set_level_names(names: tuple[dict[Any, Any], ...]) -> None:
+    for held, before in zip(_LEVEL_NAMES, names, strict=True):
+        held.clear()
+        held.update(before)
+
+
+def _identity_of(read: Callable[[], Any]) -> Callable[[], _Identities]:
+    return lambda: _Identities([read()])
+
+
+def _setter(write: Callable[[Any], Any]) -> Callable[[_Identities], Any]:
+    return lambda held: write(held.items[0])
+
+
+def _stack_size() -> int:
+    """Return the stack size of new threads, which Python tells when it is set."""
+    size = threading.stack_size()
+    threading.stack_size(size)
+    return size
+
+
+def _set_fault_handler(faults: Any, is_on: bool) -> None:  # noqa: FBT001 - it is the value of a part
+    if is_on:
+        faults.enable(sys.__stderr__)
+    else:
+        faults.disable()
 
 
 class _Identities:
@@ -252,9 +370,14 @@ def _loggers() -> dict[Any, tuple[Any, ...]]:
         logging.root,
         *(log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)),
     ]
-    state = {log: (log.level, log.disabled, log.propagate, _Identities(log.handlers), _Identities(log.filters))
+    state = {log: (log.level, log.disabled, log.propagate, _Identities(log.handlers), _Identities(log.filters),
+                   [_handler_state(handler) for handler in log.handlers])
              for log in known if log.name.partition(".")[0] != "torch"}  # fmt: skip
     return _Loggers(state)
+
+
+def _handler_state(handler: Any) -> tuple[Any, ...]:
+    return handler.level, _Identities([handler.formatter]), _Identities(handler.filters)
 
 
 class _Loggers(dict[Any, tuple[Any, ...]]):
@@ -266,7 +389,7 @@ class _Loggers(dict[Any, tuple[Any, ...]]):
         new = [state for log, state in other.items() if log not in self]
         return all(other.get(log) == state for log, state in self.items()) and all(
             level == logging.NOTSET and not handlers.items and not filters.items
-            for level, _, _, handlers, filters in new
+            for level, _, _, handlers, filters, _ in new
         )
 
     __hash__ = None
@@ -274,12 +397,15 @@ class _Loggers(dict[Any, tuple[Any, ...]]):
 
 def _set_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
     for log, state in _loggers().items():
-        old = before.get(log, (logging.NOTSET, False, True, _Identities(()), _Identities(())))
+        old = before.get(log, (logging.NOTSET, False, True, _Identities(()), _Identities(()), []))
         if state != old:
-            level, log.disabled, log.propagate, handlers, filters = old
+            level, log.disabled, log.propagate, handlers, filters, of_handlers = old
             log.setLevel(level)
             log.handlers[:] = handlers.items
             log.filters[:] = filters.items
+            for handler, (own_level, formatter, own_filters) in zip(log.handlers, of_handlers, strict=True):
+                handler.level, handler.formatter = own_level, formatter.items[0]
+                handler.filters[:] = own_filters.items
 
 
 @contextlib.contextmanager
@@ -318,6 +444,8 @@ def line_of(change: Change, codes: Iterable[types.CodeType]) -> StackEntry | Non
         for instruction in dis.get_instructions(code):
             is_name = isinstance(instruction.argval, str) and instruction.opname.startswith(("LOAD_", "STORE_"))
             is_builtin = instruction.opname == "LOAD_GLOBAL" and hasattr(builtins, str(instruction.argval))
+            if change.is_assigned and not instruction.opname.startswith(("STORE_", "DELETE_")):
+                continue
             if is_name and not is_builtin and instruction.argval in change.names:
                 place = instruction.positions
                 if place is not None and place.lineno is not None:

@@ -236,8 +236,8 @@ _PACKAGES = ("site-packages", "dist-packages")
 def _origin(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     """Return whether what happens in a frame is an effect of the user's code, and the line that leads to it.
 
-    It is none where PyTorch's compilers do it for their caches, where a module is imported, or where a log record is
-    handed to its handlers.
+    It is none where PyTorch's compilers do it for their caches, where a module is imported, where a log record is
+    handed to its handlers, or where a progress bar, such as that of ``torch.fx.Interpreter``, starts its monitor.
     """
     library: FrameType | None = None
     while frame is not None and _role(frame.f_code.co_filename) == "ours":  # a stand-in, or a hook
@@ -254,14 +254,18 @@ def _origin(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
         if role == "ours":
             break
         if role == "library" and library is None:
+            if code.co_filename.endswith(_MONITOR):
+                return False, None
             library = frame
         frame = frame.f_back
-    if library is None or "tqdm" in library.f_code.co_filename:  # its monitor is a thread that only looks
+    if library is None:
         return False, None
     return True, entry_of_frame(library)
 
 
 _LOGGING = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
+#: A thread that only looks whether bars are drawn often enough.
+_MONITOR = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
 
 
 def _text(value: Any) -> str:

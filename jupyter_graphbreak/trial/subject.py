@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
-from jupyter_graphbreak.recording.library import is_library, library_roots
+from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
+from jupyter_graphbreak.trial.assigned_attributes import AttributeOfLibrary, assigned_attributes, is_of_library
 from jupyter_graphbreak.trial.copies import (
     Saved,
     Uncopied,
     clone,
     filled,
     is_atom,
+    is_code,
     is_data,
     is_shared,
     keeping,
@@ -82,7 +84,7 @@ class _Swapped:
     @property
     def is_constant(self) -> bool:
         """Whether it holds what never changes, such as a number: nothing is exchanged until a run assigns to it."""
-        return is_atom(self._other) or self._other is _MISSING
+        return is_atom(self._other) or is_code(self._other) or self._other is _MISSING
 
     def exchange(self) -> None:
         held = self._place.read()
@@ -123,6 +125,8 @@ class Subject:
         each run.
     used_up : list of str
         The same of what a run would use up, such as a generator.
+    assigned : list of AttributeOfLibrary
+        The attributes of packages to which the code assigns.
     """
 
     def __init__(
@@ -135,12 +139,12 @@ class Subject:
         self._separate: set[Any] = set()
         self._uncopied: list[Any] = []
         self.used_up: list[str] = []
+        self.assigned: list[AttributeOfLibrary] = []
         self._globals: dict[int, dict[str, Any]] = {}
         self._functions: list[types.FunctionType] = []
         self._places: list[_Place | _Swapped] = []
         self._entered = 0
         self._caches: list[Any] = []
-        self._library = tuple(library_roots())
         self.shared: list[str] = []
         self.call: Any = self._fresh(fn, _name(fn))
         self.owner: Any = None
@@ -378,13 +382,16 @@ class Subject:
         roots += [vars(module)[name] for module, names in modules for name in names]
         if self.arguments is not None:
             roots += [*self.arguments.args, *self.arguments.kwargs.values()]
-        kinds: dict[type, None] = {}
+        parts = [vars(module)[name] for module, names in modules for name in names]
+        kinds = dict.fromkeys(part for part in parts if isinstance(part, type))
+        assigned: dict[tuple[int, str], Any] = {}
         functions = []
         for item in list(reached(*roots)):
             kinds.update(dict.fromkeys(type(item).__mro__))
             if isinstance(item, types.FunctionType) and not self._is_library(item) and is_own(item):
                 names = _global_names(item.__code__)
                 kinds.update((value, None) for name in names if isinstance(value := item.__globals__.get(name), type))
+                assigned.update(assigned_attributes(item))
                 if id(item.__globals__) not in copied:
                     functions.append((item, names))
         self._swap_modules(modules)
@@ -401,7 +408,20 @@ class Subject:
         for kind in kinds:
             if is_own(kind) and not self._is_library_class(kind):
                 for name in [name for name in vars(kind) if not name.startswith("__")]:
+                    known.add((id(kind), name))
                     self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
+        known.update((id(module), name) for module, names in modules for name in names)
+        self._swap_assigned(assigned, known)
+
+    def _swap_assigned(self, assigned: Mapping[tuple[int, str], Any], known: set[tuple[int, str]]) -> None:
+        """Find the attributes to which code assigns and that are not known yet."""
+        for (_, name), owner in assigned.items():
+            if is_of_library(owner):
+                self.assigned.append(AttributeOfLibrary(owner, name))
+            elif (id(owner), name) not in known:
+                place = _Place(f"{owner.__name__}.{name}", *_attribute_access(owner, name))
+                value = place.read()
+                self._places.append(_Swapped(place, self._fresh(value, place.name) if is_data(value) else value))
 
     def _swap_modules(self, modules: list[tuple[types.ModuleType, list[str]]]) -> None:
         for module, names in modules:
@@ -419,11 +439,11 @@ class Subject:
             self._places.append(_Swapped(place, self._fresh(value, place.name)))
 
     def _is_library(self, function: types.FunctionType) -> bool:
-        return function.__code__.co_filename.startswith(self._library)
+        return is_library(function.__code__.co_filename)
 
     def _is_library_class(self, kind: type) -> bool:
         home = getattr(sys.modules.get(kind.__module__), "__file__", None)
-        return kind is object or (home or "").startswith(self._library)
+        return kind is object or is_library(home or "")
 
 
 def _is_variable(value: Any) -> bool:
@@ -439,11 +459,15 @@ def _modules_used(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
         function = pending.pop()
         names = set(_names(function.__code__))
         modules = [value for name in names if isinstance(value := function.__globals__.get(name), types.ModuleType)]
+        named = dict.fromkeys(_names(function.__code__, constants=True))
+        modules += [sys.modules[name] for name in named if name in sys.modules and name != "__main__"]
         for module in modules:
             if is_library(getattr(module, "__file__", None) or "") or not hasattr(module, "__file__"):
                 continue
             known = found.setdefault(module.__name__, (module, {}))[1]
             used = [name for name in names if name in vars(module) and not name.startswith("__")]
+            new = [vars(module)[name] for name in used if name not in known]
+            modules += [part for part in new if isinstance(part, types.ModuleType)]
             known.update(dict.fromkeys(used))
             for item in reached(*(vars(module)[name] for name in used)):
                 if isinstance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
@@ -452,11 +476,14 @@ def _modules_used(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
     return [(module, list(names)) for module, names in found.values()]
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def _names(code: types.CodeType, *, constants: bool = False) -> Iterator[str]:
+    """Yield the names that code has; with its constants, which may name a module that it imports in a function."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+            yield from _names(constant, constants=constants)
+        elif constants and isinstance(constant, str):
+            yield constant
 
 
 def _name(fn: Any) -> str:
@@ -522,7 +549,7 @@ def _item_access(scope: dict[str, Any], name: str) -> tuple[Callable[[], Any], C
     return lambda: scope.get(name, _MISSING), write
 
 
-def _attribute_access(kind: type, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _attribute_access(kind: type | types.ModuleType, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     def write(value: Any) -> None:
         if value is not _MISSING:
             setattr(kind, name, value)

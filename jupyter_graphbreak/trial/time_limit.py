@@ -1,4 +1,4 @@
-"""When runs are to end: checked before each compilation and each input, where a run can be left in good order."""
+"""When runs are to end: checked before each compilation and each call, where a run can be left in good order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def time_limited(end: float) -> Iterator[None]:
     Raises
     ------
     TimeUpError
-        When a run is to compile something after that.
+        When something is to be compiled or called after that.
     """
     token = _END.set(min(end, _END.get()))
     try:
@@ -43,9 +43,10 @@ def seconds_left() -> float:
 
 def compilations_limited() -> AbstractContextManager[None]:
     """Return a context in which no compilation begins when the time is up."""
-    return before_each_compilation(_check)
+    return before_each_compilation(require_time)
 
 
-def _check() -> None:
+def require_time() -> None:
+    """Raise :class:`TimeUpError` if the time is up."""
     if seconds_left() <= 0:
         raise TimeUpError

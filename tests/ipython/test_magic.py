@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import logging
+import pkgutil
 import re
 import sys
 import threading
@@ -300,7 +301,75 @@ def test_fault_of_ours_never_reaches_the_user(shell: Shell, monkeypatch: pytest.
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
     assert result.result == [4.0, 4.0]
     assert [fault.level for fault in shell.report.diagnostics] == ["error"]
-    assert "making the report failed (RuntimeError: ours)" in shell.report.diagnostics[0].message
+    assert shell.report.diagnostics[0].message == (
+        "Internal error in compile_explain while making the report (RuntimeError: ours); your code is not affected."
+    )
+
+
+#: Functions of the magic itself that may fail.
+OF_THE_MAGIC = (
+    "cell.rewriting:replace_magic_line",
+    "cell.rewriting:BeginObservation._visited",
+    "cell.rewriting:BeginObservation._planned",
+    "magic:CompileExplain._step_forward",
+    "magic:CompileExplain._step_aside",
+    "magic:_begin",
+    "magic:_cell_caller",
+    "options:read_options",
+    "cell_run:named_in",
+    "cell_run:_describe",
+    "cell_run:as_module_code",
+    "cell_run:CellRuns.enter",
+    "cell_run:CellRuns.end",
+    "cell_run:CellRuns.cell_caller",
+    "observation:Observation._open",
+    "observation:Observation._checked",
+    "observation:Observation.compile_calls",
+    "observation:Observation.cell_caller",
+    "observation:Observation.close",
+    "observation:Observation._stop",
+    "observation:Observation.undo",
+    "observation:Observation._report",
+)
+
+
+@pytest.mark.parametrize("function", OF_THE_MAGIC)
+@pytest.mark.parametrize(
+    "body",
+    [
+        "z = x * 2\nif z.sum() > 0:\n    z = z + 1\nz",
+        "def double(t):\n    return t * 2\nz = double(x) + 1\nz",
+        "z = torch.compile(lambda t: t * 2 + 1, backend='eager')(x)\nz",
+        "%%time\nz = x * 2 + 1",
+    ],
+    ids=["as a function", "calls", "as it stands", "a magic below"],
+)
+def test_a_cell_runs_although_the_magic_fails(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, function: str, body: str
+) -> None:
+    broken = pkgutil.resolve_name(f"jupyter_graphbreak.ipython.{function}")
+    shell.run("import torch\nx = torch.ones(2)")
+    trace = logging.getLogger("torch.__trace")
+    before = (list(trace.handlers), torch.nn.Module.__call__, threading.Thread.start)
+    with monkeypatch.context() as patch:
+        patch.setattr(broken, "__code__", _failing.__code__)  # what holds the function is broken as well
+        result = shell.run(f"%%compile_explain\n{body}")
+    assert result.success
+    assert shell.ip.user_ns["z"].tolist() == [3, 3]
+    if not body.startswith("%%"):
+        assert result.result.tolist() == [3, 3]
+    assert "compile_explain" not in str(shell.ip.user_ns["__doc__"])
+    printed = shell.io.stdout + shell.io.stderr
+    assert "Traceback" not in printed
+    assert "Error in callback" not in printed
+    assert (list(trace.handlers), torch.nn.Module.__call__, threading.Thread.start) == before
+    after = shell.run("%%compile_explain\ndef other(t):\n    return t + 1\nother(x)")
+    assert after.result.tolist() == [2, 2]
+    assert len(shell.report.graphs) == 1
+
+
+def _failing(*_: object, **__: object) -> None:
+    raise RuntimeError("a fault")
 
 
 @pytest.mark.parametrize(
@@ -510,7 +579,7 @@ def test_a_fault_of_ours_leaves_the_call_of_a_line(
     assert result.error_in_exec is None
     assert result.result.tolist() == [2]
     assert len(shell.ip.user_ns["made"]) == 1
-    assert any("failed (RuntimeError: a fault)" in note.message for note in shell.report.diagnostics)
+    assert any("(RuntimeError: a fault)" in note.message for note in shell.report.diagnostics)
 
 
 def test_a_cell_that_nobody_asked_to_compile_keeps_its_generators(shell: Shell) -> None:

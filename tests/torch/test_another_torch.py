@@ -235,7 +235,7 @@ def call_compiled(*, as_cell: bool = False) -> tuple[Any, list[str]]:
     """Return what a call gives that is compiled although nobody asked, and what failed on our side."""
     faults: list[str] = []
     with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
-        return calls.run_cell(lambda: breaks(ONES)) if as_cell else calls.route(breaks)(ONES), faults
+        return calls.cell_caller(lambda: breaks(ONES))() if as_cell else calls.route(breaks)(ONES), faults
 
 
 def without_module(monkeypatch: pytest.MonkeyPatch, name: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +91,8 @@ def test_ranks_of_torchrun(tmp_path: Path, wrap: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "why"), [({}, "no TORCH_TRACE"), ({"TORCH_TRACE": "/elsewhere"}, "another TORCH_TRACE"), (None, "")]
+    ("environment", "why"),
+    [({}, "no TORCH_TRACE"), ({"TORCH_TRACE": "/elsewhere"}, "a different TORCH_TRACE"), (None, "")],
 )
 def test_a_process_with_another_environment_is_named(environment: dict[str, str] | None, why: str) -> None:
     with capture(processes=True) as run:
@@ -123,6 +126,64 @@ def test_what_a_process_writes_that_outlives_the_block_is_removed(tmp_path: Path
     assert folder.exists()
     with watched_children(print):
         assert not folder.exists()
+
+
+def test_two_threads_watch_their_own_processes(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text("import torch\ntorch.compile(torch._dynamo.graph_break, backend='eager')()\n")
+    barrier = threading.Barrier(3)
+    runs: dict[str, Any] = {}
+    pids: dict[str, set[int]] = {"one": set(), "two": set()}
+
+    def start() -> int:
+        process = subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path)
+        process.wait()
+        return process.pid
+
+    def watch(name: str) -> None:
+        with capture(processes=True) as runs[name]:
+            barrier.wait()
+            if name == "one":
+                pids[name].add(start())
+            context: Any = multiprocessing.get_context("fork" if name == "one" else "spawn")
+            process = context.Process(target=work)
+            process.start()
+            process.join()
+            pids[name].add(process.pid)
+            barrier.wait()
+
+    watching = [threading.Thread(target=watch, args=(name,)) for name in pids]
+    for thread in watching:
+        thread.start()
+    barrier.wait()
+    start()  # for nobody
+    barrier.wait()
+    for thread in watching:
+        thread.join()
+    for name, run in runs.items():
+        assert run.job is not None
+        assert {part.pid for part in run.job.processes[1:]} == pids[name]
+    assert "TORCH_TRACE" not in os.environ
+
+
+def test_the_processes_of_a_block_within_another_belong_to_both() -> None:
+    context: Any = multiprocessing.get_context("fork")
+    pids = []
+    with capture(processes=True) as outer:
+        for inner in (None, capture(processes=True)):
+            with inner or contextlib.nullcontext() as run:
+                process = context.Process(target=work)
+                process.start()
+                process.join()
+            pids.append(process.pid)
+        folder = Path(os.environ["TORCH_TRACE"])
+        assert folder.exists()
+    assert run is not None
+    assert run.job is not None
+    assert [part.pid for part in run.job.processes[1:]] == pids[1:]
+    assert outer.job is not None
+    assert {part.pid for part in outer.job.processes[1:]} == set(pids)
+    assert not folder.exists()
+    assert "TORCH_TRACE" not in os.environ
 
 
 def test_nothing_is_left_after_an_interruption() -> None:

@@ -17,6 +17,9 @@ import pytest
 import torch
 
 from jupyter_graphbreak import Frontends, compare_frontends
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable
+from jupyter_graphbreak.frontends import comparison
+from jupyter_graphbreak.frontends.examination import Examination
 from jupyter_graphbreak.report.frontends import Raised
 
 #: Not imported by name: it is written as people write functions, without types.
@@ -407,3 +410,60 @@ def test_a_comparison_goes_to_json() -> None:
     verdicts = compare_frontends(CASES["dict_output"].make(), torch.ones(3))
     assert msgspec.convert(json.loads(json.dumps(verdicts.to_dict())), Frontends) == verdicts
     assert set(verdicts._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
+@pytest.mark.parametrize("script", [torch.jit.script, lambda module: torch.jit.trace(module, torch.ones(3))])
+def test_a_scripted_module_is_none_that_is_compiled(script: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert compiled_callable(script(torch.nn.Sequential(torch.nn.ReLU()))) is None
+
+
+def test_a_call_that_leaves_no_room_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jupyter_graphbreak.trial.memory.memory_left", lambda _=None: 1000)
+    verdicts = compare_frontends(torch.nn.Linear(8, 8), torch.ones(1, 8))
+    assert verdicts.verdicts == []
+    assert verdicts.report is not None
+    assert "was not run again: its arguments and state take" in verdicts.report.diagnostics[0].message
+    assert "was not run again" in verdicts.to_text()
+    assert "was not run again" in verdicts.to_html()
+
+
+@pytest.mark.parametrize(
+    "function", ["examination.own_codes", "examination.Examination.verdict", "comparison.describe"]
+)
+def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("broken")
+
+    fail.__code__ = fail.__code__.replace(co_filename=comparison.__file__)  # internal errors end in our code
+    monkeypatch.setattr(f"jupyter_graphbreak.frontends.{function}", fail)
+    found = compare_frontends(lambda x: x + 1, torch.ones(2))
+    assert not found.verdicts
+    assert found.diagnostics
+    assert all("(RuntimeError: broken)" in note.message for note in found.diagnostics)
+    assert "RuntimeError: broken" in found.to_text()
+    assert "RuntimeError: broken" in found.to_html()
+
+
+def test_one_front_end_whose_examination_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    examined = Examination._first
+
+    def fail_once(self: Examination, *args: Any) -> Any:
+        if self.name == "torch.fx.symbolic_trace":
+            raise RuntimeError("broken")
+        return examined(self, *args)
+
+    whole = compare_frontends(lambda x: x + 1, torch.ones(2))
+    monkeypatch.setattr(Examination, "_first", fail_once)
+    found = compare_frontends(lambda x: x + 1, torch.ones(2))
+    expected = [verdict.frontend for verdict in whole.verdicts if verdict.frontend != "torch.fx.symbolic_trace"]
+    assert [verdict.frontend for verdict in found.verdicts] == expected
+    assert len(expected) == len(whole.verdicts) - 1
+    (note,) = found.diagnostics
+    assert "while examining torch.fx.symbolic_trace (RuntimeError: broken)" in note.message
+
+
+def test_the_error_of_a_function_of_pytorch_goes_on() -> None:
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        compare_frontends(torch.add, torch.ones(2), torch.ones(3))

@@ -183,7 +183,7 @@ def test_a_generator_in_use_across_a_break_is_not_called_uncompilable() -> None:
     assert skipped.kind == "other"
     assert skipped.reason.startswith("a generator that changes objects outside of it is in use across a graph break")
     assert skipped.way_out == (
-        "use the generator up before the break, as with list(...), or have it change nothing outside of it"
+        "consume the generator before the break, for example with list(...), or make it change nothing outside itself"
     )
     assert skipped.way_out in [step.text for break_ in report.breaks for step in break_.advice]
 

@@ -8,8 +8,10 @@ import io
 import logging
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,10 +26,11 @@ from jupyter_graphbreak._torch_compat.patching import (
     patched,
     patched_here,
     redirected_here,
-    shielded,
 )
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
-from jupyter_graphbreak.compiling.compiled_calls import compiled_calls, route
+from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
+from jupyter_graphbreak.compiling.routes import route
+from jupyter_graphbreak.faults import shielded
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.report.schema import Report
 from jupyter_graphbreak.trial.effects import kept_warnings, observed
@@ -234,6 +237,48 @@ def test_a_thread_that_was_there_before_belongs_to_nobody() -> None:
     assert functions(run.report) == {"first"}
 
 
+def test_what_a_run_submits_to_a_pool_belongs_to_it() -> None:
+    one, two, three = (torch.compile(function, backend="eager") for function in (first, second, third))
+    submit = ThreadPoolExecutor.submit
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()  # now the pool has its thread
+        with jupyter_graphbreak.capture() as outer:
+            pool.submit(one, ONES).result()
+            with jupyter_graphbreak.capture() as inner:
+                assert [value.tolist() for value in pool.map(two, [ONES])] == [second(ONES).tolist()]
+        with Worker() as worker, jupyter_graphbreak.capture() as other:
+            worker(lambda: pool.submit(three, ONES).result())
+        threads_of_pool = pool.submit(threads.claims_here).result()
+    assert functions(outer.report) == {"first", "second"}
+    assert functions(inner.report) == {"second"}
+    assert functions(other.report) == set()
+    assert threads_of_pool == ()
+    assert ThreadPoolExecutor.submit is submit
+
+
+def test_a_thread_that_a_run_starts_for_a_pool_belongs_to_whoever_submits_work() -> None:
+    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    with ThreadPoolExecutor(1) as pool, Worker() as worker, jupyter_graphbreak.capture() as run:
+        pool.submit(one, ONES).result()
+        worker(lambda: pool.submit(two, ONES).result())
+    assert functions(run.report) == {"first"}
+
+
+def test_an_error_of_submitted_work_has_the_traceback_that_it_has_without_us() -> None:
+    def fails() -> None:
+        raise ValueError("wrong")
+
+    def names() -> list[str]:
+        with ThreadPoolExecutor(1) as pool:
+            error = pool.submit(fails).exception()
+        assert error is not None
+        return [entry.name for entry in traceback.extract_tb(error.__traceback__)]
+
+    without = names()
+    with jupyter_graphbreak.capture():
+        assert names() == without
+
+
 def test_the_backward_pass_of_a_thread_of_pytorch_belongs_to_the_forward_pass() -> None:
     with threads.claimed() as claim:
         claim.compilations.add((7, 0))
@@ -289,7 +334,7 @@ def test_a_fault_of_ours_does_without_us(capsys: pytest.CaptureFixture[str]) -> 
         assert Owner.value() == "original"
     with followed_here(Owner, "value", failing, failing):
         assert Owner.value() == "original"
-    assert capsys.readouterr().err.count("internal error while") == 3
+    assert capsys.readouterr().err.count("Internal error in compile_explain while") == 2  # one sentence for each cause
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

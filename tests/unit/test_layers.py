@@ -29,16 +29,18 @@ IPYTHON = frozenset({"IPython"})
 
 #: From the bottom to the top. A layer is a folder, or single modules: the longest name that fits decides.
 LAYERS = {
+    "faults": Layer(set()),
     "recording.package_paths": Layer(set()),
     "recording.records": Layer({"recording.package_paths"}),
     "recording.additions": Layer({"recording.records"}),
     "recording.library": Layer({"recording.package_paths"}),
     "report": Layer(set()),
-    "_torch_compat": Layer({"recording.records", "recording.additions", "recording.library"}, TORCH),
+    "knowledge": Layer({"report"}),
+    "_torch_compat": Layer({"faults", "recording.records", "recording.additions", "recording.library"}, TORCH),
     "recording": Layer(
         {
-            "recording.records", "recording.additions", "recording.source_texts", "recording.library", "report",
-            "_torch_compat",
+            "faults", "recording.records", "recording.additions", "recording.source_texts", "recording.library",
+            "report", "_torch_compat",
         },
         TORCH,
     ),
@@ -53,20 +55,20 @@ LAYERS = {
     ),
     "gate": Layer({"report", "regular_files"}),
     "notebookfiles": Layer({"report", "regular_files"}),
-    "analysis.reports": Layer({"recording.records", "report", "analysis.reasons"}),
+    "analysis.reports": Layer({"recording.records", "report", "knowledge"}),
     "analysis.source": Layer({"recording.records", "recording.package_paths", "report"}),
-    "analysis.torch_text": Layer({"recording.records", "recording.package_paths"}),
+    "analysis.torch_text": Layer({"recording.records", "recording.package_paths", "knowledge"}),
     "analysis.finished": Layer({"report"}),
-    "analysis.reasons": Layer({"report", "analysis.source", "analysis.torch_text"}),
+    "analysis.reasons": Layer({"report", "knowledge", "analysis.source", "analysis.torch_text"}),
     "analysis": Layer(
         {
-            "recording.records", "recording.additions", "recording.package_paths", "report", "analysis.source",
-            "analysis.torch_text", "analysis.reasons", "analysis.finished",
+            "faults", "recording.records", "recording.additions", "recording.package_paths", "report", "knowledge",
+            "analysis.source", "analysis.torch_text", "analysis.reasons", "analysis.finished",
         }
     ),
     "compiling": Layer(
         {
-            "recording", "recording.records", "recording.additions", "recording.library",
+            "faults", "recording", "recording.records", "recording.additions", "recording.library",
             "_torch_compat", "analysis.source", "report",
         },
         TORCH,
@@ -78,20 +80,22 @@ LAYERS = {
         },
         TORCH,
     ),
-    "frontends": Layer({"report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH),
+    "frontends": Layer(
+        {"faults", "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "trial"}, TORCH
+    ),
     "remedies.proposal": Layer({"report"}),
     "remedies.drafting": Layer({"analysis.source"}),
-    "remedies.forms": Layer({"report", "analysis.source", "remedies.proposal", "remedies.drafting"}),
+    "remedies.forms": Layer({"report", "knowledge", "analysis.source", "remedies.proposal", "remedies.drafting"}),
     "remedies.program": Layer(
         {"report", "recording.source_texts", "recording.threads_at_work", "analysis.source", "remedies.proposal"}
     ),
     "remedies.families": Layer(
-        {"report", "analysis.source", "remedies.proposal", "remedies.drafting", "remedies.forms"}
+        {"report", "knowledge", "analysis.source", "remedies.proposal", "remedies.drafting", "remedies.forms"}
     ),
-    "remedies.persons": Layer({"report"}),
+    "remedies.persons": Layer({"report", "knowledge"}),
     "remedies": Layer(
         {
-            "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports",
+            "faults", "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.reports",
             "analysis.source", "trial", "remedies.proposal", "remedies.program",
             "remedies.drafting", "remedies.families", "remedies.persons",
         },
@@ -110,7 +114,7 @@ LAYERS = {
     ),
     "api": Layer(
         {
-            "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.finished",
+            "faults", "report", "_torch_compat", "recording", "recording.source_texts", "analysis", "analysis.finished",
             "analysis.reports", "trace", "trial", "frontends", "remedies", "cost", "remedies.program", "notebookfiles",
             "results", "compiling",
         },
@@ -129,15 +133,15 @@ LAYERS = {
     "ipython.cell.top_level": Layer({"ipython.cell.bindings"}, TORCH),
     "ipython.cell": Layer(
         {
-            "recording.records", "recording", "recording.source_texts", "analysis.source",
+            "faults", "recording.records", "recording", "recording.source_texts", "analysis.source",
             "compiling", "ipython.cell.bindings", "ipython.cell.top_level",
         },
         IPYTHON,
     ),
     "ipython": Layer(
         {
-            "report", "_torch_compat", "recording", "recording.records", "analysis.source", "trial", "frontends",
-            "views.text", "views.html", "views.html.widget", "results", "api", "ipython.cell", "trace",
+            "faults", "report", "_torch_compat", "recording", "recording.records", "analysis.source", "trial",
+            "frontends", "views.text", "views.html", "views.html.widget", "results", "api", "ipython.cell", "trace",
             "remedies.program", "compiling", "ipython.cell.top_level",
         },
         IPYTHON,

@@ -3,97 +3,37 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from jupyter_graphbreak.analysis.source.functions import end_in_tree
 from jupyter_graphbreak.analysis.source.python_text import parse_python
-from jupyter_graphbreak.report.schema import SkipKind
+from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.skipped_functions import (
+    COMPILE_ERROR,
+    LOOP,
+    MARKED,
+    MODE,
+    OTHER_BREAK,
+    RECOMPILE_LIMIT,
+    REMEMBERED,
+    REMEMBERED_MODE,
+    SHARED_WRAPPER,
+    SKIP_FRAME,
+    TRY,
+    WITH,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jupyter_graphbreak.analysis.torch_text.messages import Cause
+    from jupyter_graphbreak.knowledge.entries import SkipReason
     from jupyter_graphbreak.report.location import Source
+    from jupyter_graphbreak.report.schema import SkipKind
 
 
-class SkipReason(msgspec.Struct, frozen=True):
-    """Why a function runs eagerly: the kind, a sentence, the way out that applies."""
-
-    kind: SkipKind
-    sentence: str
-    way_out: str | None = None
-
-
-_LOOP = SkipReason(
-    "loop",
-    "graph break in a loop",
-    "move the break out of the loop, unroll the loop, or give its body a function of its own: then that is compiled",
-)
-_WITH = SkipReason(
-    "context manager",
-    "graph break in a context manager that cannot be resumed",
-    "move the break out of the with block, or give the block's body a function of its own: then that is compiled",
-)
-_TRY = SkipReason(
-    "try",
-    "graph break in a try block",
-    "move the break out of the try block, or give the block's body a function of its own: then that is compiled",
-)
-SKIP_FRAME = SkipReason(
-    "skip_frame",
-    "torch._dynamo.skip_frame() was called",
-    "move the call into a function of its own: then only that function is skipped",
-)
-GENERATOR = SkipReason(
-    "generator",
-    "a generator cannot be compiled itself",
-    "compile the function that consumes it",
-)
-CALLED_EAGERLY = SkipReason(
-    "generator",
-    "a generator of a library, called by code that runs eagerly because of the break",
-)
-_LIVE_GENERATOR = SkipReason(
-    "other",
-    "a generator that changes objects outside of it is in use across a graph break; Dynamo cannot pass it on half used",
-    "use the generator up before the break, as with list(...), or have it change nothing outside of it",
-)
-_KEPT_GENERATOR = SkipReason(
-    "other",
-    "a generator is in use beyond the compiled code; Dynamo would put an iterator over what is left of it in its place",
-    "use the generator up before, as with list(...)",
-)
-_MODE = SkipReason(
-    "dispatch mode",
-    "a TorchDispatchMode was on, under which Dynamo compiles nothing",
-    "call it outside the mode",
-)
-_MARKED = SkipReason(
-    "marked",
-    "torch marks it to be skipped",
-    "compile the function that calls it, or one that it calls",
-)
-_FORGET = "make Dynamo forget that: torch._dynamo.reset(), or --fresh in a notebook"
-_REMEMBERED = SkipReason(
-    "remembered",
-    "Dynamo skips it because of an earlier call: it could not compile it, found no tensor operation in it, or a mode "
-    "such as a FLOP counter was on",
-    _FORGET,
-)
-_REMEMBERED_MODE = SkipReason(
-    "remembered",
-    "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was on",
-    _FORGET,
-)
-
-_BY_CAUSE = {
-    "Attempt to trace generator": GENERATOR,
-    "Generator reconstruction with mutations": _LIVE_GENERATOR,
-    "Generator in use beyond compiled code": _KEPT_GENERATOR,
-}
-_BY_BLOCK: dict[SkipKind | None, SkipReason] = {"try": _TRY, "context manager": _WITH, "loop": _LOOP}
+_BY_BLOCK: dict[SkipKind | None, SkipReason] = {reason.kind: reason for reason in (TRY, WITH, LOOP)}
 
 
 def of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) -> SkipReason:
@@ -108,18 +48,19 @@ def of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) ->
     """
     last = consequence or cause
     if "graph break in loop" in last.gb_type or "for/while loop" in (last.explanation or ""):
-        return _LOOP
+        return LOOP
     if "ContextWrapping" in last.gb_type:
-        return _WITH
+        return WITH
     if "skip_frame" in cause.gb_type or "skip_frame" in (cause.context or ""):
         return SKIP_FRAME
-    if cause.gb_type in _BY_CAUSE:
-        return _BY_CAUSE[cause.gb_type]
+    known = known_cause(cause.gb_id, cause.gb_type)
+    if known.skip is not None:
+        return known.skip
     if block in _BY_BLOCK:
         return _BY_BLOCK[block]
     if cause.gb_id is None and cause.gb_type.endswith(("Error", "Failed")):
-        return SkipReason("error", f"compilation failed: {cause.gb_type}")
-    return SkipReason("other", f"a graph break from which Dynamo cannot resume: {last.gb_type}")
+        return _filled_in(COMPILE_ERROR, cause=cause.gb_type)
+    return _filled_in(OTHER_BREAK, cause=last.gb_type)
 
 
 def of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
@@ -133,30 +74,23 @@ def of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
         Whether the compilations were those of the wrapper that torch puts around every decorated function.
     """
     name = f"{limit} = {value}" if limit else "the recompile limit"
-    if shared:
-        return SkipReason(
-            "shared wrapper",
-            f"the limit ({name}) was spent by the wrapper that torch shares between all functions decorated with "
-            "error_on_graph_break; everything under it runs eagerly now",
-            "use error_on_graph_break as a with block inside the function instead of as a decorator, or set "
-            "torch._dynamo.config.nested_graph_breaks = True",
-        )
-    return SkipReason(
-        "recompile limit",
-        f"it was compiled too often ({name}); its compiled versions are still used where they fit",
-        "see the recompiles for the guards that failed; mark what varies as dynamic, or raise the limit",
-    )
+    return _filled_in(SHARED_WRAPPER if shared else RECOMPILE_LIMIT, limit=name)
 
 
 def of_refusal(reason: str) -> SkipReason | None:
     """Return why Dynamo did not begin a frame, ``None`` where that is no news."""
     if reason.startswith("remembered"):
-        return _REMEMBERED_MODE if "torch dispatch mode" in reason else _REMEMBERED
+        return REMEMBERED_MODE if "torch dispatch mode" in reason else REMEMBERED
     if "torch dispatch mode" in reason:
-        return _MODE
+        return MODE
     if "skipfiles" in reason:
-        return _MARKED
+        return MARKED
     return None
+
+
+def _filled_in(reason: SkipReason, **values: str) -> SkipReason:
+    """Return a reason with the values of this run in its sentence."""
+    return replace(reason, sentence=reason.sentence.format(**values))
 
 
 def block_around(source: Source, line: int) -> SkipKind | None:

@@ -9,7 +9,8 @@ Code that PyTorch holds from earlier runs is not recorded when it runs, so only 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Source
     from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
 
+#: Comparisons of lines that a diff of two texts may take.
+_MOST_STEPS = 100_000_000
+
 
 def compare_runs(before: Report, after: Report) -> Changes:
     """Return the changes from one run to a later run of the same code, edited or not."""
@@ -31,8 +35,9 @@ def compare_runs(before: Report, after: Report) -> Changes:
     later = Reuse(before, after, gone, moved_to)
     earlier = Reuse(after, before, new, {now: old for old, now in moved_to.items()})
     in_part = later.hides_something or earlier.hides_something
-    gone = [old for old in gone if old not in later.hidden]
-    new = [now for now in new if now not in earlier.hidden]
+    hidden = {id(break_) for break_ in (*later.hidden, *earlier.hidden)}
+    gone = [old for old in gone if id(old) not in hidden]
+    new = [now for now in new if id(now) not in hidden]
     moved = [(old, now) for old, now in pairs if _place(old, old_names) != _place(now, new_names)]
     shifted = {now.id for _, now in moved}
     return Changes(
@@ -88,18 +93,20 @@ def _matched(
     pairs: list[tuple[Break, Break]] = []
     gone, new = list(before), list(after)
     for old_key, new_key in keys:
-        waiting: dict[Any, list[Break]] = defaultdict(list)
+        waiting: dict[Any, deque[Break]] = defaultdict(deque)
+        paired: set[int] = set()
         for now in new:
             waiting[now.gb_type, new_key(now)].append(now)
         left = []
         for old in gone:
             same = waiting.get((old.gb_type, old_key(old)))
             if same:
-                pairs.append((old, same.pop(0)))
+                now = same.popleft()
+                pairs.append((old, now))
+                paired.add(id(now))
             else:
                 left.append(old)
-        paired = {now.id for _, now in pairs}
-        gone, new = left, [now for now in new if now.id not in paired]
+        gone, new = left, [now for now in new if id(now) not in paired]
     order = {break_.id: index for index, break_ in enumerate(after)}
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 
@@ -109,13 +116,57 @@ def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
     lines: dict[Line, Line] = {}
     for old, new in _corresponding_sources(before, after):
         old_lines, new_lines = list(_lines(old)), list(_lines(new))
-        matcher = SequenceMatcher(None, [t for _, t in old_lines], [t for _, t in new_lines], autojunk=False)
-        for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
-            if kind == "equal" or (kind == "replace" and old_end - old_start == new_end - new_start):
-                for offset in range(old_end - old_start):
-                    at, to = old_lines[old_start + offset][0], new_lines[new_start + offset][0]
-                    lines[old.id, at] = (new.id, to)
+        for start, new_start, number in _aligned([text for _, text in old_lines], [text for _, text in new_lines]):
+            for offset in range(number):
+                at, to = old_lines[start + offset][0], new_lines[new_start + offset][0]
+                lines[old.id, at] = (new.id, to)
     return lines
+
+
+def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield the lines of two texts that correspond: where they begin in both, and how many they are.
+
+    A text diff takes far too long for long texts in which many lines are the same; of these only the lines at the
+    beginning and at the end that are the same correspond, and those that are there once.
+    """
+    first = _same(old, new)
+    last = _same(old[first:][::-1], new[first:][::-1])
+    yield 0, 0, first
+    yield len(old) - last, len(new) - last, last
+    old, new = old[first : len(old) - last], new[first : len(new) - last]
+    counts, new_counts = Counter(old), Counter(new)
+    steps = sum(number * new_counts[text] for text, number in counts.items()) * min(len(old), len(new))
+    if steps > _MOST_STEPS:
+        places = {text: place for place, text in enumerate(new) if new_counts[text] == 1}
+        once = [(place, places[text]) for place, text in enumerate(old) if counts[text] == 1 and text in places]
+        for start, new_start in _rising(once):
+            yield first + start, first + new_start, 1
+        return
+    for kind, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal" or (kind == "replace" and end - start == new_end - new_start):
+            yield first + start, first + new_start, end - start
+
+
+def _same(old: list[str], new: list[str]) -> int:
+    """Return how many lines at the beginning of two texts are the same."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
+
+
+def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest series of pairs of which both numbers rise; the first ones do in any case."""
+    ends: list[int] = []  # of the series of each length the one that ends lowest, as its last pair
+    before: list[int] = []
+    for index, (_, second) in enumerate(pairs):
+        length = bisect_left(ends, second, key=lambda end: pairs[end][1])
+        before.append(ends[length - 1] if length else -1)
+        ends[length : length + 1] = [index]
+    rising = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        rising.append(pairs[index])
+        index = before[index]
+    return rising[::-1]
 
 
 def _corresponding_sources(before: Report, after: Report) -> Iterator[tuple[Source, Source]]:

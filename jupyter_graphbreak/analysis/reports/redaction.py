@@ -10,13 +10,15 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from jupyter_graphbreak.analysis.reasons.advice import all_advice
 from jupyter_graphbreak.analysis.reports import known_words
 from jupyter_graphbreak.analysis.reports.field_contents import CONTENTS
+from jupyter_graphbreak.knowledge.lookup import all_advice
 from jupyter_graphbreak.recording.records import is_resume, plain_function
 from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 _WORD = re.compile(r"\w+")
+_RESUME_PREFIX = "torch_dynamo_resume_in_"
+#: No real function has been resumed so often.
+_MAX_PREFIX_LENGTH = 50 * len(_RESUME_PREFIX)
 _RESUME_SUFFIX = re.compile(r"_at_(\d{1,9})$")
 _GUARDS = re.compile(
     r"(size|stride|dtype|device|requires_grad|dispatch key set|rank) mismatch(?: at index \d{1,9})?"
@@ -91,12 +96,14 @@ class _Redaction:
         self._words = {word for report in reports for word in _user_words(report)}
         self._functions: dict[str, str] = {}
         self._files: dict[str, str] = {}
+        self._numbers: Counter[str] = Counter()
+        self._generic: dict[str, bool] = {}
         self._ids: dict[str, str] = {}
 
     def redact(self, struct: _S) -> _S:
         """Return a structure with each field redacted; unknown fields are removed."""
         redacted: dict[str, Any] = {}
-        for field in msgspec.structs.fields(struct):
+        for field in _fields(type(struct)):
             value = getattr(struct, field.name)
             content = CONTENTS.get((type(struct).__name__, field.name), "removed")
             redacted[field.name] = (
@@ -165,8 +172,10 @@ class _Redaction:
 
     def _is_generic(self, text: str) -> bool:
         """Return whether a text is the same for every program and contains no word of the user's code by chance."""
-        is_known = text in all_advice() or known_words.is_text_of_registry(text)
-        return is_known and not self._words & set(_WORD.findall(text))
+        if text not in self._generic:
+            is_known = text in all_advice() or known_words.is_text_of_registry(text)
+            self._generic[text] = is_known and self._words.isdisjoint(_WORD.findall(text))
+        return self._generic[text]
 
     def _id(self, ident: str) -> str:
         if _ID.fullmatch(ident):
@@ -174,17 +183,21 @@ class _Redaction:
         return self._ids.setdefault(ident, f"z{len(self._ids) + 1}")
 
     def _file(self, path: str, kind: str) -> str:
-        number = sum(name.startswith(kind) for name in self._files.values()) + 1
-        return self._files.setdefault(path, f"{kind}{number}")
+        if path not in self._files:
+            self._numbers[kind] += 1
+            self._files[path] = f"{kind}{self._numbers[kind]}"
+        return self._files[path]
 
     def _function(self, name: str) -> str:
-        if name == "<module>":
-            return name
-        if is_resume(name):
+        before, after = "", ""
+        while is_resume(name) and len(before) < _MAX_PREFIX_LENGTH:
             at = _RESUME_SUFFIX.search(name)
-            inner = self._function(name.removeprefix("torch_dynamo_resume_in_").removesuffix(at[0] if at else ""))
-            return f"torch_dynamo_resume_in_{inner}{at[0] if at else ''}"
-        return self._functions.setdefault(name, f"f{len(self._functions) + 1}")
+            end = at[0] if at else ""
+            name = name.removeprefix(_RESUME_PREFIX).removesuffix(end)
+            before, after = before + _RESUME_PREFIX, end + after
+        if name != "<module>":
+            name = self._functions.setdefault(name, f"f{len(self._functions) + 1}")
+        return f"{before}{name}{after}"
 
 
 def _user_words(report: Report) -> Iterator[str]:
@@ -195,6 +208,11 @@ def _user_words(report: Report) -> Iterator[str]:
     texts += [break_.location.code or "" for break_ in report.breaks if break_.location is not None]
     for text in texts:
         yield from (word for word in _WORD.findall(text) if not keyword.iskeyword(word))
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def _empty_value(field: msgspec.structs.FieldInfo, value: Any) -> Any:

@@ -7,6 +7,7 @@ not reported again. Their absence does not mean that they are gone.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.report.figures import Summary, Timing
@@ -14,7 +15,6 @@ from jupyter_graphbreak.report.figures import Summary, Timing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jupyter_graphbreak.report.location import Source
     from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
 
 Line = tuple[str, int]  # source id, line number
@@ -52,15 +52,22 @@ class Reuse:
 
     def __init__(self, run: Report, other: Report, only_here: list[Break], lines: Mapping[Line, Line]) -> None:
         self._run = run
-        self._other = other
         self._lines = lines
         self._frames = {frame.id: frame for frame in run.frames}
-        other_frames = [(_identity(frame, other), frame) for frame in other.frames]
+        self._refused: defaultdict[str, list[Skipped]] = defaultdict(list)
+        for skipped in run.skipped:
+            if skipped.break_ is not None and skipped.frame is None:
+                self._refused[skipped.break_].append(skipped)
+        self._cells = {source.id for source in run.sources if source.kind == "cell"}
+        self._texts = [segment.text for source in other.sources if source.kind == "cell" for segment in source.segments]
+        self._names = _names(run)
+        names_of_other = _names(other)
+        other_frames = [(_identity(frame, names_of_other), frame) for frame in other.frames]
         begun = {function for function, _ in other_frames}
-        refused = {_identity(skipped, other) for skipped in other.skipped}
+        refused = {_identity(skipped, names_of_other) for skipped in other.skipped}
         #: Functions that the other run may have reused, even if it compiled a further version of them.
         self._held = (
-            {_identity(frame, run) for frame in run.frames} - begun
+            {_identity(frame, self._names) for frame in run.frames} - begun
             if other.held is None
             else {_Function(held.source, held.function, held.line) for held in other.held}
         )
@@ -68,19 +75,20 @@ class Reuse:
         #: Frames that the other run compiled from scratch.
         self._compiled_afresh = [frame for function, frame in other_frames if function not in self._held]
         self.hidden = [break_ for break_ in only_here if self._may_be_hidden(break_)]
-        gone = [part for break_ in only_here if break_ not in self.hidden for part in self._parts(break_)]
-        self._gone = {_identity(part, run) for part in gone}
+        self._hidden = set(map(id, self.hidden))
+        gone = [part for break_ in only_here if id(break_) not in self._hidden for part in self._parts(break_)]
+        self._gone = {_identity(part, self._names) for part in gone}
 
     @property
     def functions(self) -> list[Frame | Skipped]:
         """The functions that the other run did not compile, each once, those with hidden breaks first."""
         of_breaks = [
-            part for break_ in self.hidden for part in self._parts(break_) if _identity(part, self._run) in self._held
+            part for break_ in self.hidden for part in self._parts(break_) if _identity(part, self._names) in self._held
         ]
         silent = [frame for frame in self._run.frames if self._is_left_out(frame)]
         unique: dict[_Function, Frame | Skipped] = {}
         for part in [*of_breaks, *silent]:
-            unique.setdefault(_identity(part, self._run), part)
+            unique.setdefault(_identity(part, self._names), part)
         return list(unique.values())
 
     @property
@@ -95,7 +103,7 @@ class Reuse:
         left_out = {frame.id for frame in run.frames if self._is_left_out(frame)}
         frames = [frame for frame in run.frames if frame.id not in left_out]
         graphs = [graph for graph in run.graphs if graph.frame not in left_out]
-        breaks = [break_ for break_ in run.breaks if break_ not in self.hidden]
+        breaks = [break_ for break_ in run.breaks if id(break_) not in self._hidden]
         spent = [frame.compile_s for frame in frames if frame.compile_s is not None]
         return (
             Summary(
@@ -114,19 +122,19 @@ class Reuse:
 
     def _is_left_out(self, part: Frame | Skipped) -> bool:
         """Return whether the other run seems to have reused a function instead of compiling it."""
-        function = _identity(part, self._run)
+        function = _identity(part, self._names)
         return function in self._reused and function not in self._gone
 
     def _may_be_hidden(self, break_: Break) -> bool:
         """Return whether a break may have occurred unseen in the other run, in reused code."""
         parts = self._parts(break_)
-        held = any(_identity(part, self._run) in self._held for part in parts)
+        held = any(_identity(part, self._names) in self._held for part in parts)
         return held and not self._was_traced(parts) and not self._is_not_called(break_)
 
     def _parts(self, break_: Break) -> list[Frame | Skipped]:
         """Return the frames in which a break occurred, and the functions that PyTorch did not begin because of it."""
         idents = dict.fromkeys(occurrence.frame for occurrence in break_.occurrences if occurrence.frame is not None)
-        refused = [skipped for skipped in self._run.skipped if skipped.break_ == break_.id and skipped.frame is None]
+        refused = self._refused.get(break_.id, ())
         return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused]
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
@@ -140,31 +148,28 @@ class Reuse:
 
     def _is_not_called(self, break_: Break) -> bool:
         """Return whether the other run's cells lack a call that led to a break, by the text before its bracket."""
-        cells = {source.id for source in self._run.sources if source.kind == "cell"}
-        texts = [segment.text for source in self._other.sources if source.kind == "cell" for segment in source.segments]
         called = {
             place.code.partition("(")[0].strip()
             for occurrence in break_.occurrences
             for place in occurrence.stack
-            if place.source in cells and place.code is not None and "(" in place.code
+            if place.source in self._cells and place.code is not None and "(" in place.code
         }
         calls = [re.compile(rf"(?<!\w){re.escape(name)}\s*\(") for name in called if name]
-        return bool(texts) and any(not any(call.search(text) for text in texts) for call in calls)
+        return bool(self._texts) and any(not any(call.search(text) for text in self._texts) for call in calls)
 
 
-def _identity(part: Frame | Skipped, report: Report) -> _Function:
+def _names(report: Report) -> dict[str, str]:
+    """Return for each source a name that stays the same as long as the source is not edited."""
+    return {source.id: source.path or source.name for source in reversed(report.sources)}
+
+
+def _identity(part: Frame | Skipped, names: Mapping[str, str]) -> _Function:
     """Return the identity of a function, which stays the same as long as the function is not edited."""
     place = part.location
-    source = _source(part, report)
-    if source is None or place is None:
+    if place is None or place.source not in names:
         return _Function("?", part.function, place.line if place is not None else 0)
-    return _Function(source.path or source.name, part.function, place.line)
+    return _Function(names[place.source], part.function, place.line)
 
 
 def _first_line(part: Frame | Skipped) -> Line | None:
     return (part.location.source, part.location.line) if part.location is not None else None
-
-
-def _source(part: Frame | Skipped, report: Report) -> Source | None:
-    place = part.location
-    return next((source for source in report.sources if place is not None and source.id == place.source), None)

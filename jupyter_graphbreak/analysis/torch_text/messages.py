@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.recording.package_paths import PackagePaths
 from jupyter_graphbreak.recording.records import StackEntry, read_stack, strip_torch_function_frames
 
@@ -140,13 +141,6 @@ def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
     return BreakMessage(causes[0], causes[-1] if len(causes) > 1 else None, _continuation(text))
 
 
-# Names that earlier releases used for a cause of today's registry.
-_FORMER_NAMES = {
-    "Data-dependent branching": ["Dynamic control flow is not supported at the moment", "generic_jump"],
-    "Attempt to trace generator": ["generator"],
-}
-
-
 def other_names(cause: Cause, reasons: list[str]) -> list[str]:
     """Return the other names under which PyTorch's outputs report a cause.
 
@@ -158,7 +152,8 @@ def other_names(cause: Cause, reasons: list[str]) -> list[str]:
         The names in ``torch._dynamo.explain`` and in Dynamo's debug log: the reasons why a graph was compiled.
     """
     internal = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
-    former = [name for name in _FORMER_NAMES.get(cause.gb_type, []) if not any(name in reason for reason in internal)]
+    known = known_cause(cause.gb_id, cause.gb_type).also_reported_as
+    former = [name for name in known if not any(name in reason for reason in internal)]
     return [*internal, *former]
 
 

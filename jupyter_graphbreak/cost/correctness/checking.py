@@ -21,6 +21,7 @@ from jupyter_graphbreak.trial.guard import guarded
 from jupyter_graphbreak.trial.inputs import Arguments
 from jupyter_graphbreak.trial.outcome import untouched
 from jupyter_graphbreak.trial.subject import Subject
+from jupyter_graphbreak.trial.time_limit import require_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,9 +133,10 @@ def _call(
     program: Callable[..., Any], subject: Subject, given: Arguments | None = None
 ) -> tuple[Any, Arguments, str | None]:
     """Call a program; return its result, its arguments afterwards, and what it raised."""
+    require_time()
     given = given or subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
-    with guarded(subject.call), subject.entered():
+    with guarded(subject.call, assigned=subject.assigned), subject.entered():
         try:
             return program(*given.args, **given.kwargs), given, None
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
@@ -152,7 +154,7 @@ def _see(program: Callable[..., Any], subject: Subject, given: Arguments | None 
     seen.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
     inputs = dict(_differentiable(named, subject))
     try:
-        with guarded(subject.call), subject.entered():
+        with guarded(subject.call, assigned=subject.assigned), subject.entered():
             gradients = gradients_of(value, list(inputs.values()))
     except RuntimeError as error:  # such as a graph that is used up
         seen.gradients["the backward pass"] = type(error).__name__

@@ -88,8 +88,10 @@ class GraphComparison:
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
 
         def run(*args: Any) -> Any:
-            if self.compares != "nothing" and self.wrong is None:
-                gradients = self.compares == "gradients"
+            gradients = self.compares == "gradients"
+            # A graph that was compiled for a call without gradients has no backward pass.
+            has_these = torch.is_grad_enabled() if gradients else self.compares == "values"
+            if has_these and self.wrong is None:
                 # Not copied as a whole: among them are all parameters.
                 given = _leaves_of(args)
                 if computes_otherwise(captured, compiled, given, self._subject, gradients=gradients):

@@ -87,9 +87,10 @@ def as_function(
     caught = ast.copy_location(ast.Name("BaseException", ast.Load()), at)
     again = ast.copy_location(ast.Raise(), at)
     handler = ast.copy_location(ast.ExceptHandler(caught, None, [call("trim_traceback", [], at), again]), at)
-    run = call("run_function", [ast.Constant(FUNCTION)], at)
+    caller = call("cell_caller", [ast.Constant(FUNCTION)], at).value
+    run = call("values.append", [ast.copy_location(ast.Call(caller, [], []), at)], at)
     attempt = ast.Try([run], [handler], [], [])
-    return [ast.copy_location(made, at) for made in (function, attempt, call("value", [], at))]
+    return [ast.copy_location(made, at) for made in (function, attempt, call("values.pop", [], at))]
 
 
 def is_valid(statements: list[ast.stmt]) -> bool:

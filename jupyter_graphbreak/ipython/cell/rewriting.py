@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.inputtransformer2 import cell_magic
 
+from jupyter_graphbreak import faults
 from jupyter_graphbreak.compiling.routes import route_calls
 from jupyter_graphbreak.ipython.cell.bindings import own_nodes
 from jupyter_graphbreak.ipython.cell.function import as_function, is_valid, leading_statements, split
@@ -63,12 +64,25 @@ def replace_magic_line(lines: list[str]) -> list[str]:
     return [f"{indent}{MAGIC + match['options']!r}\n", *["\n"] * first, *body]
 
 
+def without_magic_line(lines: list[str]) -> list[str]:
+    """Return a cell without the magic, for when :func:`replace_magic_line` fails: with a comment in place of its line.
+
+    Above an indented cell or a further cell magic the line is empty: IPython takes it away.
+    """
+    first = next((index for index, line in enumerate(lines) if line.strip()), 0)
+    if not lines[first : first + 1] or not lines[first].startswith(MAGIC):
+        return lines
+    following = next((line for line in lines[first + 1 :] if line.strip()), "")
+    comment = "\n" if following.startswith((" ", "\t", "%%")) else f"# {lines[first]}"
+    return [*lines[:first], comment, *lines[first + 1 :]]
+
+
 def is_magic_line(line: str) -> bool:
     """Whether a line is that of the magic, with its options."""
     return _MAGIC_LINE.match(line) is not None
 
 
-class BeginObservation(ast.NodeTransformer):
+class BeginObservation:
     """Turn the string that stands for the magic into the call that begins it; an AST transformer of IPython.
 
     In a cell that compiles nothing itself, calls are routed so that what it calls is compiled; a cell that only
@@ -85,8 +99,6 @@ class BeginObservation(ast.NodeTransformer):
         What the front end asks for of the cell that is about to run, once.
     namespace : mapping
         The notebook's names.
-    on_fault : callable
-        Given what failed on our side, and the error.
     on_visit : callable
         Called before a cell is read.
     """
@@ -97,28 +109,21 @@ class BeginObservation(ast.NodeTransformer):
         code_magic: Callable[[str], bool] = lambda _: False,
         take_asked: Callable[[], Asked | None] = lambda: None,
         namespace: Mapping[str, Any] = MappingProxyType({}),
-        on_fault: Callable[[str, Exception], None] = lambda _, __: None,
         on_visit: Callable[[], None] = lambda: None,
     ) -> None:
-        self._on_fault = on_fault
         self._on_visit = on_visit
         self._uses_compile = uses_compile
         self._code_magic = code_magic
         self._take_asked = take_asked
         self._namespace = namespace
+        #: Rewrites a cell that starts with the string or that is asked for, and leaves any other alone.
+        self.visit: Callable[[ast.AST], ast.AST] = faults.shielded("reading the cell", self._visited, without_marker)
 
-    def visit(self, node: ast.AST) -> ast.AST:
-        """Rewrite a cell that starts with the string or that is asked for; leave any other alone."""
+    def _visited(self, node: ast.AST) -> ast.AST:
         self._on_visit()
-        if not isinstance(node, ast.Module):
-            return node
-        try:
-            return located(self._visited(node))
-        except Exception as fault:  # noqa: BLE001 - whatever a cell can hold, it runs
-            self._on_fault("reading the cell", fault)
-            return node
+        return located(self._begun(node)) if isinstance(node, ast.Module) else node
 
-    def _visited(self, node: ast.Module) -> ast.Module:
+    def _begun(self, node: ast.Module) -> ast.Module:
         asked = self._take_asked()
         options = marked(node)
         if options is not None:
@@ -132,13 +137,11 @@ class BeginObservation(ast.NodeTransformer):
         return node
 
     def _rewritten(self, node: ast.Module, at: ast.stmt, body: list[ast.stmt], asked: Asked) -> ast.Module:
-        plan: Plan
-        lead: list[ast.stmt]
-        try:
+        plan: Plan = "calls"
+        lead: list[ast.stmt] = []
+        reason, rest = "", body
+        with faults.noted("planning how to run the cell"):
             plan, reason, lead, rest = self._planned(body, at)
-        except Exception as fault:  # noqa: BLE001 - whatever a cell can hold, it runs
-            self._on_fault("reading the cell", fault)
-            plan, reason, lead, rest = "calls", "", [], body
         if plan == "nothing" and asked.only_torch:
             return node
         told = (asked.explain, plan, reason, asked.only_torch)
@@ -168,6 +171,14 @@ class BeginObservation(ast.NodeTransformer):
                 return "function", "", body[:first], [*lead[first:], *made]
         route_calls(body[first:])
         return "calls", "", body[:first], body[first:]
+
+
+def without_marker(node: ast.AST) -> ast.AST:
+    """Return a cell without the string that stands for the magic: if reading it fails, it would be a docstring."""
+    match node:
+        case ast.Module([ast.Expr(ast.Constant(str(text))) as first, *rest]) if text.startswith(MAGIC):
+            return ast.Module([ast.copy_location(ast.Pass(), first), *rest], node.type_ignores)
+    return node
 
 
 def located(node: ast.Module) -> ast.Module:
@@ -202,7 +213,7 @@ def _cell_magic(body: list[ast.stmt]) -> tuple[str, str]:
 def call_of_ours(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
     """Make a call of a function of the magic's module that needs no name in the user's namespace."""
     home: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_HOME)], [])
-    for part in [*_HOME.split(".")[1:], name]:
+    for part in [*_HOME.split(".")[1:], *name.split(".")]:
         home = ast.Attribute(home, part, ast.Load())
     made = ast.Expr(ast.Call(home, arguments, []))
     for node in ast.walk(made):

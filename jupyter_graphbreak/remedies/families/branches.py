@@ -11,6 +11,7 @@ from jupyter_graphbreak.remedies.drafting import Splice, argument, fresh_name
 from jupyter_graphbreak.remedies.forms.arms import Arm, either, in_brackets, read_arm, written
 from jupyter_graphbreak.remedies.forms.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.remedies.forms.conditions import split_test, tensor_condition
+from jupyter_graphbreak.remedies.forms.guarding import guarded_arm, guarded_text
 from jupyter_graphbreak.remedies.forms.protection import assumed
 from jupyter_graphbreak.remedies.forms.site import dotted, names_bound, names_read, site_at, site_of, step_of
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 FAMILY = "branch"
 _WHERE = "Take both sides with torch.where"
+_GUARDED = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
 _COND = "Give both sides to torch.cond"
 _RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
 _IN_PLACE = {ast.Add: ("+=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
@@ -74,6 +76,11 @@ def _of_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]:
         return
     taken, other = argument(site.draft, choice.body), argument(site.draft, choice.orelse)
     texts = {_WHERE: f"{torch}.where({condition}, {taken}, {other})"}
+    sides = [
+        guarded_text(text, condition, torch, is_taken=is_taken) for text, is_taken in ((taken, True), (other, False))
+    ]
+    if sides != [taken, other]:
+        texts[_GUARDED] = f"{torch}.where({condition}, {sides[0]}, {sides[1]})"
     if _fits_cond(taken, other):
         texts[_COND] = _cond(torch, condition, taken, other)
     for title, text in texts.items():
@@ -125,11 +132,12 @@ def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if taken.returns or other.returns:
         return
     yield from _in_place(site, branch, condition, torch, needed)
-    merged = _merged(site, branch, condition, (taken, other), f"{torch}.where")
-    if merged is not None:
-        lines = _kept_around(site, branch, kept, merged)
-        splice = site.draft.replacing_statement(branch, lines) if lines is not None else None
-        yield from _chosen(site, _WHERE, [splice, *needed], tests)
+    for title, chosen_by, arms, first in _ways(site, condition, (taken, other), torch):
+        merged = _merged(site, branch, chosen_by, arms, f"{torch}.where")
+        if merged is not None:
+            lines = _kept_around(site, branch, kept, [*first, *merged])
+            splice = site.draft.replacing_statement(branch, lines) if lines is not None else None
+            yield from _chosen(site, title, [splice, *needed], tests)
     values = [*taken.values.values(), *other.values.values()]
     if kept or len({*taken.values, *other.values}) != 1 or not _fits_cond(*values):
         return
@@ -139,6 +147,17 @@ def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
         sides = taken.values[target], other.values.get(target, target)
         lines = [*taken.lines, *other.lines, f"{target} = {_cond(torch, condition, *sides)}"]
         yield from _chosen(site, _COND, [site.draft.replacing_statement(branch, lines), *needed], tests)
+
+
+def _ways(
+    site: Site, condition: str, arms: tuple[Arm, Arm], torch: str
+) -> Iterator[tuple[str, str, tuple[Arm, Arm], list[str]]]:
+    """Yield the ways to compute both sides: a title, the condition, the sides, and the statements before them."""
+    yield _WHERE, condition, arms, []
+    name = fresh_name(site.draft, "condition")
+    guarded = guarded_arm(arms[0], name, torch, is_taken=True), guarded_arm(arms[1], name, torch, is_taken=False)
+    if guarded != arms:
+        yield _GUARDED, name, guarded, [f"{name} = {in_brackets(condition)}"]
 
 
 def _split(branch: ast.If) -> tuple[ast.expr, str]:
@@ -173,9 +192,10 @@ def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], w
     sides = {target: (taken.values.get(target, target), other.values.get(target, target)) for target in targets}
     lines = [*taken.lines, *other.lines]
     if len(targets) > 1:
-        name = fresh_name(site.draft, "condition")
-        lines.insert(0, f"{name} = {in_brackets(condition)}")
-        condition = name
+        if not condition.isidentifier():
+            name = fresh_name(site.draft, "condition")
+            lines.insert(0, f"{name} = {in_brackets(condition)}")
+            condition = name
         lines += _held_back(site, sides)
     return [*lines, *(f"{target} = {where}({condition}, {a}, {b})" for target, (a, b) in sides.items() if a != b)]
 
@@ -244,15 +264,16 @@ def _of_returns(
     last = after[0] if len(after) == 1 else None
     if not branch.orelse and isinstance(last, ast.Return):
         other = read_arm(draft, [last], "_else", torch) or other
-    for choose, title in ((where, _WHERE), (cond, _COND)):
-        result = either(condition, taken.result, other.result, choose) if other.returns else None
+    ways = [*((where, *way) for way in _ways(site, condition, (taken, other), torch))]
+    for choose, title, test, sides, first in [*ways, (cond, _COND, condition, (taken, other), [])]:
+        result = either(test, sides[0].result, sides[1].result, choose) if other.returns else None
         if result is None:
             break
         if choose is cond and not (
             isinstance(taken.result, str) and isinstance(other.result, str) and _fits_cond(taken.result, other.result)
         ):
             return
-        lines = [*taken.lines, *other.lines, f"return {written(result)}"]
+        lines = [*first, *sides[0].lines, *sides[1].lines, f"return {written(result)}"]
         splices = [draft.replacing_statement(branch, lines), *needed]
         if not branch.orelse and isinstance(last, ast.Return) and draft.stands_alone(last):
             splices.append(draft.deleting_lines(last.lineno, last.end_lineno or last.lineno))

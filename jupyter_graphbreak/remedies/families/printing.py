@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.remedies.forms import deferral
 from jupyter_graphbreak.remedies.forms.site import dotted, site_of
 from jupyter_graphbreak.remedies.forms.wrapping import entry_function
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 FAMILY = "output"
 _CONFIG = "torch._dynamo.config."
-_MARKERS = {"GB0025", "GB4297", "GB4636"}
 _LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "warning_once", "info_once"}
 _SAYS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
@@ -82,7 +82,8 @@ def _deferrable(problem: Problem, site: Site) -> ast.stmt | None:
             return around
         if isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call):
             return None
-        marked = isinstance(statement, ast.Expr) and problem.break_.gb_id in _MARKERS
+        rewrites = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
+        marked = isinstance(statement, ast.Expr) and "delete the call" in rewrites
         return statement if not marked else None
     if isinstance(statement, ast.Assert) or (isinstance(statement, ast.If) and _only_says(statement)):
         return statement if statement in deferral.tests_that_broke(problem, site) else None

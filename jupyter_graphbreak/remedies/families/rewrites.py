@@ -1,10 +1,11 @@
-"""Calls that Dynamo does not know, written as others that it knows: one rule for a GB id."""
+"""Calls that Dynamo does not know, written as others that it knows: one rule for each kind of rewrite."""
 
 from __future__ import annotations
 
 import ast
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.remedies.drafting import argument, operand
 from jupyter_graphbreak.remedies.forms.conditions import split_test, tensor_condition
 from jupyter_graphbreak.remedies.forms.deferral import is_guarded
@@ -14,6 +15,7 @@ from jupyter_graphbreak.remedies.forms.site import dotted, site_of, step_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from jupyter_graphbreak.knowledge.entries import Rewrite
     from jupyter_graphbreak.remedies.forms.site import Site
     from jupyter_graphbreak.remedies.proposal import Problem, Proposal
 
@@ -21,11 +23,12 @@ FAMILY = "rewrite"
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield what the rules for the break's GB id make of the place."""
+    """Yield what the rules for the break's cause make of the place."""
     site = site_of(problem)
     if site is None:
         return
-    for rule in (*_BY_GB_ID.get(problem.break_.gb_id or "", ()), _mapped, _progress):
+    known = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
+    for rule in (*(_RULES[rewrite] for rewrite in known if rewrite in _RULES), _mapped, _progress):
         yield from rule(site)
 
 
@@ -154,14 +157,10 @@ def _mapped(site: Site) -> Iterator[Proposal]:
     yield from site.edit(FAMILY, "Write the map as a comprehension", [site.draft.replacing(call, new)])
 
 
-_BY_GB_ID: Mapping[str, tuple[Callable[[Site], Iterator[Proposal]], ...]] = {
-    "GB0034": (_assertion,),
-    "GB0107": (_random_in_place,),
-    "GB0125": (_in_place_flag,),
-    "GB0170": (_assertion,),
-    "GB0171": (_assertion,),
-    "GB0179": (_deep_copy,),
-    "GB0206": (_requires_grad,),
-    "GB4198": (_deep_copy,),
-    "GB8985": (_in_place_flag,),
+_RULES: Mapping[Rewrite, Callable[[Site], Iterator[Proposal]]] = {
+    "check in the graph": _assertion,
+    "copy with clone()": _deep_copy,
+    "draw with randint_like": _random_in_place,
+    "leave requires_grad_() out": _in_place_flag,
+    "replace the requires_grad assignment": _requires_grad,
 }

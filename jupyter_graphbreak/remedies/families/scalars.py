@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.knowledge.lookup import known_cause
 from jupyter_graphbreak.remedies.drafting import argument, operand
 from jupyter_graphbreak.remedies.forms.conditions import on_host
 from jupyter_graphbreak.remedies.forms.site import dotted, site_of
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.remedies.proposal import Problem
 
 FAMILY = "scalar"
-_ON_HOST = {"GB0124", "GB0033", "GB0109"}
 #: What stands in the place of what is not selected, by what is done with the selection.
 _NEUTRAL = {"sum": "0", "prod": "1", "max": 'float("-inf")', "amax": 'float("-inf")', "min": 'float("inf")'}
 
@@ -27,16 +27,17 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    if problem.break_.gb_id in _ON_HOST or "item()" in problem.break_.gb_type:
+    rewrites = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
+    if "keep the tensor" in rewrites:
         yield from _kept(site)
-    if problem.break_.gb_id == "GB0036" or problem.break_.gb_type == "Dynamic shape operator":
+    if "mask instead of selecting" in rewrites:
         yield from _marked(site)
-    if problem.break_.gb_id == "GB0109":
+    if "take values one by one" in rewrites:
         yield from _listed(site)
 
 
 def _kept(site: Site) -> Iterator[Proposal]:
-    """Leave the tensor a tensor."""
+    """Leave the tensor a tensor, through which no gradient flows, as none flows through a number."""
     draft = site.draft
     call = next((each for each in (site.node, *draft.ancestors(site.node)) if isinstance(each, ast.Call)), None)
     tensor = on_host(call) if call is not None else None
@@ -47,11 +48,10 @@ def _kept(site: Site) -> Iterator[Proposal]:
     around = next(draft.ancestors(call), None)
     if isinstance(around, ast.Expr | ast.FormattedValue):
         return
-    text = draft.text_of(tensor)
-    whole = isinstance(around, ast.Assign | ast.Return) or (isinstance(around, ast.Call) and call in around.args)
-    new = text if whole and "\n" not in text else operand(text)
+    text = operand(draft.text_of(tensor))
+    new = text if text.endswith(".detach()") else f"{text}.detach()"
     if isinstance(call.func, ast.Attribute) and call.func.attr == "tolist":
-        new = f"{operand(text)}.unbind()"
+        new = f"{new}.unbind()"
     yield from site.edit(FAMILY, "Keep the value as a tensor", [draft.replacing(call, new)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import struct
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.remedies.drafting import operand
@@ -19,6 +20,8 @@ _BOOLEAN = {
 #: How a value gets to the host; for a test on the device it can stay where it is.
 _TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
+#: Up to here single precision holds each integer.
+_LARGEST_SINGLE = 1 << 24
 
 
 def on_host(node: ast.expr) -> ast.expr | None:
@@ -119,7 +122,8 @@ def _compared(draft: Draft, test: ast.Compare) -> str | None:
         return _plain(draft, test)
     operands = [test.left, *test.comparators]
     signs = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
-    texts = [operand(_plain(draft, each)) for each in operands]
+    is_exact = _is_exact(test)
+    texts = [operand(_plain(draft, each, is_exact=is_exact)) for each in operands]
     pairs = zip(texts, test.ops, texts[1:], strict=False)
     return " & ".join(f"({left} {signs[type(op)]} {right})" for left, op, right in pairs)
 
@@ -135,20 +139,49 @@ def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
     return f"{torch}.isclose({', '.join(written)}).all()"
 
 
-def _plain(draft: Draft, node: ast.expr) -> str:
-    """Return the text of an expression with its values left on the device."""
+def _plain(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
+    """Return the text of an expression with its values left on the device.
+
+    Parameters
+    ----------
+    is_exact : bool, optional
+        Whether what the values are compared with is the same number in each precision; Python compares in double
+        precision. Without it the expression itself tells.
+    """
     if (inner := on_host(node)) is not None:
-        return _plain(draft, inner)
+        text = _plain(draft, inner)
+        is_whole = isinstance(node, ast.Call) and dotted(node.func) == "int"
+        cast = ".long()" if is_whole else ".double()" if is_exact is False else ""
+        return f"{operand(text)}{cast}" if cast else text
     changes: dict[ast.AST, str] = {}
-    _collect(draft, node, changes)
+    _collect(draft, node, changes, is_exact=_is_exact(node) if is_exact is None else is_exact)
     return draft.rewritten(node, changes)
 
 
-def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str]) -> None:
+def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exact: bool) -> None:
     """Note the outermost expressions in a node that bring a tensor to the host, with what they bring."""
     for child in ast.iter_child_nodes(node):
-        inner = on_host(child) if isinstance(child, ast.expr) else None
-        if inner is not None:
-            changes[child] = operand(_plain(draft, inner))
+        if isinstance(child, ast.expr) and on_host(child) is not None:
+            changes[child] = operand(_plain(draft, child, is_exact=is_exact))
         else:
-            _collect(draft, child, changes)
+            _collect(draft, child, changes, is_exact=is_exact)
+
+
+def _is_exact(node: ast.expr) -> bool:
+    """Whether all numbers beside what an expression brings to the host are the same in single precision."""
+    pending: list[ast.AST] = [node]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, ast.Name) or (isinstance(part, ast.Constant) and not _is_single(part.value)):
+            return False
+        pending += [
+            child for child in ast.iter_child_nodes(part) if not isinstance(child, ast.expr) or on_host(child) is None
+        ]
+    return True
+
+
+def _is_single(number: object) -> bool:
+    """Whether a number is the same in single precision."""
+    if not isinstance(number, int | float) or abs(number) > _LARGEST_SINGLE:
+        return False
+    return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

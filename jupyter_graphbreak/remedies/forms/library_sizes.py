@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.knowledge.lookup import known_cause
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jupyter_graphbreak.remedies.proposal import Problem
 
 _PACKAGE = "transformers/"
-_ON_HOST = {"GB0033", "GB0036", "GB0124"}
 _GRIDS_TITLE = "Compute what depends on grids alone before the call, and hand their numbers in"
 _GRIDS = '''\
 import contextlib
@@ -192,9 +193,10 @@ def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
     texts = [problem.texts.get(place.source, "") for place in places if _PACKAGE in paths.get(place.source, "")]
     if not texts:
         return
-    if found.gb_id == "GB0198" and any("signature.bind(" in (place.code or "") for place in places):
+    rewrites = known_cause(found.gb_id, found.gb_type).rewrites
+    if "wrap forward" in rewrites and any("signature.bind(" in (place.code or "") for place in places):
         yield _THROUGH_TITLE, _THROUGH
-    if found.gb_id in _ON_HOST:
+    if "pass sizes as numbers" in rewrites:
         if any("image_grid_thw" in text for text in texts):
             yield _GRIDS_TITLE, _GRIDS
         elif any("image_sizes" in text for text in texts):

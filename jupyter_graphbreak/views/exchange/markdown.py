@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.text.report_text import render_text, summary_line
 from jupyter_graphbreak.views.words.aftermath import aftermath
+from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.experiments.remedy_words import breaks_of, change_lines, code_of, outcome
 from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
 from jupyter_graphbreak.views.words.where import place
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Report
 
+_MOST_LINES, _LONGEST_LINE = 200, 1_000
 _SPECIAL = re.compile(r"[!-/:-@\[-`{-~]")
 #: A comment on GitHub holds 65,536 characters.
-_MOST_BREAKS, _MOST_REMEDIES, _MOST_TEXT = 50, 5, 8_000
+_MOST_REPORTS, _MOST_BREAKS, _MOST_REMEDIES, _MOST_TEXT, _MOST_DIFFERENCES = 50, 50, 5, 8_000, 20
 
 
 def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: Sequence[AbstractSet[str]] = ()) -> str:
@@ -35,15 +37,20 @@ def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: 
         The ids of the breaks of each report that a gate does not allow.
     """
     parts = []
-    for index, report in enumerate(reports):
+    for index, report in enumerate(map(shown_part, reports[:_MOST_REPORTS])):
         title = titles[index] if index < len(titles) else ""
         parts.append(_report(report, title, new[index] if index < len(new) else frozenset()))
+    if len(reports) > _MOST_REPORTS:
+        parts.append(f"and {len(reports) - _MOST_REPORTS} more reports")
     return "\n\n".join(parts)
 
 
 def render_markdown_lines(head: str, lines: Sequence[str]) -> str:
     """Return a sentence and the lines of text that belong to it."""
-    return "\n\n".join([f"**{_escaped(head)}**", *([_fenced("\n".join(map(plain, lines)))] if lines else [])])
+    shown = [plain(line[:_LONGEST_LINE]) for line in lines[:_MOST_LINES]]
+    if len(lines) > _MOST_LINES:
+        shown.append(f"and {len(lines) - _MOST_LINES} more")
+    return "\n\n".join([f"**{_escaped(head)}**", *([_fenced("\n".join(shown))] if lines else [])])
 
 
 def _report(report: Report, title: str, new: AbstractSet[str]) -> str:
@@ -68,7 +75,7 @@ def _remedies(report: Report) -> list[str]:
     parts = []
     for remedy in [each for each in report.remedies or [] if each.verdict in WORKING][:_MOST_REMEDIES]:
         head = f"{breaks_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
-        differs = "".join(f"\n- {_escaped(each)}" for each in remedy.differences)
+        differs = "".join(f"\n- {_escaped(each)}" for each in remedy.differences[:_MOST_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
         text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MOST_TEXT]
         block = _fenced(text, "diff" if lines else "python")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jupyter_graphbreak.report.remedies import WORKING
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath
+from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.experiments.remedy_words import outcome
 from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _HOME = "https://pypi.org/project/jupyter-graphbreak/"
+
+#: Fixes of one break, and characters of one fix and of all; a longer one is none of ours, or cut off.
+_MOST_FIXES, _LONGEST_FIX, _MOST_FIX_TEXT = 20, 200_000, 4_000_000
 
 
 def render_sarif(
@@ -44,10 +49,11 @@ def render_sarif(
     """
     rules: dict[str, dict[str, Any]] = {}
     results: dict[str, dict[str, Any]] = {}
-    for index, report in enumerate(reports):
+    room = [_MOST_FIX_TEXT]
+    for index, report in enumerate(map(shown_part, reports)):
         for found in report.breaks:
             rules.setdefault(_rule_id(found), _rule(found))
-            result = _result(report, found, notebook)
+            result = _result(report, found, notebook, room)
             if new is not None:
                 is_new = found.id in new[index]
                 result["level"] = "error" if is_new else "note"
@@ -55,9 +61,9 @@ def render_sarif(
             known = results.setdefault(result["partialFingerprints"]["graphbreak/v1"] + _line(result), result)
             if result.get("baselineState") == "new":
                 known.update(level="error", baselineState="new")
-    names = list(rules)
+    places = {name: index for index, name in enumerate(rules)}
     for result in results.values():
-        result["ruleIndex"] = names.index(result["ruleId"])
+        result["ruleIndex"] = places[result["ruleId"]]
     driver = {"name": "graphbreak", "version": version, "informationUri": _HOME, "rules": list(rules.values())}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": list(results.values())}
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
@@ -78,8 +84,18 @@ def _rule(found: Break) -> dict[str, Any]:
     return rule
 
 
-def _result(report: Report, found: Break, notebook: str | None) -> dict[str, Any]:
-    sources = {source.id: source for source in report.sources}
+def _result(report: Report, found: Break, notebook: str | None, room: list[int]) -> dict[str, Any]:
+    """Return a break as a result of SARIF.
+
+    Parameters
+    ----------
+    report : Report
+    found : Break
+    notebook : str or None
+    room : list of int
+        How many characters of fixes there is room for; it is made smaller by those of this result.
+    """
+    sources = lookup.sources(report)
     own = _own_place(found, sources)
     sentences = [
         f"Graph break: {found.gb_type}",
@@ -89,14 +105,20 @@ def _result(report: Report, found: Break, notebook: str | None) -> dict[str, Any
     if own is not found.location:
         sentences.insert(1, f"at {place(report, found.location)}")
     text = ". ".join(one_line(sentence).rstrip(".") for sentence in sentences) + "."
-    fingerprint = repr((own and (sources[own.source].path, own.function, own.code), found.gb_type))
+    path = sources[own.source].path if own is not None and own.source in sources else None
+    fingerprint = repr((own and (path, own.function, own.code), found.gb_type))
     result: dict[str, Any] = {
         "ruleId": _rule_id(found),
         "level": "error" if found.outcome == "error" else "warning",
         "message": {"text": text},
         "partialFingerprints": {"graphbreak/v1": hashlib.sha256(fingerprint.encode()).hexdigest()[:32]},
     }
-    fixes = [_fix(remedy, sources) for remedy in report.remedies or [] if _is_fix(remedy, found, sources)]
+    fixes = []
+    for remedy in lookup.remedies_by_break(report).get(found.id, ())[:_MOST_FIXES]:
+        length = sum(len(edit.old) + len(edit.new) for edit in remedy.edits)
+        if length <= min(room[0], _LONGEST_FIX) and _is_fix(remedy, sources):
+            room[0] -= length
+            fixes.append(_fix(remedy, sources))
     if fixes:
         result["fixes"] = fixes
     if own is not None:
@@ -106,11 +128,11 @@ def _result(report: Report, found: Break, notebook: str | None) -> dict[str, Any
     return result
 
 
-def _is_fix(remedy: Remedy, found: Break, sources: dict[str, Source]) -> bool:
-    """Whether a remedy of a break works and changes files only: lines of cells are not those of their notebook."""
+def _is_fix(remedy: Remedy, sources: dict[str, Source]) -> bool:
+    """Whether a remedy works and changes files only: lines of cells are not those of their notebook."""
     places = [sources.get(edit.source) for edit in remedy.edits]
     in_files = bool(places) and all(place is not None and place.kind != "cell" and place.path for place in places)
-    return remedy.verdict in WORKING and found.id in remedy.breaks and in_files
+    return remedy.verdict in WORKING and in_files
 
 
 def _fix(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ front end (``labextension/src/view/selection.ts``) reads both.
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Scope, Skipped
     from jupyter_graphbreak.views.words.lines import Line
     from jupyter_graphbreak.views.words.recompilation import Recompilation
+
+#: Things of one kind that light up with another one.
+_MOST_TOGETHER = 100
 
 
 class References:
@@ -79,7 +83,8 @@ class References:
 
     def around_break(self, listed: Break) -> str:
         """Return the references of its line, of where it goes on after it, and of what runs eagerly because of it."""
-        resumes = [self._resumes_by_id[ident] for ident in listed.resumes if ident in self._resumes_by_id]
+        first = itertools.islice(listed.resumes, _MOST_TOGETHER)
+        resumes = [self._resumes_by_id[ident] for ident in first if ident in self._resumes_by_id]
         return _join(
             [self.line(listed.location)],
             (self._resumes[resume.id] for resume in resumes),
@@ -210,4 +215,6 @@ def _numbered(letter: str, things: Iterable[Graph | Frame | Resume | Skipped | S
 
 
 def _join(*groups: Iterable[str]) -> str:
-    return " ".join(dict.fromkeys(reference for group in groups for reference in group if reference))
+    # Each group is read only as far as it goes into the markup.
+    first = (reference for group in groups for reference in itertools.islice(group, _MOST_TOGETHER))
+    return " ".join(dict.fromkeys(reference for reference in first if reference))

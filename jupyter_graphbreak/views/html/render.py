@@ -20,6 +20,7 @@ from jupyter_graphbreak.views.html.further import further_items
 from jupyter_graphbreak.views.html.view import View
 from jupyter_graphbreak.views.text.report_text import render_text
 from jupyter_graphbreak.views.words import changes as words
+from jupyter_graphbreak.views.words.bounds import bounded
 from jupyter_graphbreak.views.words.experiments import cost_words, remedy_words
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def render_html(report: Report) -> str:
 def render_changes_html(changes: Changes) -> str:
     """Return what changed between two runs as a snippet with its own style sheet."""
     macros: Any = environment().get_template("changes.html.j2").make_module({"words": words})
-    return str(macros.alone(changes, style_sheet()))
+    return str(macros.alone(bounded(changes), style_sheet()))
 
 
 def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]:

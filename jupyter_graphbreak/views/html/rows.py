@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.html.highlight import Run, marked_code, token_runs
 from jupyter_graphbreak.views.html.references import References
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
 from jupyter_graphbreak.views.words.lines import graph_colours, listing
 
@@ -34,6 +35,8 @@ _TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
 #: Columns up to which a note moves to the right with its expression.
 _NOTE_COLUMNS = 60
+#: Breaks of one line that its gutter names, and that a note below it explains.
+_MOST_SIGNS, _MOST_NOTES = 20, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +178,8 @@ class _Rows:
         self._references = References(report)
         self._colours = graph_colours(report)
         self._breaks = {listed.id: listed for listed in report.breaks}
-        self._resumes = {resume.id: resume for resume in report.resumes}
-        self._skipped = {skipped.id: skipped for skipped in report.skipped}
+        self._resumes = lookup.resumes(report)
+        self._skipped = lookup.skipped(report)
 
     def source(self, index: int, source: Source) -> _SourceRows:
         lines = listing(self._report, source)
@@ -211,7 +214,7 @@ class _Rows:
             classes=classes,
             label=label,
             scope_class=scope_class(line.scope),
-            notes=[self._note(line, mark) for mark in line.breaks if mark.last],
+            notes=[self._note(line, mark) for mark in line.breaks if mark.last][:_MOST_NOTES],
             blank=(" " * width.number, " " * (width.signs + 1), " " * (width.letters + 1)),
         )
 
@@ -230,7 +233,9 @@ class _Rows:
 
 
 def _signs(line: Line) -> str:
-    return "".join(f"✂{mark.number}" for mark in line.breaks)
+    signs = [f"✂{mark.number}" for mark in line.breaks]
+    more = line.more_breaks + max(len(signs) - _MOST_SIGNS, 0)
+    return "".join([*signs[:_MOST_SIGNS], *([f"+{more}"] if more else [])])
 
 
 def _letters(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:

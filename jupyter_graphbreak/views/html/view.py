@@ -16,7 +16,9 @@ from jupyter_graphbreak.views.html.highlight import coloured
 from jupyter_graphbreak.views.html.ops import OpRows, tensor_text
 from jupyter_graphbreak.views.html.references import Links, References
 from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class, scope_label
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
+from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
 from jupyter_graphbreak.views.words.experiments import remedy_words
 from jupyter_graphbreak.views.words.experiments.effects import not_run_again
@@ -59,6 +61,8 @@ _MOST_COMPILABLE = 4
 LINES_AT_ONCE = 100
 #: Fewer minor breaks are not worth folding.
 _WORTH_FOLDING = 3
+#: Scopes around a scope that indent it.
+_DEEPEST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class Limits:
     steps: int = 40
     lines: int = 400
     alerts: int = 3
+    remedies: int = 20
 
 
 class View:
@@ -89,6 +94,7 @@ class View:
     tensor_text = staticmethod(tensor_text)
 
     def __init__(self, report: Report) -> None:
+        report = shown_part(report)
         self.report = report
         self.numbers = break_numbers(report)
         self.colours = graph_colours(report)
@@ -96,10 +102,9 @@ class View:
         self.recompilations = recompilations(report)
         self.breaks, self.minor = _parted(ordered_breaks(report))
         self.course, self.further_steps = first_steps(course(report), self.limits.steps)
-        self._sources = {source.id: source for source in report.sources}
-        self._resumes = {resume.id: resume for resume in report.resumes}
-        self._skipped = {skipped.id: skipped for skipped in report.skipped}
-        self._scopes = {scope.id: scope for scope in report.scopes}
+        self._sources = lookup.sources(report)
+        self._resumes = lookup.resumes(report)
+        self._skipped = lookup.skipped(report)
 
     @cached_property
     def prefix(self) -> str:
@@ -308,7 +313,7 @@ class View:
         """Return the lines of the cell, or of the first other source, that a graph covers; else where its code is."""
         own = [line.line for line in graph.lines if line.source == graph.lines[0].source]
         if not own:
-            frame = next((frame for frame in self.report.frames if frame.id == graph.frame), None)
+            frame = lookup.frames(self.report).get(graph.frame)
             return self._spot(frame.location) if frame is not None and frame.location is not None else ""
         first, last = min(own), max(own)
         return f"line {first}" if first == last else f"lines {first} to {last}"
@@ -352,11 +357,10 @@ class View:
 
     def depth(self, scope: Scope) -> int:
         """Return how many scopes are around a scope."""
-        around = {scope.id}
-        while (parent := self._scopes.get(scope.parent or "")) is not None and parent.id not in around:
-            around.add(parent.id)
-            scope = parent
-        return len(around) - 1
+        scopes, depth = lookup.scopes(self.report), 0
+        while depth < _DEEPEST and (around := scopes.get(scope.parent or "")) is not None:
+            scope, depth = around, depth + 1
+        return depth
 
     @property
     def stricter(self) -> list[list[str | int]]:

@@ -10,6 +10,7 @@ from jupyter_graphbreak.views.html.environment import environment, style_sheet
 from jupyter_graphbreak.views.html.render import packed_data, page_of, render_html, render_with_data
 from jupyter_graphbreak.views.jobs.job_words import job_headline, job_notes, process_name, where_in_job, who_has
 from jupyter_graphbreak.views.text.report_text import summary_line
+from jupyter_graphbreak.views.words.bounds import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Of more processes than so many only the summary is shown.
 _MOST_REPORTS = 8
+#: More breaks are counted.
+_MOST_BREAKS = 200
 
 
 def render_job_html(job: Job, *, with_data: bool = False) -> str:
@@ -35,10 +38,12 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
         Markup(render(process.report)) if index < _MOST_REPORTS else None  # noqa: S704 - our own markup
         for index, process in enumerate(job.processes)
     ]
+    breaks = list(map(bounded, job.breaks[:_MOST_BREAKS]))
     summaries = [summary_line(process.report).removeprefix("compile_explain").lstrip(": ") for process in job.processes]
     template = environment().get_template("job.html.j2")
     return template.render(
-        job=job, css=style_sheet(), headline=job_headline(job), notes=job_notes(job), where=where_in_job, who=who_has,
+        job=job, breaks=breaks, css=style_sheet(), headline=job_headline(job), notes=job_notes(job),
+        where=where_in_job, who=who_has,
         processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.views.jobs.job_words import job_headline, job_notes, process_name, where_in_job, who_has
 from jupyter_graphbreak.views.text.report_text import summary_line
 from jupyter_graphbreak.views.text.terminal import INDENT, cut, wrapped
-from jupyter_graphbreak.views.words.plain_text import one_line
+from jupyter_graphbreak.views.words.bounds import bounded
+from jupyter_graphbreak.views.words.plain_text import one_line, plain
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job
@@ -18,8 +19,8 @@ _MOST = 50
 
 def render_job(job: Job) -> str:
     """Return a job as text, without a line break at the end."""
-    lines = [f"compile_explain: {job_headline(job)}"]
-    for number, listed in enumerate(job.breaks[:_MOST], start=1):
+    lines = [plain(f"compile_explain: {job_headline(job)}")]
+    for number, listed in enumerate(map(bounded, job.breaks[:_MOST]), start=1):
         code = one_line(listed.place.code) if listed.place is not None and listed.place.code else ""
         head = f"{number:>2}  {where_in_job(listed.place)}"
         lines.append(cut(f"{head}   {code}" if code else head))
@@ -32,6 +33,9 @@ def render_job(job: Job) -> str:
         lines.append(cut(f" -  {process_name(process)}: {summary}"))
     if len(job.processes) > _MOST:
         lines.append(f"{INDENT}and {len(job.processes) - _MOST} more processes")
-    for note in job_notes(job):
+    notes = job_notes(job)
+    for note in notes[:_MOST]:
         lines += wrapped(f"{note.level}: ", note.message, indent="")
+    if len(notes) > _MOST:
+        lines.append(f"and {len(notes) - _MOST} more notes")
     return "\n".join(lines)

@@ -47,7 +47,8 @@ def who_has(job: Job, listed: JobBreak) -> str:
         return f"only on {having}, not on {missing}: ranks that wait for each other may hang here"
     if listed.ranks:
         return f"on all {len(listed.ranks)} ranks" if len(listed.ranks) > 1 else f"on {_ranks(listed.ranks)}"
-    names = [process_name(process) for process in job.processes if process.id in listed.processes]
+    having_ids = set(listed.processes)
+    names = [process_name(process) for process in job.processes if process.id in having_ids]
     return f"in {names[0]}" if len(names) == 1 else f"in {len(names)} processes"
 
 

@@ -15,7 +15,7 @@ from jupyter_graphbreak.views.words.experiments.remedy_words import (
     tried_for,
     tried_for_frame,
 )
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import counted, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 #: Of more remedies than so many that work only the titles are shown; of more that fail, how many they are.
 _MOST_WORKING, _MOST_FAILED = 2, 5
+_MOST_NAMED = 20
 #: Lines of a change that are shown.
 _MOST_LINES = 16
 _DEEPER = INDENT + "     "
@@ -50,7 +51,7 @@ def all_that_work(report: Report) -> list[str]:
     chosen = together(report)
     if len({ident for remedy in chosen for ident in remedy.breaks}) < 2:  # noqa: PLR2004
         return []
-    named = "; ".join(f"{_plain(remedy.title)} ({breaks_of(report, remedy)})" for remedy in chosen)
+    named = joined([f"{_plain(remedy.title)} ({breaks_of(report, remedy)})" for remedy in chosen], "; ")
     alone = " (each was tried alone)" if len(chosen) > 1 else ""
     return wrapped("", f"all that work together{alone}: {named}", indent="")
 
@@ -58,7 +59,7 @@ def all_that_work(report: Report) -> list[str]:
 def _tried(report: Report, tried: Tried, number: int | None) -> list[str]:
     lines: list[str] = []
     shown = 0
-    for remedy in tried.working:
+    for remedy in tried.working[:_MOST_NAMED]:
         elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
         if elsewhere is not None:
             if shown:  # the one for this break alone is there
@@ -69,11 +70,13 @@ def _tried(report: Report, tried: Tried, number: int | None) -> list[str]:
             lines += _working(report, remedy)
         else:
             lines += wrapped("remedy: ", f"{_plain(remedy.title)}: {_plain(outcome(remedy))}")
+    if len(tried.working) > _MOST_NAMED:
+        lines.append(f"{INDENT}and {len(tried.working) - _MOST_NAMED} more that work")
     for remedy in tried.failed[:_MOST_FAILED]:
         lines += wrapped("tried: ", f"{_plain(remedy.title)}: {_plain(outcome(remedy))}")[:2]
     if len(tried.failed) > _MOST_FAILED:
         lines.append(f"{INDENT}and {counted(len(tried.failed) - _MOST_FAILED, 'more attempt')} that did not work")
-    for person in tried.person:
+    for person in tried.person[:_MOST_NAMED]:
         lines += wrapped("decide: ", person)
     return lines
 
@@ -81,7 +84,7 @@ def _tried(report: Report, tried: Tried, number: int | None) -> list[str]:
 def _working(report: Report, remedy: Remedy) -> list[str]:
     lines = wrapped("remedy: ", _plain(remedy.title))
     lines += wrapped("", _plain(outcome(remedy)), _DEEPER)
-    lines += [line for each in remedy.differences for line in wrapped("differs: ", _plain(each), _DEEPER)]
+    lines += [line for each in remedy.differences[:_MOST_LINES] for line in wrapped("differs: ", _plain(each), _DEEPER)]
     changes = change_lines(report, remedy)
     shown = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
     if not remedy.edits or remedy.settings:

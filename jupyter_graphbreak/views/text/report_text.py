@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from jupyter_graphbreak.views.text.changes_text import render_changes
 from jupyter_graphbreak.views.text.remedies_text import all_that_work, remedies_of_break, remedies_of_frame
 from jupyter_graphbreak.views.text.terminal import INDENT, WIDTH, cut, wrapped
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath
+from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.experiments.cost_words import checked, coverage_of, time_of, verdicts_of_cost
 from jupyter_graphbreak.views.words.experiments.effects import not_run_again
 from jupyter_graphbreak.views.words.experiments.startup import startup
@@ -17,7 +19,7 @@ from jupyter_graphbreak.views.words.extent import compiled_for_report, extent, w
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, listing, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission
-from jupyter_graphbreak.views.words.plain_text import counted, one_line, plain
+from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain
 from jupyter_graphbreak.views.words.recompilation import guard_lines, no_breaks_but, recompilations
 from jupyter_graphbreak.views.words.where import brief_code, is_wrapper_of_torch, place
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 #: More than so many breaks or eager functions are counted, not listed; so are lines of a source.
 _MOST = 50
 _MOST_LINES = 400
+#: Calls of one stack that are named, and columns of a source line.
+_MOST_CALLS, _LONGEST_LINE = 40, 2_000
 
 
 def render_text(report: Report) -> str:
@@ -40,6 +44,7 @@ def render_text(report: Report) -> str:
     source lines with the letters of their graphs. Text from the code under study cannot steer the terminal: control
     characters are shown as escapes.
     """
+    report = shown_part(report)
     lines = [summary_line(report), *_measured(report)]
     if report.changes is not None:
         lines += render_changes(report.changes)
@@ -51,18 +56,23 @@ def render_text(report: Report) -> str:
     lines += all_that_work(report)
     lines += _recompiles(report)
     lines += _error(report)
-    lines += [line for note in report.diagnostics for line in wrapped(f"{note.level}: ", note.message, indent="")]
+    for note in report.diagnostics[:_MOST]:
+        lines += wrapped(f"{note.level}: ", note.message, indent="")
+    if len(report.diagnostics) > _MOST:
+        lines.append(f"and {len(report.diagnostics) - _MOST} more notes")
     shown = [source for source in report.sources if source.kind != "library" and source.segments]
-    for source in shown:
+    for source in shown[:_MOST]:
         lines += ["", *_listing(report, source)]
+    if len(shown) > _MOST:
+        lines += ["", f"and {len(shown) - _MOST} more sources"]
     return "\n".join(lines)
 
 
 def summary_line(report: Report) -> str:
     """Return the one line that says how bad it is: breaks, graphs, eager frames, device, time."""
-    summary = report.summary
-    own = next((source.name for source in report.sources if source.kind == "cell"), None)
-    head = f"compile_explain  {plain(own)}: " if own else "compile_explain: "
+    report = shown_part(report)
+    summary, own = report.summary, lookup.main_cell(report)
+    head = f"compile_explain  {plain(own.name)}: " if own is not None and own.name else "compile_explain: "
     limited = no_breaks_but(report)
     counts = [f"{limited}; " if limited else f"{counted(summary.breaks, 'break')}, "]
     counts[0] += f"{counted(summary.graphs, 'graph')} ({counted(summary.ops, 'op')})"
@@ -87,7 +97,7 @@ def _measured(report: Report) -> list[str]:
     said += without_cudagraph(report)
     said += [*verdicts_of_cost(report), *coverage_of(report)]
     said += [sentence] if report.cost is not None and (sentence := startup(report)) else []
-    said += [checked(report, check) for check in report.check or []]
+    said += [checked(report, check) for check in (report.check or [])[:_MOST]]
     return [line for sentence in said[:_MOST] for line in wrapped("", sentence, indent="")]
 
 
@@ -123,11 +133,13 @@ def _ends(report: Report, listed: Break) -> list[str]:
 
 def _path(report: Report, listed: Break) -> str:
     """Return the calls that lead to a break, those in the middle of a long path left out."""
-    calls = [place(report, replace(call, function=_called(call))) for call in listed.stack[:-1]]
+    stack = listed.stack[:-1]
+    named = stack if len(stack) <= _MOST_CALLS else [stack[0], *stack[1 - _MOST_CALLS :]]
+    calls = [place(report, replace(call, function=_called(call))) for call in named]
     different = {tuple(occurrence.stack[:-1]) for occurrence in listed.occurrences}
     ways = len(different) - 1 if not _prefixes(different) else 0
     more = f" (and {counted(ways, 'other way')})" if ways else ""
-    text = " > ".join(calls)
+    text = " > ".join(calls if named is stack else [calls[0], "...", *calls[1:]])
     room = WIDTH - len(INDENT) - len("reached from ") - len(more)
     # The first call and the last ones say most; the libraries in between are only counted.
     keep = len(calls) - 2
@@ -145,16 +157,18 @@ def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
     """Whether some stacks are one path seen from several depths."""
     ordered = sorted(stacks, key=len)
     lines = [[(place.source, place.line) for place in stack] for stack in ordered]
-    return all(set(short) <= set(lines[-1]) for short in lines)
+    longest = set(lines[-1]) if lines else set()
+    return all(longest.issuperset(short) for short in lines)
 
 
 def _occurrences(report: Report, listed: Break) -> str:
-    frames = {frame.id: frame for frame in report.frames}
+    frames = lookup.frames(report)
     reporting = list(dict.fromkeys(event.frame for event in listed.occurrences if event.frame is not None))
     times = {1: "once", 2: "twice"}.get(len(listed.occurrences), f"{len(listed.occurrences)} times")
     if not reporting:
         return f"reported {times}, before the frame was begun"
-    names = ", ".join(f"{_name(report, frames[ident])} {ident}" for ident in reporting if ident in frames)
+    known = [ident for ident in reporting if ident in frames]
+    names = joined([f"{_name(report, frames[ident])} {ident}" for ident in known], ", ")
     return f"reported {times}, in {counted(len(reporting), 'frame')}: {names}"
 
 
@@ -208,8 +222,9 @@ def _error(report: Report) -> list[str]:
         return [cut(f" -  interrupted{where}: the report holds what happened until then")]
     if error is None:
         return []
-    if error.break_ is not None:
-        return [f" -  the run ended in {plain(error.type)}, raised by break {break_numbers(report)[error.break_]}"]
+    number = break_numbers(report).get(error.break_ or "")
+    if number is not None:
+        return [f" -  the run ended in {plain(error.type)}, raised by break {number}"]
     first = one_line(error.message)
     return [cut(f" -  the run ended in {error.type}{where}: {first}")]
 
@@ -227,14 +242,17 @@ def _listing(report: Report, source: Source) -> list[str]:
         if previous is not None and line.number != previous + 1:
             shown.append(f"{'...':>{digits}}")
         previous = line.number
-        mark = "".join(f"/{of.number}" for of in line.breaks) or "".join(f">{number}" for number in line.leads_to[:2])
+        mark = "".join(f"/{of.number}" for of in line.breaks) + (f"/+{line.more_breaks}" if line.more_breaks else "")
+        mark = mark or "".join(f">{number}" for number in line.leads_to[:2])
         letters = ",".join(line.graphs[:3]) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
-        text = plain(line.text.expandtabs(4))
+        text = plain(line.text[:_LONGEST_LINE].expandtabs(4)) + ("..." if len(line.text) > _LONGEST_LINE else "")
         shown.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
         for marked in line.breaks:
+            if marked.start > _LONGEST_LINE:
+                continue
             start = len(plain(line.text[: marked.start].expandtabs(4)))
-            width = max(len(plain(line.text[: marked.end].expandtabs(4))) - start, 1)
+            width = max(len(plain(line.text[: min(marked.end, _LONGEST_LINE)].expandtabs(4))) - start, 1)
             shown.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
     if len(lines) > _MOST_LINES:
         shown.append(f"and {len(lines) - _MOST_LINES} more lines")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.plain_text import joined
 from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place, without_function
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, NoFrame, Report, Resume, Skipped
 
 
+_T = TypeVar("_T")
 _WORDS: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",
     "compiled before": "compiled before this run",
@@ -24,19 +27,19 @@ _WORDS: dict[NoFrame | None, str] = {
 
 def aftermath(report: Report, graph_break: Break) -> list[str]:
     """Return what became of the frames: where they resume, and what runs eagerly."""
-    graphs = [graph.id for graph in report.graphs if graph.break_ == graph_break.id]
-    before = f"graph {', '.join(graphs)}, then " if graphs else ""
+    graphs = [graph.id for graph in lookup.graphs_ended(report).get(graph_break.id, ())]
+    before = f"graph {joined(graphs, ', ')}, then " if graphs else ""
     lines = []
-    resumes = nearest_first(graph_break, (resume for resume in report.resumes if resume.id in graph_break.resumes))
+    resumes = nearest_first(graph_break, _known(graph_break.resumes, lookup.resumes(report)))
     ran = [resume for resume in resumes if surely_ran(resume)]
     places = [_resumed_at(report, resume) for resume in (ran or resumes)]
     if places:
         names = {resume.name for resume in ran}
         others = [resume for resume in resumes if resume.name in names and not surely_ran(resume)]
         places += [_other_branch(resume) for resume in others]
-        lines.append(f"{before}resumes at {'; '.join(dict.fromkeys(places))}")
+        lines.append(f"{before}resumes at {joined(list(dict.fromkeys(places)), '; ')}")
         before = ""
-    eager = [skipped for skipped in report.skipped if skipped.id in graph_break.skipped]
+    eager = _known(graph_break.skipped, lookup.skipped(report))
     if eager:
         lines.append(before + _eager(report, eager))
         before = ""
@@ -97,6 +100,12 @@ def without_frame(resume: Resume) -> str:
     return _WORDS[resume.no_frame]
 
 
+def _known(idents: Iterable[str], parts: dict[str, _T]) -> list[_T]:
+    """Return the parts that ids refer to, in the order of the report."""
+    wanted = set(idents)
+    return [part for ident, part in parts.items() if ident in wanted] if wanted else []
+
+
 def _owner(report: Report, location: Location) -> tuple[str, str]:
     return location.source, function_of(report, location)
 
@@ -104,7 +113,7 @@ def _owner(report: Report, location: Location) -> tuple[str, str]:
 def _resumed_at(report: Report, resume: Resume) -> str:
     where = "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else place(report, resume.location)
     if resume.graphs:
-        return f"{where} (graph {', '.join(resume.graphs)})"
+        return f"{where} (graph {joined(resume.graphs, ', ')})"
     return where if resume.frames else f"{where} ({without_frame(resume)})"
 
 
@@ -116,4 +125,4 @@ def _eager(report: Report, functions: Sequence[Skipped]) -> str:
     names = dict.fromkeys(
         f"{skipped.function} ({place(report, without_function(skipped.location))})" for skipped in functions
     )
-    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {', '.join(names)}"
+    return f"{'runs' if len(names) == 1 else 'run'} eagerly: {joined(list(names), ', ')}"

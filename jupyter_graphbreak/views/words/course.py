@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -125,10 +126,10 @@ class _Course:
 
     def _of(self, frame: Frame, depth: int) -> list[Item]:
         """Return what a frame is in its caller: a call, a single step, or nothing; a resumed frame has no box."""
-        pending = [(frame, depth)]
+        pending = deque([(frame, depth)])
         items: list[Item] = []
         while pending:
-            current, level = pending.pop(0)
+            current, level = pending.popleft()
             if current.id in self._seen:
                 continue
             self._seen.add(current.id)

@@ -17,6 +17,8 @@ _OF_LIMIT = {"recompile limit", "shared wrapper"}
 #: So many functions are named; more are counted.
 _MOST_NAMES = 2
 _MOST_COMPILED = 4
+#: Graphs without a CUDA graph of which a sentence says why.
+_MOST_SENTENCES = 50
 
 
 def extent(report: Report) -> str:
@@ -68,7 +70,7 @@ def compiled_for_report(report: Report) -> str:
 def without_cudagraph(report: Report) -> list[str]:
     """Return what runs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
     said = []
-    for skip in report.cudagraph_skips:
+    for skip in report.cudagraph_skips[:_MOST_SENTENCES]:
         name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
         where = f", {place(report, skip.location)}" if skip.location is not None else ""
         said.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")

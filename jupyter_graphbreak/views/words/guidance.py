@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Advice
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.plain_text import counted
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: By what means a change removes a break, as both titles of remedies and advice name it.
 _MEANS = ("torch.where", "torch.cond", "after the call", "detach()")
+#: Calls within calls through which a break is followed to what makes it.
+_MOST_CALLS = 100
 #: Between the alternatives of one piece of advice.
 _ALTERNATIVES = re.compile(r"; (?=or )|; |, (?=or )")
 
@@ -52,7 +55,7 @@ def guidance(report: Report, listed: Break) -> list[Advice]:
 
 def _failed(report: Report, listed: Break) -> list[str]:
     """Return by what means nothing removed a break, in the words of advice."""
-    tried = [remedy for remedy in report.remedies or [] if listed.id in remedy.breaks and remedy.kind != "person"]
+    tried = [remedy for remedy in lookup.remedies_by_break(report).get(listed.id, ()) if remedy.kind != "person"]
     working = _means(remedy for remedy in tried if remedy.verdict in WORKING)
     failed = _means(remedy for remedy in tried if remedy.verdict not in {*WORKING, "not tried"})
     return [means for means in failed if means not in working]
@@ -96,17 +99,17 @@ def _without_failed(advice: list[Advice], failed: list[str]) -> list[Advice]:
 
 def _first_of_all(report: Report, listed: Break) -> Advice | None:
     """Return that another break is to go first, where the function is compiled only because its caller is not."""
-    frames = {frame.id: frame for frame in report.frames}
+    frames = lookup.frames(report)
     frame = frames.get(listed.occurrences[-1].frame or "") if listed.occurrences else None
     passed: set[str] = set()  # a report that somebody made up may have callers that call each other
     while frame is not None and frame.caller in frames and listed.id in frames[frame.caller].breaks:
-        if frame.id in passed:
+        if frame.id in passed or len(passed) >= _MOST_CALLS:
             return None
         passed.add(frame.id)
         frame = frames[frame.caller]
     if frame is None:
         return None
-    cause = next((skipped for skipped in report.skipped if skipped.frame == frame.caller), None)
+    cause = lookup.skipped_by_frame(report).get(frame.caller)
     number = break_numbers(report).get(cause.break_ or "") if cause is not None else None
     if cause is None or number is None or cause.break_ == listed.id:
         return None

@@ -5,17 +5,25 @@ Every view lists sources; what is to be said about a line is worked out here, on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from jupyter_graphbreak.views.words.per_report import per_report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from jupyter_graphbreak.report.location import Location, Segment, Source
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Skipped
 
 #: How many colours the views have for graphs; after the last they start anew, told apart by their letters.
 COLOURS = 8
+#: Breaks of one line that are marked, and lines of one break; of more breaks it is said how many they are.
+_MOST_MARKS = 50
+_LONGEST_MARK = 200
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ class Line:
     graphs : tuple of str
         Letters of the graphs that hold operations of this line, in the order of the report.
     breaks : tuple of BreakMark
-        From left to right.
+        From left to right; ``more_breaks`` counts those beyond the limit.
     leads_to : tuple of int
         Numbers of the breaks further down a call on this line.
     scope : Scope or None
@@ -65,6 +73,7 @@ class Line:
     text: str
     graphs: tuple[str, ...] = ()
     breaks: tuple[BreakMark, ...] = ()
+    more_breaks: int = 0
     leads_to: tuple[int, ...] = ()
     scope: Scope | None = None
     eager: Skipped | None = None
@@ -75,12 +84,14 @@ class Line:
         return bool(self.graphs or self.breaks or self.leads_to or self.eager)
 
 
+@per_report
 def ordered_breaks(report: Report) -> list[Break]:
     """Return the breaks as a person reads them: what to fix first. An older report has them as they happened."""
     places = {ident: place for place, ident in enumerate(report.order)}
     return sorted(report.breaks, key=lambda listed: places.get(listed.id, len(places)))
 
 
+@per_report
 def break_numbers(report: Report) -> dict[str, int]:
     """Return the number of each break, by its id: 1 for the first that a person reads."""
     return {listed.id: number for number, listed in enumerate(ordered_breaks(report), start=1)}
@@ -97,24 +108,75 @@ def listing(report: Report, source: Source) -> list[Line]:
     Where the report holds only some functions of a file, the numbers of the lines have gaps. Of the line of a break
     that is in none of them there is at least the code of the break.
     """
-    lines = {number: Line(number, code) for number, code in _breaks_with_code(report, source)}
+    here = _by_source(report).get(source.id, _Here())
+    lines = {place.line: Line(place.line, place.code.partition("\n")[0]) for _, place, _ in here.breaks if place.code}
     lines.update((line.number, line) for segment in source.segments for line in _plain_lines(segment))
-    graphs = _graphs_by_line(report, source)
-    breaks = _marks_by_line(report, source, lines)
-    leads_to = _calls_by_line(report, source)
-    scopes = _scopes_by_line(report, source)
-    eager = _eager_by_line(report, source, lines)
+    numbers = sorted(lines)
+    breaks = _marks_by_line(here, lines)
+    scopes = _scopes_by_line(here, numbers)
+    eager = _eager_by_line(here, numbers)
     return [
         replace(
             lines[number],
-            graphs=tuple(graphs.get(number, ())),
-            breaks=tuple(sorted(breaks.get(number, ()), key=lambda mark: (mark.start, mark.number))),
-            leads_to=tuple(leads_to.get(number, ())),
+            graphs=tuple(here.graphs.get(number, ())),
+            breaks=tuple(sorted(breaks.get(number, _NO_MARKS).marks, key=lambda mark: (mark.start, mark.number))),
+            more_breaks=breaks.get(number, _NO_MARKS).more,
+            leads_to=tuple(here.calls.get(number, ())),
             scope=scopes.get(number),
             eager=eager.get(number),
         )
-        for number in sorted(lines)
+        for number in numbers
     ]
+
+
+@dataclass(slots=True)
+class _Here:
+    """What happened in one source.
+
+    Parameters
+    ----------
+    breaks : list of (int, Location, str)
+        Number, place and id of the breaks in it.
+    graphs : dict of int to dict
+        Letters of graphs by line.
+    calls : dict of int to list of int
+        Numbers of breaks further down a call, by line.
+    """
+
+    breaks: list[tuple[int, Location, str]] = field(default_factory=list)
+    graphs: dict[int, dict[str, None]] = field(default_factory=dict)
+    calls: dict[int, list[int]] = field(default_factory=dict)
+    scopes: list[tuple[Location, Scope]] = field(default_factory=list)
+    eager: list[tuple[Location, Skipped]] = field(default_factory=list)
+
+
+@per_report
+def _by_source(report: Report) -> dict[str, _Here]:
+    """Return what happened in each source, by its id: each list of the report is read once, however many there are."""
+    found: defaultdict[str, _Here] = defaultdict(_Here)
+    for number, listed in enumerate(ordered_breaks(report), start=1):
+        place = listed.location
+        if place is not None:
+            found[place.source].breaks.append((number, place, listed.id))
+        own = place.source if place is not None else None
+        first, last = (place.line, place.end_line) if place is not None else (0, -1)
+        stacks = [listed.stack, *(occurrence.stack for occurrence in listed.occurrences)]
+        for source, line in dict.fromkeys((at.source, at.line) for stack in stacks for at in stack):
+            if source != own or not first <= line <= last:
+                found[source].calls.setdefault(line, []).append(number)
+    for graph in report.graphs:
+        # Lines of libraries are not in ``lines``; where such a source is listed all the same, its operations tell.
+        lines = {(line.source, line.line) for line in graph.lines}
+        lines.update((op.location.source, op.location.line) for op in graph.ops if op.location is not None)
+        for source, line in lines:
+            found[source].graphs.setdefault(line, {})[graph.id] = None
+    for scope in report.scopes:
+        if scope.location is not None:
+            found[scope.location.source].scopes.append((scope.location, scope))
+    for skipped in report.skipped:
+        if skipped.location is not None:
+            found[skipped.location.source].eager.append((skipped.location, skipped))
+    return dict(found)
 
 
 def _plain_lines(segment: Segment) -> Iterator[Line]:
@@ -123,34 +185,28 @@ def _plain_lines(segment: Segment) -> Iterator[Line]:
         yield Line(number, text.removesuffix("\r"))
 
 
-def _breaks_with_code(report: Report, source: Source) -> Iterator[tuple[int, str]]:
-    for listed in report.breaks:
-        place = listed.location
-        if place is not None and place.source == source.id and place.code:
-            yield place.line, place.code.partition("\n")[0]
+@dataclass(slots=True)
+class _Marks:
+    marks: list[BreakMark] = field(default_factory=list)
+    more: int = 0
 
 
-def _graphs_by_line(report: Report, source: Source) -> dict[int, list[str]]:
-    by_line: dict[int, list[str]] = {}
-    for graph in report.graphs:
-        own = {line.line for line in graph.lines if line.source == source.id}
-        # Lines of libraries are not in ``lines``; where such a source is listed all the same, its operations tell.
-        own.update(op.location.line for op in graph.ops if op.location and op.location.source == source.id)
-        for number in own:
-            by_line.setdefault(number, []).append(graph.id)
-    return by_line
+_NO_MARKS = _Marks()
 
 
-def _marks_by_line(report: Report, source: Source, lines: dict[int, Line]) -> dict[int, list[BreakMark]]:
-    by_line: dict[int, list[BreakMark]] = {}
-    for number, listed in enumerate(ordered_breaks(report), start=1):
-        place = listed.location
-        if place is None or place.source != source.id:
-            continue
-        for at in range(place.line, place.end_line + 1):
-            if at in lines:
-                start, end = _columns(place, at, lines[at].text)
-                by_line.setdefault(at, []).append(BreakMark(listed.id, number, start, end, last=at == place.end_line))
+def _marks_by_line(here: _Here, lines: dict[int, Line]) -> dict[int, _Marks]:
+    by_line: dict[int, _Marks] = {}
+    for number, place, ident in here.breaks:
+        # The end of a very long expression counts, and its beginning.
+        for at in (*range(place.line, min(place.end_line, place.line + _LONGEST_MARK)), place.end_line):
+            if at not in lines:
+                continue
+            on_line = by_line.setdefault(at, _Marks())
+            if len(on_line.marks) >= _MOST_MARKS:
+                on_line.more += 1
+                continue
+            start, end = _columns(place, at, lines[at].text)
+            on_line.marks.append(BreakMark(ident, number, start, end, last=at == place.end_line))
     return by_line
 
 
@@ -165,30 +221,41 @@ def _columns(place: Location, number: int, text: str) -> tuple[int, int]:
     return start, max(start, end)
 
 
-def _calls_by_line(report: Report, source: Source) -> dict[int, list[int]]:
-    by_line: dict[int, list[int]] = {}
-    for number, listed in enumerate(ordered_breaks(report), start=1):
-        stacks = [listed.stack, *(occurrence.stack for occurrence in listed.occurrences)]
-        passed = {place.line for stack in stacks for place in stack if place.source == source.id}
-        if listed.location is not None and listed.location.source == source.id:
-            passed -= set(range(listed.location.line, listed.location.end_line + 1))
-        for line in passed:
-            by_line.setdefault(line, []).append(number)
-    return by_line
+def _scopes_by_line(here: _Here, numbers: list[int]) -> dict[int, Scope]:
+    # The smallest first, and of two alike the later one: it is the inner one.
+    regions = here.scopes[::-1]
+    regions.sort(key=lambda region: region[0].end_line - region[0].line)
+    return _first_on_lines(regions, numbers)
 
 
-def _scopes_by_line(report: Report, source: Source) -> dict[int, Scope]:
-    regions = [
-        (scope.location.end_line - scope.location.line, scope.location, scope)
-        for scope in report.scopes
-        if scope.location is not None and scope.location.source == source.id
-    ]
-    # The largest first, so that what lies within them takes their place.
-    regions.sort(key=lambda region: -region[0])
-    return {line: scope for _, place, scope in regions for line in range(place.line, place.end_line + 1)}
+def _eager_by_line(here: _Here, numbers: list[int]) -> dict[int, Skipped]:
+    return _first_on_lines(reversed(here.eager), numbers)
 
 
-def _eager_by_line(report: Report, source: Source, lines: dict[int, Line]) -> dict[int, Skipped]:
-    places = ((skipped.location, skipped) for skipped in report.skipped)
-    here = [(place, skipped) for place, skipped in places if place is not None and place.source == source.id]
-    return {line: skipped for place, skipped in here for line in lines if place.line <= line <= place.end_line}
+def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) -> dict[int, _T]:
+    """Return for each line the first region that it is in, in about as many steps as there are lines and regions.
+
+    Parameters
+    ----------
+    regions : iterable of (Location, object)
+    numbers : list of int
+        The lines, sorted.
+    """
+    following = list(range(len(numbers) + 1))  # of each line the next one that is in no region yet
+    found: dict[int, _T] = {}
+    for place, thing in regions:
+        at = _free(following, bisect_left(numbers, place.line))
+        while at < len(numbers) and numbers[at] <= place.end_line:
+            found[numbers[at]] = thing
+            following[at] = at + 1
+            at = _free(following, at)
+    return found
+
+
+def _free(following: list[int], at: int) -> int:
+    end = at
+    while following[end] != end:
+        end = following[end]
+    while following[at] != end:
+        following[at], at = end, following[at]
+    return end

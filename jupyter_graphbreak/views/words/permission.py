@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.where import place, without_function
 
@@ -49,9 +50,9 @@ def _shortened(numbers: list[int]) -> list[str | int]:
 
 
 def _allowed(report: Report, setting: Setting) -> str:
-    scopes = {scope.id: scope for scope in report.scopes}
+    scopes = lookup.scopes(report)
     scope = scopes.get(setting.scope or "")
-    chain = [scopes[ident] for ident in setting.chain]
+    chain = [scopes[ident] for ident in setting.chain if ident in scopes]
     if "fullgraph" in setting.rules:
         words = "an error by fullgraph=True" + (f", {_start(report, scope)}" if scope is not None else "")
         inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: The pages to which links of a report may lead: PyTorch's, and its registry of graph breaks.
 _KNOWN_PAGES = re.compile(
     r"https://(?:(?:[a-z0-9-]+\.)*pytorch\.org|meta-pytorch\.github\.io/compile-graph-break-site)(?:/[\w./#-]*)?",
     re.ASCII,
 )
+
+#: Words of one list in a sentence.
+_MOST_WORDS = 40
 
 
 def is_known_page(url: str | None) -> bool:
@@ -22,6 +29,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def joined(words: Sequence[str], separator: str) -> str:
+    """Return words in a row; of very many the first, and how many more there are."""
+    more = len(words) - _MOST_WORDS
+    return separator.join([*words[:_MOST_WORDS], *([f"and {more} more"] if more > 0 else [])])
+
+
 def one_line(text: str) -> str:
     """Return a text on one line, as a terminal may show it."""
     return plain(re.sub(r"\s+", " ", text).strip())
@@ -29,6 +42,8 @@ def one_line(text: str) -> str:
 
 def plain(text: str) -> str:
     """Show characters that would steer a terminal or reorder the text as escapes."""
+    if text.isascii() and text.isprintable():
+        return text  # nearly all are
     return "".join(
         char
         if unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"}

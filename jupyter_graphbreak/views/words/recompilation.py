@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.plain_text import joined
 from jupyter_graphbreak.views.words.where import function_of, place, without_function
 
 if TYPE_CHECKING:
@@ -17,12 +19,12 @@ if TYPE_CHECKING:
 _ON_THE_STACK = "___stack"
 _VALUE = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
 #: What Dynamo compares of a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
-_TENSOR = re.compile(
-    r"tensor '(?P<name>.+)' (?P<what>\w+) mismatch(?: at index (?P<index>\d+))?\. "
-    r"expected (?P<old>[^,]+)(?:, actual (?P<new>.+))?"
-)
+#: Its parts are looked for one after the other: a pattern for all of it can take long on a text made for that.
+_TENSOR = re.compile(r"' (?P<what>\w+) mismatch(?: at index (?P<index>\d+))?\. expected (?P<old>[^,]+)(?=,|$)")
+_TENSOR_BEGINS = "tensor '"
+_ACTUAL = ", actual "
 #: The object itself or its type: "___check_obj_id(fn, 140), type=<class 'function'>".
-_IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?")
+_IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (?P<what>.+)")
 #: How Dynamo names a local and a global variable.
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
@@ -31,6 +33,8 @@ _OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "
 _OTHER_FLAG = {"True": "False", "False": "True"}
 #: So many functions are named; more are counted.
 _MOST_NAMES = 2
+#: Lines of one guard that are named.
+_MOST_LINES = 20
 #: Values of a series that are written out at its beginning; of more, these and the last.
 _MOST_VALUES = 2
 
@@ -105,6 +109,7 @@ class _Variation:
     advice: str
 
 
+@per_report
 def recompilations(report: Report) -> list[Recompilation]:
     """Return the functions that were compiled again, in the order in which that began."""
     by_function: dict[tuple[str | None, str, int], list[Recompile]] = {}
@@ -150,7 +155,7 @@ def at_limit(report: Report) -> str:
 
 def guard_lines(report: Report, guard: FailedGuard) -> str:
     """Return the lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if they are not known."""
-    return " and ".join(place(report, without_function(location)) for location in guard.locations)
+    return joined([place(report, without_function(location)) for location in guard.locations[:_MOST_LINES]], " and ")
 
 
 def _name_of(report: Report, again: Recompilation) -> str:
@@ -197,30 +202,37 @@ def _story(variations: list[tuple[int, _Variation]]) -> str:
     name = variations[-1][1].name
     if not variations[-1][1].old:
         return name
-    values: list[str] = []
+    values: dict[str, None] = {}  # in the order in which they were first met
+    last = ""
     came_back = False
     for _, group in groupby(variations, key=lambda variation: variation[0]):
         of_one_call = [variation for _, variation in group]
         olds = [variation.old for variation in of_one_call]
-        values += [old for old in dict.fromkeys(olds) if old not in values]
+        for old in olds:
+            if old not in values:
+                values[old], last = None, old
         actual = of_one_call[-1].new
         if actual is None:
             came_back |= len(set(olds)) < len(olds)  # there are two versions for one value
             continue
         if actual not in values:
-            values.append(actual)
-        came_back |= actual != values[-1]
-    if len(values) == 1:
-        values.append(_OTHER_FLAG.get(values[0], "another value"))
-    if len(values) > _MOST_VALUES + 1:
-        values = [*values[:_MOST_VALUES], "...", values[-1]]
-    return f"{name}: {(', ' if came_back else ' -> ').join(values)}"
+            values[actual], last = None, actual
+        came_back |= actual != last
+    series = list(values)
+    if len(series) == 1:
+        series.append(_OTHER_FLAG.get(series[0], "another value"))
+    if len(series) > _MOST_VALUES + 1:
+        series = [*series[:_MOST_VALUES], "...", series[-1]]
+    return f"{name}: {(', ' if came_back else ' -> ').join(series)}"
 
 
 def _variation(guard: str) -> _Variation | None:
     guard = _VARIABLE.sub(r"\1", guard)
-    if tensor := _TENSOR.fullmatch(guard):
-        return _of_tensor(tensor)
+    if guard.startswith(_TENSOR_BEGINS) and (tensor := _TENSOR.search(guard)):
+        rest = guard[tensor.end() :]
+        if not rest or rest.startswith(_ACTUAL):
+            name = guard[len(_TENSOR_BEGINS) : tensor.start()]
+            return _of_tensor(name, tensor, rest.removeprefix(_ACTUAL) or None)
     if value := _VALUE.fullmatch(guard):
         name = value["name"]
         shown = "the value that the break returned" if name.startswith(_ON_THE_STACK) else name
@@ -233,9 +245,8 @@ def _variation(guard: str) -> _Variation | None:
     return None
 
 
-def _of_tensor(guard: re.Match[str]) -> _Variation:
-    name, index, what = guard["name"], guard["index"], guard["what"]
-    old, new = guard["old"], guard["new"]
+def _of_tensor(name: str, guard: re.Match[str], new: str | None) -> _Variation:
+    index, what, old = guard["index"], guard["what"], guard["old"]
     advice = ""
     if what == "size":
         advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"

@@ -19,8 +19,14 @@ class StackNode:
     children: list[StackNode]
 
 
-def stack_tree(stacks: Iterable[Sequence[Location]]) -> list[StackNode]:
+#: Places at which stacks part, one after the other; further on they are listed one by one.
+_DEEPEST = 20
+
+
+def stack_tree(stacks: Iterable[Sequence[Location]], depth: int = 0) -> list[StackNode]:
     """Return stacks merged where they begin alike; one that is the beginning of another is left out."""
+    if depth == _DEEPEST:
+        return [StackNode(list(stack), []) for stack in stacks if stack]
     by_start: dict[tuple[str, int], list[Sequence[Location]]] = {}
     for stack in stacks:
         if stack:
@@ -31,7 +37,7 @@ def stack_tree(stacks: Iterable[Sequence[Location]]) -> list[StackNode]:
         # As far as every stack of the group goes the same way, so that a deep recursion makes no deep tree.
         while all(len(stack) > shared for stack in group) and len({_spot(stack[shared]) for stack in group}) == 1:
             shared += 1
-        nodes.append(StackNode(list(group[0][:shared]), stack_tree(stack[shared:] for stack in group)))
+        nodes.append(StackNode(list(group[0][:shared]), stack_tree((stack[shared:] for stack in group), depth + 1)))
     return nodes
 
 

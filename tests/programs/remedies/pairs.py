@@ -1157,3 +1157,86 @@ def f(x, mask):
     return y
 def given():
     return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))
+
+# === a number of each side, right
+def f(x):
+    if x.sum() > 0:
+        s = 2.0
+    else:
+        s = 0.5
+    return x * s
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a number of each side, wrong
+def f(x):
+    if x.sum() > 0:
+        s = 2
+    else:
+        s = 0.5
+    return x * s
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a root of a sum, right
+def f(x):
+    n = (x * x).sum()
+    if n > 0:
+        y = x / n.sqrt()
+    else:
+        y = x * 1.0
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6, requires_grad=True),)
+# === a root of a sum, wrong
+def f(x):
+    n = (x * x).sum()
+    if n > 0:
+        y = x / n.sqrt()
+    else:
+        y = x * 1.0
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a number as a factor, right
+def f(x):
+    return x * x.sum().item()
+def given():
+    return (torch.linspace(-1, 2, 6, requires_grad=True),)
+# === a number as a factor, wrong
+def f(x):
+    return x * x.sum().item()
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a product in an arm, right
+def f(x, w):
+    if x.sum() > 0:
+        y = x * 2 + w.sum()
+    else:
+        y = x * 1
+    return y
+def given():
+    return (torch.linspace(1, 2, 9).reshape(3, 3), torch.eye(3))
+# === a product in an arm, wrong
+def f(x, w):
+    if x.sum() > 0:
+        y = x @ w
+    else:
+        y = x * 1
+    return y
+def given():
+    return (torch.linspace(1, 2, 9).reshape(3, 3), torch.eye(3))
+# === a number compared in double precision, right
+def f(x):
+    if x[0].item() > 0.1:
+        return x * 2
+    return x * 3
+def given():
+    return (torch.tensor([0.1, 2.0]),)
+# === a number compared in double precision, wrong
+def f(x):
+    if x[0].item() > 0.1:
+        n = 2
+    else:
+        n = 3
+    return x * n, n
+def given():
+    return (torch.tensor([0.1, 2.0]),)

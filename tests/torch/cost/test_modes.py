@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ def breaks(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-MODES = {
+MODES: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
     "none": contextlib.nullcontext,
     "no_grad": torch.no_grad,
     "inference": torch.inference_mode,
@@ -86,6 +87,25 @@ def test_a_call_without_gradients_is_tried_without() -> None:
     assert [remedy.verdict for remedy in report.remedies or [] if remedy.verdict in WORKING] == ["works"]
     (check,) = run_.check().check or []
     assert check.equal
+
+
+def partly_without(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        y = x * 2
+        torch._dynamo.graph_break()
+        y = y.sin()
+    return x * y
+
+
+@pytest.mark.parametrize("mode", ["none", "no_grad", "inference"])
+def test_graphs_that_have_no_backward_pass_are_right_without_one(mode: str) -> None:
+    torch._dynamo.reset()
+    module = torch.nn.Linear(3, 3)
+    x = torch.ones(2, 3, requires_grad=True)
+    with jupyter_graphbreak.capture(entries=True) as run_, MODES[mode]():
+        torch.compile(module, backend="aot_eager")(x)
+        torch.compile(partly_without, backend="aot_eager")(x)
+    assert [check.differences for check in run_.check().check or []] == [[], []]
 
 
 class Scaled(torch.nn.Module):

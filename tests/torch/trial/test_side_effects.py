@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
+from tqdm import tqdm
 
 import jupyter_graphbreak
 from tests.programs.trials import side_effects as programs
@@ -182,6 +184,28 @@ def test_what_was_seen_to_have_effects_is_not_run_again(function: Callable[..., 
     assert all(remedy.verdict == "not tried" for remedy in report.remedies or [])
     assert "Nothing was run again" in report.to_text()
     assert "Nothing was run again" in report.to_html()
+
+
+def checkpointed(x: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    y: torch.Tensor = checkpoint(torch.sin, x, use_reentrant=False)
+    return y * 2
+
+
+def test_the_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tqdm, "monitor", None)
+    compiled = torch.compile(checkpointed, backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        compiled(torch.ones(3, requires_grad=True))
+    monitor = tqdm.monitor
+    assert monitor is not None, "PyTorch makes a bar for each graph that it runs operation by operation"
+    try:
+        report = run.try_remedies()
+        assert report.effects is None
+        assert "works" in [remedy.verdict for remedy in report.remedies or []]
+        assert [check.equal for check in run.check().check or []] == [True]
+    finally:
+        monitor.exit()
 
 
 @pytest.mark.parametrize("function", PURE, ids=lambda function: function.__name__)

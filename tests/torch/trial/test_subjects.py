@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
+from jupyter_graphbreak.recording.library import library_roots
 from jupyter_graphbreak.trial.inputs import Arguments
-from jupyter_graphbreak.trial.outcome import Result, run, untouched
+from jupyter_graphbreak.trial.outcome import Result, TooLongError, limited, run, untouched
 from jupyter_graphbreak.trial.subject import Subject
 from jupyter_graphbreak.trial.values import difference
 
@@ -304,3 +305,22 @@ def test_two_functions_that_call_a_third_find_the_same_copy_of_it() -> None:
     assert subject.call(1.0) == 6.0
     assert subject.call.__globals__["says_within"].__globals__["says"] is subject.call.__globals__["says"]
     assert "print" not in subject.call.__globals__
+
+
+def test_a_folder_whose_name_begins_like_that_of_packages_is_the_readers_own() -> None:
+    written = "SEEN = []\ndef f(x):\n    SEEN.append(1)\n    return x * len(SEEN)\n"
+    for root in library_roots():
+        namespace: dict[str, Any] = {"__name__": "of_the_reader"}
+        exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
+        _, results = runs(namespace["f"], torch.ones(2), times=2)
+        assert all(torch.equal(result.value, torch.ones(2)) for result in results)
+        assert namespace["SEEN"] == []
+
+
+def test_an_endless_loop_in_such_a_folder_is_stopped() -> None:
+    written = "def f():\n" + "    while True:\n        pass\n"
+    for root in library_roots():
+        namespace: dict[str, Any] = {}
+        exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
+        with pytest.raises(TooLongError), limited():
+            namespace["f"]()

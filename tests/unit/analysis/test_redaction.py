@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import types
 import typing
 from pathlib import Path
@@ -19,6 +20,7 @@ from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.diff import Changes
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.job import Process
+from jupyter_graphbreak.report.location import Source
 from jupyter_graphbreak.results import Job, Report
 from jupyter_graphbreak.trace.files import read_trace
 from jupyter_graphbreak.views.exchange.markdown import render_markdown
@@ -94,6 +96,54 @@ def test_the_structure_stays(path: Path) -> None:
     assert all(re.fullmatch(r"(torch_dynamo_resume_in_)*f\d+(_at_\d+)*", resume.name) for resume in redacted.resumes)
     assert redacted.redacted() == redacted
     assert Report.from_json(redacted.to_json()) == redacted
+
+
+SECRETS = (
+    "hunter2", "/home/hunter2/x.py", "hunter2.internal.example:5432", "torch.ops.hunter2.add", "aten.hunter2",
+    "2.13.0+hunter2", "float32 hunter2", "cuda:0 hunter2", "s0 + hunter2", "GB0001 hunter2", "eager_hunter2",
+    "torch_dynamo_resume_in_hunter2_at_3", "hunter2=1", "torch._dynamo.config.hunter2",
+)  # fmt: skip
+
+
+def with_secret(value: Any, secret: str) -> Any:
+    """Return a structure of the schema with a secret in the place of every string that the schema does not list."""
+    if not isinstance(value, msgspec.Struct):
+        return value
+    changed: dict[str, Any] = {}
+    for field in msgspec.structs.fields(value):
+        inner = getattr(value, field.name)
+        parts = set(typing.get_args(field.type)) | {field.type}
+        is_text = bool(parts & {str, list[str], list[int | str]})
+        if isinstance(inner, msgspec.Struct):
+            changed[field.name] = with_secret(inner, secret)
+        elif isinstance(inner, dict):
+            changed[field.name] = {**inner, secret: 1, "recompile_limit": [secret], "x": {"y": [secret]}}
+        elif isinstance(inner, list):
+            of_text = is_text and all(isinstance(item, str) for item in inner)
+            changed[field.name] = [secret] if of_text else [with_secret(item, secret) for item in inner]
+        elif is_text:
+            changed[field.name] = secret
+    return msgspec.structs.replace(value, **changed)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_in_every_field_at_every_depth_is_gone(secret: str) -> None:
+    for path in REPORTS:
+        report = with_secret(Report.from_json(path.read_bytes()), secret)
+        assert "hunter2" in report.to_json().decode()
+        job = Job.of(build_job([Process("hunter2", 0, 1, secret, report), Process("p2", 1, 2, secret, report)]))
+        redacted = report.redacted()
+        for text in [*forms_of(redacted), repr(redacted), job.redacted().to_text(), job.redacted().to_html()]:
+            assert "hunter2" not in text, path.stem
+
+
+def test_many_names_are_replaced_soon_and_each_by_its_own() -> None:
+    sources = [Source(f"s{index}", f"file{index}.py", "file", f"a/file{index}.py") for index in range(20_000)]
+    made = Report("ok", schema.Device("cpu", "cpu"), sources=sources)
+    start = time.process_time()
+    names = {source.name for source in made.redacted().sources}
+    assert time.process_time() - start < 30
+    assert len(names) == len(sources)
 
 
 def test_one_name_is_replaced_alike_in_all_processes() -> None:

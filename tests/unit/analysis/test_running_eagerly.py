@@ -24,15 +24,15 @@ from jupyter_graphbreak.report.schema import Reason
 def test_only_a_directly_compiled_generator_is_reported_as_generator(gb_type: str, kind: str) -> None:
     reason = of_break(Cause(gb_type, "GB0001"), None, None)
     assert reason.kind == kind
-    assert ("cannot be compiled itself" in reason.sentence) == (kind == "generator")
+    assert ("a generator cannot be compiled" in reason.sentence) == (kind == "generator")
 
 
 def test_advice_for_a_loop_does_not_promise_too_much() -> None:
     loop = Reason("GB7000", "graph break in loop")
     (step,) = advise(Cause("Call to `torch._dynamo.graph_break()`", "GB0025"), loop)
     assert step.text == (
-        "or give the loop's body a function of its own: it is then compiled, up to the break and after it, and only "
-        "the loop itself runs eagerly; a function of its own for the loop keeps what is around it compiled"
+        "or move the loop's body into its own function: it is then compiled, up to the break and after it, and only "
+        "the loop runs eagerly; moving the loop into its own function keeps the code around it compiled"
     )
 
 

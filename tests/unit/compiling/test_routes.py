@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from jupyter_graphbreak.compiling import compiled_calls
+from jupyter_graphbreak.compiling import routes
 from jupyter_graphbreak.compiling.routes import RoutedFunctions, route_calls, routed_code
 
 FILE = "<routed>"
-HOME = "__import__('jupyter_graphbreak.compiling.compiled_calls').compiling.compiled_calls.route"
+HOME = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.route"
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         names.append(getattr(call, "__name__", type(call).__name__))
         return call
 
-    monkeypatch.setattr(compiled_calls, "route", route)
+    monkeypatch.setattr(routes, "route", route)
     yield names
     linecache.cache.pop(FILE, None)
 

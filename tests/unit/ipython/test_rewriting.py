@@ -52,7 +52,7 @@ def test_cell_that_compiles_runs_as_it_stands() -> None:
     assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('-q', 'as it stands', '', False\)\nx = 1\nx", text)
 
 
-ROUTE = "__import__('jupyter_graphbreak.compiling.compiled_calls').compiling.compiled_calls.route"
+ROUTE = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.route"
 
 
 def test_the_calls_of_a_cell_that_compiles_nothing_are_routed() -> None:
@@ -69,8 +69,8 @@ def test_a_cell_that_only_computes_becomes_one_function() -> None:
     assert "def _graphbreak_cell():\n    global i, x, y\n    x = torch.ones(2)\n" in text
     assert "    return y\n" in text
     assert text.index("import torch") < text.index("def g") < text.index("def _graphbreak_cell")
-    assert ".run_function('_graphbreak_cell')" in text
-    assert text.endswith(".magic.value()")
+    assert re.search(r"\.values\.append\(\S+\.cell_caller\('_graphbreak_cell'\)\(\)\)", text)
+    assert text.endswith(".magic.values.pop()")
 
 
 @pytest.mark.parametrize(

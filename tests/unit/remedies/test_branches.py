@@ -25,6 +25,18 @@ def function(*lines: str) -> str:
             ["x = torch.where((x.sum() > 1) & torch.logical_not(x.isnan().any()), x * 2, x)", "return x"],
         ),
         (
+            ["if x.sum().item() > 0.1: x = x + 1", "return x"], "x.sum().item()",
+            ["x = torch.where(x.sum().double() > 0.1, x + 1, x)", "return x"],
+        ),
+        (
+            ["if 0.1 < x.mean().item() < 1: x = x + 1", "return x"], "x.mean().item()",
+            ["x = torch.where((0.1 < x.mean().double()) & (x.mean().double() < 1), x + 1, x)", "return x"],
+        ),
+        (
+            ["if int(x.sum()) > 1: x = x + 1", "return x"], "int(x.sum())",
+            ["x = torch.where(x.sum().long() > 1, x + 1, x)", "return x"],
+        ),
+        (
             ["if mask is not None and mask.sum() > 0:", "    x = x * mask", "return x"], "mask.sum() > 0",
             ["if mask is not None:", "    x = torch.where(mask.sum() > 0, x * mask, x)", "return x"],
         ),
@@ -63,6 +75,32 @@ def test_both_sides_with_where(before: list[str], code: str, after: list[str]) -
     assert function(*after) in texts("branch", given)
     (first, *_) = proposed("branch", given)
     assert len(first.conditions) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "after"),
+    [
+        (
+            ["if x.sum() > 0: x = x / x.norm()", "return x"], "x.sum() > 0",
+            ["condition = x.sum() > 0",
+             "x = torch.where(condition, x / torch.where(condition, x.norm(), 1), x)", "return x"],
+        ),
+        (
+            ["if x.sum() > 0:", "    return x", "return torch.sqrt(x) + mask ** 0.5"], "x.sum() > 0",
+            ["condition = x.sum() > 0",
+             "return torch.where(condition, x, torch.sqrt(torch.where(condition, 1, x)) + "
+             "torch.where(condition, 1, mask) ** 0.5)"],
+        ),
+        (
+            ["return x.log() / 2 if x.any() else x"], "x.log() / 2 if x.any() else x",
+            ["return torch.where(x.any(), torch.where(x.any(), x, 1).log() / 2, x)"],
+        ),
+    ],
+)  # fmt: skip
+def test_gradients_stay_finite_on_the_side_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
+    found = texts("branch", problem(function(*before), code))
+    assert function(*after) in found
+    assert any("torch.where" in text and text != function(*after) for text in found), "the plain one is first"
 
 
 def test_a_chain_of_branches() -> None:

@@ -62,9 +62,9 @@ def test_settings_are_found_by_the_names_of_earlier_releases() -> None:
 @pytest.mark.parametrize(
     ("code", "gb_id", "after"),
     [
-        ("x.max().item()", "GB0124", "y = x.max()\n"),
-        ("float(x.max().item())", "GB0124", "y = x.max()\n"),
-        ("x.tolist()", "GB0109", "y = x.unbind()\n"),
+        ("x.max().item()", "GB0124", "y = x.max().detach()\n"),
+        ("float(x.max().item())", "GB0124", "y = x.max().detach()\n"),
+        ("x.tolist()", "GB0109", "y = x.detach().unbind()\n"),
         ("x[m].sum()", "GB0036", "y = torch.where(m, x, 0).sum()\n"),
         ("x[m > 0].mean()", "GB0036", "y = (torch.where(m > 0, x, 0).sum() / (m > 0).sum())\n"),
         ("torch.masked_select(x, m).max()", "GB0036", 'y = torch.where(m, x, float("-inf")).max()\n'),

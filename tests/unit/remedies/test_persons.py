@@ -17,8 +17,8 @@ def said(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()
 @pytest.mark.parametrize(
     ("code", "gb_id", "part"),
     [
-        ("helper(x)", "GB0098", "somebody disabled it"),
-        ("time.perf_counter()", "GB0007", "what is to be timed"),
+        ("helper(x)", "GB0098", "the code disables it"),
+        ("time.perf_counter()", "GB0007", "what to time"),
         ("with self._lock:", "GB0142", "lock may be held"),
         ("loss.backward()", "GB0123", "where the compiled part ends"),
         ("optimizer.step()", "GB0147", "where the compiled part ends"),
@@ -28,9 +28,9 @@ def said(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()
         ("cache[x]", "GB0366", "keys that are constants"),
         ("model.generate(ids)", "GB0170", "model's forward"),
         ("x.sum() > 0", "GB0170", "both sides"),
-        ("x.sum() > 0", "GB0170", "as often as it may at most"),
+        ("x.sum() > 0", "GB0170", "its maximum number of times"),
         ("grid.tolist()", "GB0033", "known before the call"),
-        ("while x.sum() > 0:", "GB0170", "how often the loop runs"),
+        ("while x.sum() > 0:", "GB0170", "maximum number of iterations"),
         ("f.write(text)", "GB0059", "file"),
         ("rasterize_cuda(x)", None, "rasterize_cuda() can go before or after"),
     ],
@@ -42,9 +42,9 @@ def test_the_decision_is_named(code: str, gb_id: str | None, part: str) -> None:
 def test_there_is_always_a_sentence_and_a_short_one() -> None:
     assert said(None).startswith("Decide whether what PyTorch could not trace")
     assert said("x = (a +\n   b) " + "+ c" * 100).count("...") == 1
-    assert "fault of its own" in said("f(x)", None, ("This is likely to be a Dynamo bug. Please report",))
-    assert "expects the code to fail" in said(
-        "f(x)", None, ("Dynamo has detected that tracing the code will result in",)
+    assert "its own bug" in said("f(x)", None, ("This is likely to be a Dynamo bug. Please report",))
+    assert "expects it to fail" in said(
+        "f(x)", None, ("Dynamo has detected that tracing the code will result in an error",)
     )
 
 

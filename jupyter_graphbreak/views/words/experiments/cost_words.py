@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.report.cost import overlap
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.plain_text import counted, joined
 from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jupyter_graphbreak.report.cost import Check, CostPart, Coverage, EntryCost, Spread
+    from jupyter_graphbreak.report.cost import Check, Coverage, EntryCost, RemediedCost, Spread
     from jupyter_graphbreak.report.schema import Break, Report
 
 _STEPS = {
@@ -23,6 +26,8 @@ _STEPS = {
 }
 #: Processor time that differs from the clock's by so much is said.
 _NOTABLE = 0.25
+#: Entries, and remedies of one of them, of which something is said.
+_MOST_ENTRIES, _MOST_REMEDIED = 50, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,8 @@ def verdicts_of_cost(report: Report) -> list[str]:
     if cost is None:
         return []
     several = len(cost.entries) > 1
-    return [(f"{entry.function}: " if several else "") + _verdict(report, entry) for entry in cost.entries]
+    entries = cost.entries[:_MOST_ENTRIES]
+    return [(f"{entry.function}: " if several else "") + _verdict(report, entry) for entry in entries]
 
 
 def _verdict(report: Report, entry: EntryCost) -> str:
@@ -83,7 +89,7 @@ def _verdict(report: Report, entry: EntryCost) -> str:
     else:
         ratio = f"{_ratio(entry.eager, entry.compiled)} times eager's speed"
         parts = [f"compiled: {ratio} {times}"]
-    for remedied in entry.remedied:
+    for remedied in entry.remedied[:_MOST_REMEDIED]:
         name = _without(report, remedied.remedies)
         median = time_text(remedied.time.median_us)
         if overlap(remedied.time, entry.compiled):
@@ -97,9 +103,8 @@ def _verdict(report: Report, entry: EntryCost) -> str:
 
 def _without(report: Report, ids: Iterable[str]) -> str:
     """Return which breaks some remedies remove: "without break 1"."""
-    wanted = set(ids)
-    numbers = break_numbers(report)
-    applied = [remedy for remedy in report.remedies or [] if remedy.id in wanted]
+    remedies, numbers = lookup.remedies(report), break_numbers(report)
+    applied = [remedies[ident] for ident in itertools.islice(ids, _MOST_REMEDIED) if ident in remedies]
     known = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
     if not known:
         return "with a remedy"
@@ -118,7 +123,7 @@ def coverage_of(report: Report) -> list[str]:
         return []
     several = len(cost.entries) > 1
     said = []
-    for entry in cost.entries:
+    for entry in cost.entries[:_MOST_ENTRIES]:
         parts = [_coverage(entry.coverage)] if entry.coverage is not None else []
         parts += _processor(entry)
         if entry.break_even_calls is not None:
@@ -184,30 +189,43 @@ def time_of(report: Report, listed: Break) -> str:
 
     Several entries may meet it; the one in which it costs most counts.
     """
-    entries = [entry for entry in (report.cost.entries if report.cost is not None else []) if entry.settled]
-    saved = [text for entry in entries if (text := _saved(report, entry, listed))]
-    if saved:
-        return saved[0]
-    outside = [part.time.median_us for entry in entries for part in entry.parts if _is_outside(part, listed)]
-    return f"{time_text(max(outside))} of each call run outside of graphs at it" if outside else ""
+    measured, outside = _measured_by_break(report)
+    if listed.id in measured:
+        return _saved(*measured[listed.id])
+    us = outside.get(listed.id)
+    return f"{time_text(us)} of each call run outside of graphs at it" if us is not None else ""
 
 
-def _saved(report: Report, entry: EntryCost, listed: Break) -> str:
-    """Return what the remedies of this one break were measured to save in one entry."""
-    alone = {remedy.id for remedy in report.remedies or [] if remedy.breaks == [listed.id]}
-    measured = [each for each in entry.remedied if each.remedies and set(each.remedies) <= alone]
-    if not measured:
-        return ""
-    best = min(measured, key=lambda each: each.time.median_us)
+@per_report
+def _measured_by_break(report: Report) -> tuple[dict[str, tuple[EntryCost, RemediedCost]], dict[str, float]]:
+    """Return what was measured of each break: the best with its remedies alone, the time outside of graphs at it."""
+    only = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
+    saved: dict[str, tuple[EntryCost, RemediedCost]] = {}
+    outside: dict[str, float] = {}
+    for entry in report.cost.entries if report.cost is not None else []:
+        if not entry.settled:
+            continue
+        for remedied in entry.remedied:
+            idents = {only.get(ident) for ident in remedied.remedies}
+            ident = idents.pop() if len(idents) == 1 else None
+            if ident is None:
+                continue
+            known = saved.get(ident)
+            if known is None or (known[0] is entry and remedied.time.median_us < known[1].time.median_us):
+                saved[ident] = entry, remedied
+        for part in entry.parts:
+            if part.kind == "outside" and part.break_ is not None:
+                outside[part.break_] = max(outside.get(part.break_, part.time.median_us), part.time.median_us)
+    return saved, outside
+
+
+def _saved(entry: EntryCost, best: RemediedCost) -> str:
+    """Return what the remedies of one break were measured to save in one entry."""
     if overlap(best.time, entry.compiled):
         return "mending it saves no time that is measurable"
     saved = entry.compiled.median_us - best.time.median_us
     word = "saves" if saved > 0 else "costs"
     return f"mending it {word} {time_text(abs(saved))} of {time_text(entry.compiled.median_us)} a call"
-
-
-def _is_outside(part: CostPart, listed: Break) -> bool:
-    return part.kind == "outside" and part.break_ == listed.id
 
 
 def pieces(report: Report, entry: EntryCost) -> list[Piece]:
@@ -241,4 +259,4 @@ def checked(report: Report, check: Check) -> str:
         words += f" ({first.op.rpartition('.')[2]})" if first.op else ""
     if check.step is not None:
         words += f", {_STEPS[check.step]}"
-    return f"{words}: {'; '.join(check.differences)}" if check.differences else words
+    return f"{words}: {joined(check.differences, '; ')}" if check.differences else words

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.report.remedies import WORKING
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import counted, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +29,14 @@ _SIGNS: dict[RemedyVerdict, str] = {"works": "✓", "works on what ran": "✓", 
 _FAILED: dict[RemedyVerdict, str] = {"another break": "another break comes instead", "break stays": "the break stays"}
 #: Lines around a change that show where it is.
 _AROUND = 2
+#: Remedies for one break that are looked at, and those that are put together.
+_MOST_FOR_ONE = 100
+_MOST_TOGETHER = 200
+_MOST_NUMBERS = 40
+#: A remedy with more edits is put together with no other; none of ours has so many.
+_MOST_EDITS = 20
+#: Lines of an edit that are compared one by one; the lines of a longer one are all replaced.
+_MOST_COMPARED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +71,24 @@ def tried_for(report: Report, listed: Break) -> Tried | None:
     """Return what was tried for a break and for what runs eagerly after it; ``None`` where nobody asked."""
     if report.remedies is None:
         return None
-    frames = {skipped.frame for skipped in report.skipped if skipped.id in listed.skipped}
-    return _tried(
-        remedy
-        for remedy in report.remedies
-        if listed.id in remedy.breaks or (not remedy.breaks and not frames.isdisjoint(remedy.frames))
-    )
+    skipped = lookup.skipped(report)
+    frames = dict.fromkeys(skipped[ident].frame or "" for ident in listed.skipped if ident in skipped)
+    by_break, by_frame = lookup.remedies_by_break(report), lookup.remedies_by_frame(report)
+    after = (remedy for frame in frames for remedy in by_frame.get(frame, ()))
+    return _tried(itertools.chain(by_break.get(listed.id, ()), after))
 
 
 def tried_for_frame(report: Report, skipped: Skipped) -> Tried | None:
     """Return what was tried for a function that runs eagerly, and for no break; ``None`` where nobody asked."""
     if report.remedies is None:
         return None
-    of_frame = (remedy for remedy in report.remedies if skipped.frame in remedy.frames and not remedy.breaks)
-    return _tried(of_frame if skipped.frame is not None else ())
+    return _tried(lookup.remedies_by_frame(report).get(skipped.frame, ()) if skipped.frame is not None else ())
 
 
 def _tried(remedies: Iterable[Remedy]) -> Tried:
     # What is for a function that runs eagerly only comes after what is for the break.
-    found = sorted(remedies, key=lambda r: (not r.breaks, _ORDER.index(r.verdict), _steps(r), -len(r.breaks)))
+    unique = {id(remedy): remedy for remedy in itertools.islice(remedies, _MOST_FOR_ONE)}
+    found = sorted(unique.values(), key=lambda r: (not r.breaks, _ORDER.index(r.verdict), _steps(r), -len(r.breaks)))
     changes = [remedy for remedy in found if remedy.kind != "person"]
     return Tried(
         [remedy for remedy in changes if remedy.verdict in WORKING],
@@ -151,16 +160,20 @@ def _listed(words: Sequence[str]) -> str:
 
 def change_lines(report: Report, remedy: Remedy) -> list[DiffLine]:
     """Return what a remedy changes in sources, line by line: a patch as it is where it is for a file."""
-    cells = {source.id: source.name for source in report.sources if source.kind == "cell"}
-    if remedy.patch and not all(edit.source in cells for edit in remedy.edits):
+    sources, own = lookup.sources(report), lookup.main_cell(report)
+    if remedy.patch and not _is_of_cells(report, remedy):
         return [_of_patch(line) for line in remedy.patch.rstrip("\n").split("\n")]
-    names = {source.id: source.name for source in report.sources}
-    own = next(iter(cells), None)
     lines: list[DiffLine] = []
     for edit in remedy.edits:
-        name = "" if edit.source == own else f"{names.get(edit.source, edit.source)}, "
+        source = sources.get(edit.source)
+        name = "" if source is not None and source is own else f"{source.name if source else edit.source}, "
         lines += _of_edit(edit, name)
     return lines
+
+
+def _is_of_cells(report: Report, remedy: Remedy) -> bool:
+    places = (lookup.sources(report).get(edit.source) for edit in remedy.edits)
+    return all(source is not None and source.kind == "cell" for source in places)
 
 
 def _of_patch(line: str) -> DiffLine:
@@ -173,9 +186,8 @@ def _of_patch(line: str) -> DiffLine:
 def _of_edit(edit: Edit, name: str) -> list[DiffLine]:
     old = edit.old.split("\n") if edit.last_line >= edit.first_line else []
     new = edit.new.split("\n") if edit.new else []
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     lines: list[DiffLine] = []
-    for group in matcher.get_grouped_opcodes(_AROUND):
+    for group in _groups(old, new):
         first = edit.first_line + group[0][1]
         last = edit.first_line + group[-1][2] - 1
         if last < first:
@@ -192,6 +204,13 @@ def _of_edit(edit: Edit, name: str) -> list[DiffLine]:
     return lines
 
 
+def _groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
+    """Return the parts of two texts that differ, as ``difflib`` does."""
+    if max(len(old), len(new)) > _MOST_COMPARED:
+        return [[("replace", 0, len(old), 0, len(new))]]
+    return difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_AROUND)
+
+
 def code_of(remedy: Remedy) -> str:
     """Return what is run for a remedy: its code, or else its settings as statements."""
     if remedy.code:
@@ -203,8 +222,7 @@ def applied_to(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | None
     """Return how a notebook applies a remedy that works: by an edit of its cells, or by a cell that sets or patches."""
     if remedy.verdict not in WORKING or remedy.kind == "person":
         return None
-    cells = {source.id for source in report.sources if source.kind == "cell"}
-    if remedy.code is None and all(edit.source in cells for edit in remedy.edits):
+    if remedy.code is None and _is_of_cells(report, remedy):
         return "edit" if remedy.edits else None
     return "cell" if remedy.code is not None or remedy.patch is not None else None
 
@@ -220,17 +238,19 @@ def together(report: Report) -> list[Remedy]:
     """
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
     chosen: list[Remedy] = []
-    for remedy in sorted(working, key=lambda remedy: (-len(remedy.breaks), _ORDER.index(remedy.verdict))):
-        reached = {ident for other in chosen for ident in other.breaks + other.frames}
+    reached: set[str] = set()
+    best = sorted(working, key=lambda remedy: (-len(remedy.breaks), _ORDER.index(remedy.verdict)))
+    for remedy in best[:_MOST_TOGETHER]:
         if set(remedy.breaks + remedy.frames) <= reached or any(_clash(remedy, other) for other in chosen):
             continue
         chosen.append(remedy)
+        reached.update(remedy.breaks, remedy.frames)
     return chosen
 
 
 def _clash(one: Remedy, other: Remedy) -> bool:
     """Whether two remedies exclude each other, or change the same lines."""
-    if other.id in one.excludes or one.id in other.excludes:
+    if other.id in one.excludes or one.id in other.excludes or max(len(one.edits), len(other.edits)) > _MOST_EDITS:
         return True
     return any(
         mine.source == theirs.source and mine.first_line <= theirs.last_line and theirs.first_line <= mine.last_line
@@ -244,7 +264,10 @@ def breaks_of(report: Report, remedy: Remedy) -> str:
     numbers = break_numbers(report)
     known = sorted(numbers[ident] for ident in remedy.breaks if ident in numbers)
     if not known:
-        return ", ".join(frame.function for frame in report.frames if frame.id in remedy.frames)
+        frames = lookup.frames(report)
+        return joined([frames[ident].function for ident in dict.fromkeys(remedy.frames) if ident in frames], ", ")
+    if len(known) > _MOST_NUMBERS:
+        return f"breaks {joined(list(map(str, known)), ', ')}"
     return f"break{'s' if len(known) > 1 else ''} {_listed(list(map(str, known)))}"
 
 

@@ -60,14 +60,25 @@ def legend(frontends: Frontends) -> list[str]:
     """Return what was tried, and what follows from it."""
     if frontends.effects and frontends.report is not None:
         return [not_run_again(frontends.report)]
+    failed = [note.message for note in frontends.diagnostics]
+    if not frontends.verdicts and frontends.report is not None:
+        failed += [note.message for note in frontends.report.diagnostics]
+    if failed and not frontends.verdicts:
+        return failed
+    return [*failed, *_tried(frontends)]
+
+
+def _tried(frontends: Frontends) -> list[str]:
     sentences = [f"About the first break: {frontends.advice.rstrip('.')}."] if frontends.advice else []
-    if not frontends.others:
+    if frontends.left_out:
+        sentences.append(f"There was no time left for {', '.join(frontends.left_out)}.")
+    if not frontends.others and frontends.verdicts:
         return [
             *sentences,
             "No other input could be derived: that the programs agree with eager was seen with one input only.",
         ]
     tried = ", ".join(dict.fromkeys(map(_brief, frontends.others)))
-    sentences.append(f"Also run with: {tried}.")
+    sentences += [f"Also run with: {tried}."] if tried else []
     if any(verdict.breaks for verdict in frontends.verdicts):
         sentences.append("Graphs and breaks are counted with the first input.")
     if frontends.changes:

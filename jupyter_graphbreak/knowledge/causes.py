@@ -1,0 +1,1344 @@
+"""The table of causes: one entry for each, sorted by id, and one for each thing that is called.
+
+``since`` comes from the registries and settings of PyTorch 2.9.1, 2.10.0, 2.11.0, 2.12.0, 2.13.0, 2.14.0 and 2.15.0.
+"""
+
+from __future__ import annotations
+
+from jupyter_graphbreak.knowledge import skipped_functions
+from jupyter_graphbreak.knowledge.entries import CONFIG, DynamoSetting, KnownCall, KnownCause, ManualStep
+
+_ALLOW_RNN = DynamoSetting("allow_rnn", value=True)
+_COMPILED_AUTOGRAD = DynamoSetting("compiled_autograd", value=True)
+_INLINE_MODULES = DynamoSetting("inline_inbuilt_nn_modules", value=True)
+_MORE_RECOMPILES = DynamoSetting("recompile_limit", value=64, is_safe=True)
+_NO_FORCED_BREAKS = DynamoSetting("debug_force_graph_break_on_leaf_return", value=False)
+_SCALARS = DynamoSetting("capture_scalar_outputs", value=True, is_safe=True)
+_SHAPES = DynamoSetting("capture_dynamic_output_shape_ops", value=True)
+_SKIP_SIDE_EFFECTS = DynamoSetting(
+    "skip_fwd_side_effects_in_bwd_under_checkpoint", value=True, is_safe=False, since="2.10"
+)
+_TORCH_RANDOM = DynamoSetting("use_numpy_random_stream", value=False, is_safe=False)
+_TRACE_AUTOGRAD = DynamoSetting("trace_autograd_ops", value=True, since="2.11")
+_TRACE_CLASSES = DynamoSetting("enable_trace_load_build_class", value=True, since="2.13")
+_TRACE_CONTEXTLIB = DynamoSetting("enable_trace_contextlib", value=True)
+_TRACE_NUMPY = DynamoSetting("trace_numpy", value=True)
+_TRACE_PARAMETERS = DynamoSetting("graph_break_on_nn_param_ctor", value=False)
+_TRACE_UNITTEST = DynamoSetting("enable_trace_unittest", value=True)
+_UNPACK_GENERATORS = DynamoSetting("enable_faithful_generator_behavior", value=False, is_safe=False)
+
+_BRANCH = ManualStep(
+    "Decide whether both sides can always be computed, so that torch.where can choose between "
+    "them; whether a loop that this ends can always run its maximum number of times; or "
+    "whether this can be decided outside of the compiled function.",
+    tried="torch.where",
+    otherwise=(
+        "Decide whether a loop that this ends can always run its maximum number of times, or "
+        "whether this can be decided outside of the compiled function: torch.where was tried and did not work."
+    ),
+)
+_DISABLED = ManualStep("Decide whether this function must stay out of the graph: the code disables it on purpose.")
+_HOST = ManualStep(
+    "Decide whether the number is needed at all; whether it is known before the call and can "
+    "be passed as an argument; or whether what follows can be computed with the tensor."
+)
+_SHAPE = ManualStep(
+    "Decide whether what follows can work with all elements and a mask, so that shapes do not depend on the data."
+)
+_NO_SHAPE = ManualStep(
+    "Decide whether this operation may stay eager: no graph knows the shape of its result, "
+    "unless a custom operator with a fake kernel wraps it (torch.library.custom_op)."
+)
+_KEY = ManualStep("Decide on keys that are constants, such as names: a graph does not know the identity of a tensor.")
+_GENERATOR = ManualStep("Decide whether a list can replace the generator, or compile the function that consumes it.")
+_GROUPS = ManualStep(
+    "Decide whether the groups can be formed before the compiled function: their number depends on the data."
+)
+_BACKWARD = ManualStep(
+    "Decide where the compiled part ends: compile the forward pass, call backward() and the optimizer after it."
+)
+_FLAG = ManualStep("Decide which tensors need gradients before the compiled function: in a graph that cannot change.")
+_CONTEXT = ManualStep("Decide whether the context may be entered around the whole call of the compiled function.")
+_NUMPY = ManualStep(
+    "Decide whether torch can draw or compute this. With NumPy's generator it must happen before the call."
+)
+_STATE = ManualStep(
+    "Decide where to create this: before the compiled function, passed as an argument, or after it from the result."
+)
+_RNN = ManualStep(
+    "Decide whether the RNN stays eager: compile what is before and after it, or allow it with allow_rnn.",
+    tried="allow_rnn",
+    otherwise="Decide to compile what is before and after the RNN: allow_rnn was tried and did not work.",
+)
+_OUTPUT = ManualStep(
+    "Decide whether this message is needed on every call. If it is, write it after the call, "
+    "from what the function returns.",
+    tried="after the call",
+    otherwise=(
+        "Decide whether this message is needed on every call: writing it after the call was tried and did not work."
+    ),
+)
+_NO_PERSON = ManualStep("Decide whether this can be removed: a graph cannot wait for a person.")
+_TIMING = ManualStep("Decide what to time: of a compiled function, only the whole call can be timed, from outside.")
+_CLOCK = (
+    "read the clock before and after the call: inside the compiled function, no operation has run yet when it is read"
+)
+_OUTSIDE = "move it before or after the compiled function"
+
+CAUSES = (
+    KnownCause(
+        "BackendCompilerFailed",
+        ("BackendCompilerFailed",),
+        title="Failure of the backend",
+        advice=(
+            'the graph was captured and the backend failed on it: run it with backend="eager"; if it also works with '
+            '"aot_eager", the fault is in the generated code'
+        ),
+        page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
+    ),
+    KnownCause(
+        "GB0003",
+        ("Attempt to trace generator",),
+        title="Generator function",
+        advice="compile the function that consumes the generator, not the generator",
+        manual_step=_GENERATOR,
+        skip=skipped_functions.GENERATOR,
+        also_reported_as=("generator",),
+        page="common_breaks.md#generators-gb0003",
+    ),
+    KnownCause(
+        "GB0005",
+        ("Attempted to a str() method implemented in C/C++",),
+        title="`str()` of an object implemented in C",
+        advice="write its __str__ method in Python",
+    ),
+    KnownCause(
+        "GB0007",
+        ("Attempted to call function marked as skipped",),
+        title="Call of a function that Dynamo does not trace",
+        advice=(
+            "call it before or after the compiled function and pass its result as an argument; Dynamo cannot trace it"
+        ),
+        is_named_by_call=True,
+    ),
+    KnownCause(
+        "GB0008",
+        ("Attempted to inline function marked as skipped",),
+        title="Call of a function that Dynamo does not trace",
+        is_named_by_call=True,
+    ),
+    KnownCause(
+        "GB0009",
+        ("Attempted to inline function marked as skipped (SkipFunctionVariable)",),
+        title="Call of a function that Dynamo does not trace",
+        is_named_by_call=True,
+    ),
+    KnownCause(
+        "GB0014",
+        ("Attempted to wrap RNN, GRU, or LSTM",),
+        title="LSTM, GRU or RNN",
+        advice=f"set {_ALLOW_RNN}",
+        setting_advice=f"set {_ALLOW_RNN}",
+        manual_step=_RNN,
+        settings=((_ALLOW_RNN,),),
+        page="common_breaks.md#lstm-gru-and-rnn-gb0014",
+    ),
+    KnownCause(
+        "GB0015",
+        ("Attempted to wrap sparse Tensor",),
+        title="Sparse tensor",
+        advice="convert the sparse tensor with to_dense() before the compiled function",
+        manual_step=ManualStep("Decide whether the tensor can be dense in the compiled function."),
+    ),
+    KnownCause(
+        "GB0016",
+        ("Attempted to wrap strided NestedTensor",),
+        title="Nested tensor",
+    ),
+    KnownCause(
+        "GB0025",
+        ("Call to `torch._dynamo.graph_break()`",),
+        title="`torch._dynamo.graph_break()`",
+        rewrites=("delete the call",),
+        is_deliberate=True,
+        is_safe=True,
+        page="common_breaks.md#torch-dynamo-graph-break-gb0025",
+    ),
+    KnownCause(
+        "GB0029",
+        ("Compilation of intermediate hooks requires compiled autograd",),
+        title="Hook on an intermediate tensor",
+        advice="put what the hook does into the backward of a torch.autograd.Function and use what its apply() returns",
+        settings=((_COMPILED_AUTOGRAD,),),
+        page="training.md#what-breaks-in-training-code",
+    ),
+    KnownCause(
+        "GB0031",
+        ("Custom __getattribute__ in nn.Module attribute access",),
+        title="`__getattribute__` of a module",
+        advice="replace __getattribute__ by a property, or simplify it",
+    ),
+    KnownCause(
+        "GB0033",
+        ("Data dependent operator",),
+        title="Number, list or boolean computed from a tensor",
+        advice=(
+            f"for .tolist() set {_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a "
+            f"tensor; else compute "
+            "it outside of the compiled function"
+        ),
+        setting_advice=f"set {_SCALARS}",
+        manual_step=_HOST,
+        settings=(
+            (_SCALARS,),
+            (_SCALARS, _SHAPES),
+        ),
+        rewrites=(
+            "keep the tensor",
+            "pass sizes as numbers",
+        ),
+        is_named_by_call=True,
+        page="common_breaks.md#torch-equal-data-dependent-operator-gb0033",
+    ),
+    KnownCause(
+        "GB0034",
+        ("Data-dependent assertion failed (cannot compile partial graph)",),
+        title="`assert` on a tensor's value",
+        advice="check with torch._assert(condition, 'constant message'), or check after the call",
+        rewrites=("check in the graph",),
+        page="common_breaks.md#assert-with-values-in-its-message-gb0170-and-gb0171",
+    ),
+    KnownCause(
+        "GB0035",
+        ("Data-dependent branching with non-constant __bool__",),
+        title="Branch on an object with its own `__bool__`",
+        manual_step=_BRANCH,
+        page="common_breaks.md#if-on-a-tensor-data-dependent-branching-gb0170",
+    ),
+    KnownCause(
+        "GB0036",
+        ("Dynamic shape operator",),
+        title="Result whose size depends on a tensor's values, as `x[mask]`",
+        advice=(
+            f"set {_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the "
+            f"setting can turn a "
+            "break into an error"
+        ),
+        setting_advice=f"set {_SHAPES}",
+        manual_step=_SHAPE,
+        settings=(
+            (_SHAPES,),
+            (_SCALARS, _SHAPES),
+        ),
+        rewrites=(
+            "mask instead of selecting",
+            "pass sizes as numbers",
+        ),
+        is_captured_by_fullgraph=True,
+        page="common_breaks.md#x-mask-dynamic-shape-operator-gb0036",
+    ),
+    KnownCause(
+        "GB0037",
+        ("Dynamic shape operator (no meta kernel)",),
+        title="Operator whose result has an unknown size",
+        advice="compute it outside of the compiled function: Dynamo cannot follow a shape that depends on the data",
+        manual_step=_NO_SHAPE,
+        page="escape_hatches.md#custom-operators-one-opaque-operation",
+    ),
+    KnownCause(
+        "GB0038",
+        ("Dynamic slicing with Tensor arguments",),
+        title="Slice whose bounds are tensors",
+        advice=f"slice with numbers, not with tensors; for a length from a tensor set {_SCALARS} and use .item()",
+        setting_advice=f"set {_SCALARS}",
+        manual_step=_HOST,
+        settings=((_SCALARS,),),
+        page="common_breaks.md#x-n-with-a-tensor-as-n-gb0124",
+    ),
+    KnownCause(
+        "GB0039",
+        (
+            "Dynamo recompile limit exceeded",
+            "Dynamo cache limit exceeded",
+        ),
+        title="Recompile limit",
+        advice="pass what changes from call to call as a tensor, or mark it with torch._dynamo.mark_dynamic; "
+        f"or raise {CONFIG}recompile_limit",
+        manual_step=ManualStep(
+            "Decide which arguments may change from call to call: pass them as tensors, or mark them dynamic."
+        ),
+        settings=((_MORE_RECOMPILES,),),
+        page="recompiles.md#the-limit",
+    ),
+    KnownCause(
+        "GB0043",
+        ("Encountered non-PT2-compliant op",),
+        title="Operator that `torch.compile` must not trace",
+        page="escape_hatches.md#custom-operators-one-opaque-operation",
+    ),
+    KnownCause(
+        "GB0045",
+        ("Encountered tensor.is_inference() during tracing",),
+        title="`Tensor.is_inference()`",
+        advice="call it before the compiled function and pass the result as an argument",
+        page="common_breaks.md#tensor-data-ptr-and-tensor-is-inference-gb0088-and-gb0045",
+    ),
+    KnownCause(
+        "GB0046",
+        ("Encountered torch.is_inference_mode_enabled during tracing",),
+        title="`torch.is_inference_mode_enabled()`",
+        advice="call it before the compiled function and pass the result as an argument",
+    ),
+    KnownCause(
+        "GB0056",
+        ("Failed to mutate tensor data attribute",),
+        title="Assignment to `Tensor.data`",
+        advice="make a new tensor instead of changing .data, or do it outside of the compiled function",
+    ),
+    KnownCause(
+        "GB0058",
+        ("Failed to set tensor attribute",),
+        title="Attribute set on a tensor",
+        advice="keep the attribute in a variable or on a module, or set it outside of the compiled function",
+    ),
+    KnownCause(
+        "GB0059",
+        ("Failed to trace builtin operator",),
+        title="Call of a builtin that Dynamo does not trace",
+        advice="use operations on tensors instead of this builtin, or call it outside of the compiled function",
+        is_named_by_call=True,
+    ),
+    KnownCause(
+        "GB0060",
+        ("Failed to trace unittest method",),
+        title="`unittest` assertion",
+        settings=((_TRACE_UNITTEST,),),
+        until="2.13",
+    ),
+    KnownCause(
+        "GB0063",
+        ("Failed to unpack object for UNPACK_SEQUENCE",),
+        title="Unpacking of an object that Dynamo does not iterate over",
+    ),
+    KnownCause(
+        "GB0064",
+        ("Fake tensor propagation exception",),
+        title="Operator that fails on the shapes it is given",
+        page="errors.md#your-own-error-met-while-compiling",
+    ),
+    KnownCause(
+        "GB0065",
+        ("Graph break in inlined function",),
+        title="Break in a function that is called",
+    ),
+    KnownCause(
+        "GB0066",
+        ("Graph break under GenericContextWrappingVariable",),
+        title="Graph break in a `with` block",
+        advice_if_consequence="or move the break out of the with block",
+        page="common_breaks.md#graph-break-in-a-with-block-gb0066",
+    ),
+    KnownCause(
+        "GB0067",
+        (
+            "HOP: Unsafe side effect",
+            "HigherOrderOperator: Mutating a variable not in the current scope (SideEffects)",
+        ),
+        title="Change of an outer variable in checkpointed or higher-order code",
+        settings=((_SKIP_SIDE_EFFECTS,),),
+        page="training.md#what-breaks-in-training-code",
+    ),
+    KnownCause(
+        "GB0070",
+        ("Indexing list with non-scalar tensor",),
+        title="List indexed with a tensor",
+        page="common_breaks.md#tensor-item-float-int-gb0124",
+    ),
+    KnownCause(
+        "GB0075",
+        ("LOAD_BUILD_CLASS bytecode not supported",),
+        title="Class defined in the function",
+        advice="define the class outside of the compiled function",
+        settings=((_TRACE_CLASSES,),),
+        page="common_breaks.md#a-class-defined-in-the-function-gb8977",
+    ),
+    KnownCause(
+        "GB0083",
+        ("Module-level backwards hooks require compiled autograd.",),
+        title="Backward hook of a module",
+        advice=f"set {_COMPILED_AUTOGRAD}, or remove the module's backward hook",
+        setting_advice=f"set {_COMPILED_AUTOGRAD}",
+        manual_step=_BACKWARD,
+        settings=((_COMPILED_AUTOGRAD,),),
+        page="training.md#a-hook-that-never-runs",
+    ),
+    KnownCause(
+        "GB0086",
+        ("Not a Python constant",),
+        title="Value that must be a constant",
+    ),
+    KnownCause(
+        "GB0087",
+        ("NotImplementedError/UnsupportedFakeTensorException when running FX node",),
+        title="Operator without a fake kernel",
+        advice="give the operator a meta kernel with torch.library.register_fake",
+        page="escape_hatches.md#custom-operators-one-opaque-operation",
+    ),
+    KnownCause(
+        "GB0088",
+        ("Observed exception",),
+        title="Exception raised while tracing",
+        advice="raise and catch the exception outside of the compiled function, or test for its cause beforehand",
+        page="errors.md#your-own-error-met-while-compiling",
+    ),
+    KnownCause(
+        "GB0090",
+        ("Operator does not support running with fake tensors",),
+        title="Operator without a fake kernel",
+        advice="give the operator a fake kernel with torch.library.register_fake",
+        page="escape_hatches.md#custom-operators-one-opaque-operation",
+    ),
+    KnownCause(
+        "GB0092",
+        ("Reconstruction failure",),
+        title="Object that cannot outlive a break",
+        advice="build it after the compiled function, from what that returns: it cannot be carried across a break",
+        manual_step=_STATE,
+    ),
+    KnownCause(
+        "GB0093",
+        ("Reconstruction failure: source.reconstruct not implemented",),
+        title="Object that cannot outlive a break",
+    ),
+    KnownCause(
+        "GB0097",
+        ("Side effect on existing deque with limited maxlen",),
+        title="`deque` with `maxlen`",
+        advice="use a deque without maxlen, or a list",
+    ),
+    KnownCause(
+        "GB0098",
+        ("Skip calling `torch.compiler.disable()`d function",),
+        title="Function under `torch.compiler.disable`",
+        advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
+        manual_step=_DISABLED,
+        is_deliberate=True,
+        page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
+    ),
+    KnownCause(
+        "GB0099",
+        ("Skip inlining `torch.compiler.disable()`d function",),
+        title="Function under `torch.compiler.disable`",
+        advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
+        manual_step=_DISABLED,
+        is_deliberate=True,
+        page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
+    ),
+    KnownCause(
+        "GB0103",
+        ("Tensor subclass overridden method call",),
+        title="Method that a tensor subclass overrides",
+    ),
+    KnownCause(
+        "GB0104",
+        ("Tensor with grad_fn()",),
+        title="`Tensor.grad_fn`",
+        advice="do not read grad_fn in the compiled function",
+    ),
+    KnownCause(
+        "GB0105",
+        ("Tensor.numpy() with trace_numpy=False",),
+        title="`Tensor.numpy()` with `trace_numpy` switched off",
+        advice=f"set {_TRACE_NUMPY}, or use tensors instead",
+        setting_advice=f"set {_TRACE_NUMPY}",
+        settings=((_TRACE_NUMPY,),),
+        page="common_breaks.md#numpy-random-gb0033",
+    ),
+    KnownCause(
+        "GB0107",
+        ("Tensor.random_ op",),
+        title="`Tensor.random_()`",
+        advice=("draw a new tensor with torch.randint_like(x, low, high); use copy_() if it must stay the same tensor"),
+        rewrites=("draw with randint_like",),
+        page="common_breaks.md#tensor-random-gb0107",
+    ),
+    KnownCause(
+        "GB0109",
+        ("Tensor.tolist() with non-integer tensor",),
+        title="`Tensor.tolist()`",
+        advice=(
+            "keep the values as a tensor and use operations on tensors; if numbers are needed, take them one by one "
+            f"with .item() and set {_SCALARS}"
+        ),
+        setting_advice=f"set {_SCALARS}",
+        manual_step=_HOST,
+        settings=((_SCALARS,),),
+        rewrites=(
+            "keep the tensor",
+            "take values one by one",
+        ),
+        page="common_breaks.md#tensor-tolist-gb0109",
+    ),
+    KnownCause(
+        "GB0110",
+        ("Tensor.uniform_ op called with `from` keyword",),
+        title="`Tensor.uniform_(from=...)`",
+        advice="use uniform_(a, b) without the keyword",
+    ),
+    KnownCause(
+        "GB0111",
+        ("TypeError from user code",),
+        title="`TypeError` raised while tracing",
+        page="errors.md#your-own-error-met-while-compiling",
+    ),
+    KnownCause(
+        "GB0112",
+        ("TypeError when making fake tensor call",),
+        title="`TypeError` of an operator",
+        page="errors.md#your-own-error-met-while-compiling",
+    ),
+    KnownCause(
+        "GB0115",
+        ("Unexpected failure during itertools.groupby() iteration",),
+        title="`itertools.groupby`",
+        advice="group before the compiled function and pass the groups as arguments",
+        manual_step=_GROUPS,
+    ),
+    KnownCause(
+        "GB0123",
+        ("Unsupported Tensor.backward() call",),
+        title="`Tensor.backward()`",
+        advice=(
+            "compile only the forward part and call backward() after it: its backward pass is compiled as well; or set "
+            f"{_TRACE_AUTOGRAD}"
+        ),
+        setting_advice=f"set {_TRACE_AUTOGRAD}",
+        manual_step=_BACKWARD,
+        settings=((_TRACE_AUTOGRAD,),),
+        page="common_breaks.md#tensor-backward-gb0123",
+    ),
+    KnownCause(
+        "GB0124",
+        (
+            "Unsupported Tensor.item() call with capture_scalar_outputs=False",
+            "Tensor.item() with capture_scalar_outputs=False",
+        ),
+        title="Tensor turned into a Python number, as by `.item()`",
+        advice=f"keep the value as a tensor; .item() needs it on the host. If a number is needed, set {_SCALARS}",
+        setting_advice=f"set {_SCALARS}",
+        manual_step=_HOST,
+        settings=(
+            (_SCALARS,),
+            (_SCALARS, _SHAPES),
+        ),
+        rewrites=(
+            "keep the tensor",
+            "pass sizes as numbers",
+        ),
+        is_captured_by_fullgraph=True,
+        page="common_breaks.md#tensor-item-float-int-gb0124",
+    ),
+    KnownCause(
+        "GB0125",
+        ("Unsupported Tensor.requires_grad_() call",),
+        title="`requires_grad_()` in compiled code",
+        advice="call requires_grad_() before the compiled function, or use detach() if only the values are needed",
+        manual_step=_FLAG,
+        rewrites=("leave requires_grad_() out",),
+        page="common_breaks.md#requires-grad-gb0206",
+    ),
+    KnownCause(
+        "GB0126",
+        ("Unsupported Tensor.resize_() call",),
+        title="`Tensor.resize_()`",
+        advice="allocate the tensor with its final size, or make a new one",
+    ),
+    KnownCause(
+        "GB0127",
+        ("Unsupported Tensor.resize_as_() call",),
+        title="`Tensor.resize_as_()`",
+        advice="allocate the tensor with its final size, or make a new one",
+    ),
+    KnownCause(
+        "GB0134",
+        ("Unsupported arguments for itertools.groupby",),
+        title="`itertools.groupby`",
+        advice="group before the compiled function and pass the groups as arguments",
+        manual_step=_GROUPS,
+    ),
+    KnownCause(
+        "GB0142",
+        ("Unsupported context manager",),
+        title="`with` on an object that Dynamo does not know",
+        advice="enter the context around the call of the compiled function, not in it",
+        manual_step=_CONTEXT,
+        is_named_by_call=True,
+        page="common_breaks.md#a-lock-unsupported-context-manager-gb0142",
+    ),
+    KnownCause(
+        "GB0147",
+        ("Unsupported function call",),
+        title="Call of an object that Dynamo does not know",
+        advice="call it before the compiled function and pass the result as an argument; turn an iterator into a list",
+        is_named_by_call=True,
+    ),
+    KnownCause(
+        "GB0150",
+        ("Unsupported hasattr call",),
+        title="`hasattr()` of an object that Dynamo does not know",
+        advice="turn it into a list before hasattr() inspects it: Dynamo cannot inspect an iterator such as map()",
+    ),
+    KnownCause(
+        "GB0151",
+        ("Unsupported inspect call",),
+        title="`inspect` of a function",
+        advice="inspect the function before the compiled function",
+    ),
+    KnownCause(
+        "GB0152",
+        ("Unsupported key type for itertools.groupby",),
+        title="`itertools.groupby` with a tensor as key",
+        advice="group before the compiled function, or by keys that are constants",
+        manual_step=_GROUPS,
+    ),
+    KnownCause(
+        "GB0156",
+        ("Unsupported method call",),
+        title="Method of an object that Dynamo does not know",
+        advice=(
+            "create it in the compiled function, or pass it as a list or a tensor; turn an iterator "
+            "into a list with list(...)"
+        ),
+        is_named_by_call=True,
+        page="common_breaks.md#json-dumps-unsupported-method-call-gb0156",
+    ),
+    KnownCause(
+        "GB0157",
+        ("Unsupported ndarray attribute access",),
+        title="Attribute of a NumPy array",
+    ),
+    KnownCause(
+        "GB0158",
+        ("Unsupported ndarray method call",),
+        title="Method of a NumPy array without a torch equivalent",
+        advice="use the torch function for it, or compute it with NumPy outside of the compiled function",
+    ),
+    KnownCause(
+        "GB0160",
+        ("Unsupported next() call",),
+        title="`next()` of an object that Dynamo does not know",
+        settings=((_SCALARS,),),
+    ),
+    KnownCause(
+        "GB0170",
+        ("Data-dependent branching",),
+        title="Branch on a tensor's value",
+        advice="take both sides with torch.where(condition, a, b); or torch.cond, where they hold no dropout",
+        manual_step=_BRANCH,
+        rewrites=("check in the graph",),
+        also_reported_as=("Dynamic control flow is not supported at the moment", "generic_jump"),
+        is_safe=False,
+        page="common_breaks.md#if-on-a-tensor-data-dependent-branching-gb0170",
+    ),
+    KnownCause(
+        "GB0171",
+        ("assert with non-string message",),
+        title="`assert` whose message is no plain string",
+        advice="use a plain string as the assert's message, not one that contains tensors",
+        rewrites=("check in the graph",),
+        page="common_breaks.md#assert-with-values-in-its-message-gb0170-and-gb0171",
+    ),
+    KnownCause(
+        "GB0175",
+        ("builtin isinstance() cannot determine type of argument",),
+        title="`isinstance()` of an object that Dynamo does not know",
+    ),
+    KnownCause(
+        "GB0177",
+        ("can't handle functions not implemented in python ",),
+        title="Function implemented in C",
+        is_named_by_call=True,
+    ),
+    KnownCause(
+        "GB0179",
+        ("copy.deepcopy()",),
+        title="`copy.deepcopy()`",
+        advice="copy before the compiled function; tensors with .detach().clone()",
+        rewrites=("copy with clone()",),
+        page="common_breaks.md#copy-deepcopy-of-a-tensor-gb4198",
+    ),
+    KnownCause(
+        "GB0184",
+        ("failed to call str() on user defined object",),
+        title="`str()` of an object of your class",
+    ),
+    KnownCause(
+        "GB0187",
+        ("functools.wraps",),
+        title="`functools.wraps` in compiled code",
+        advice="decorate with functools.wraps outside of the compiled function",
+    ),
+    KnownCause(
+        "GB0198",
+        ("mapping proxy affected by dictionary mutation",),
+        title="Arguments bound with `inspect.signature` after a change",
+        rewrites=("wrap forward",),
+    ),
+    KnownCause(
+        "GB0203",
+        ("non-const keys in dict_keys",),
+        title="Dictionary with keys that are no constants",
+        advice="use constants as keys: strings or numbers, not tensors",
+        manual_step=_KEY,
+    ),
+    KnownCause(
+        "GB0204",
+        ("non-const keys in mappingproxy",),
+        title="Mapping with keys that are no constants",
+        advice="use constants as keys: strings or numbers, not tensors",
+        manual_step=_KEY,
+    ),
+    KnownCause(
+        "GB0206",
+        ("setattr() on Tensor.requires_grad",),
+        title="`x.requires_grad = ...`",
+        advice="set requires_grad before the compiled function, or use detach() instead of setting it to False",
+        manual_step=_FLAG,
+        rewrites=("replace the requires_grad assignment",),
+        page="common_breaks.md#requires-grad-gb0206",
+    ),
+    KnownCause(
+        "GB0207",
+        ("sort with non-constant keys",),
+        title="Sort by tensors",
+        advice="sort by a number that does not depend on a tensor, or sort the values with torch.sort",
+        manual_step=ManualStep(
+            "Decide what else to sort by: the order of tensors is not known before they are computed."
+        ),
+        page="common_breaks.md#sorted-of-tensors-gb0207",
+    ),
+    KnownCause(
+        "GB0208",
+        ("torch.* op returned non-Tensor",),
+        title="torch function that returns no tensor",
+        advice="set or enter it outside of the compiled function: it returns no tensor",
+        manual_step=_CONTEXT,
+        page="common_breaks.md#torch-backends-cudnn-flags-gb0208-and-gb0142",
+    ),
+    KnownCause(
+        "GB0212",
+        ("torch.profiler object escaped from compiled region",),
+        title="Profiler in use across a break",
+    ),
+    KnownCause(
+        "GB0213",
+        ("unimplemented builtin op on tensor arguments",),
+        title="Builtin applied to a tensor",
+        advice="use the torch function of that name instead of the builtin",
+    ),
+    KnownCause(
+        "GB0218",
+        ("unsupported index(Tensor)",),
+        title="Tensor used as an index of a Python object",
+        page="common_breaks.md#tensor-item-float-int-gb0124",
+    ),
+    KnownCause(
+        "GB0219",
+        ("Backend compiler exception",),
+        title="Failure of the backend",
+        page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
+    ),
+    KnownCause(
+        "GB0220",
+        ("Failed to mutate tensor data attribute to different dtype",),
+        title="Assignment to `Tensor.data` with another dtype",
+        advice="make a new tensor with x.to(dtype) instead of changing .data",
+    ),
+    KnownCause(
+        "GB0222",
+        ("Attempted to wrap a set with tensors",),
+        title="Set of tensors",
+        advice="use a list, or a dict with the tensors as keys: a set has no order",
+        manual_step=ManualStep("Decide on an order: use a list or a dict instead of the set of tensors."),
+    ),
+    KnownCause(
+        "GB0223",
+        ("torch.compile call with > 1 args",),
+        title="`torch.compile` called in compiled code",
+        advice="give torch.compile its options by keyword",
+    ),
+    KnownCause(
+        "GB0225",
+        ("Attempted to use tensor creation function with requires_grad=True",),
+        title="Tensor created with `requires_grad=True`",
+        advice="create the tensor before the compiled function, or call requires_grad_() on it",
+        page="common_breaks.md#requires-grad-gb0206",
+    ),
+    KnownCause(
+        "GB0231",
+        ("call `torch.from_numpy` with `torch._dynamo.config.trace_numpy=False`",),
+        title="`torch.from_numpy` with `trace_numpy` switched off",
+        advice=f"set {_TRACE_NUMPY}",
+        setting_advice=f"set {_TRACE_NUMPY}",
+        settings=((_TRACE_NUMPY,),),
+        page="common_breaks.md#numpy-random-gb0033",
+    ),
+    KnownCause(
+        "GB0246",
+        ("Attempted to use `torch.nn.functional.one_hot` with data-dependent output shape",),
+        title="`one_hot` without `num_classes`",
+        advice="give one_hot its num_classes",
+        manual_step=ManualStep("Decide how many classes there are, and give one_hot its num_classes."),
+    ),
+    KnownCause(
+        "GB0253",
+        ("call_method on generator",),
+        title="Method of a generator",
+        advice="turn the generator into a list",
+        manual_step=_GENERATOR,
+        settings=((_UNPACK_GENERATORS,),),
+        page="common_breaks.md#generators-gb0003",
+    ),
+    KnownCause(
+        "GB0263",
+        ("attempted to trace contextlib.contextmanager",),
+        title="`contextlib.contextmanager` with `enable_trace_contextlib` switched off",
+        advice=f"set {_TRACE_CONTEXTLIB}",
+        setting_advice=f"set {_TRACE_CONTEXTLIB}",
+        settings=((_TRACE_CONTEXTLIB,),),
+        page="common_breaks.md#graph-break-in-a-with-block-gb0066",
+    ),
+    KnownCause(
+        "GB0264",
+        ("Attempted to use `torch.nn.Parameter()` constructor with Dynamo",),
+        title="`nn.Parameter` created in compiled code",
+        advice="construct the parameter before the compiled function, or in the module's __init__; or set "
+        f"{_TRACE_PARAMETERS}",
+        setting_advice=f"set {_TRACE_PARAMETERS}",
+        manual_step=_STATE,
+        settings=((_TRACE_PARAMETERS,),),
+        page="common_breaks.md#nn-parameter-in-compiled-code-gb0264",
+    ),
+    KnownCause(
+        "GB0269",
+        ("Forced graph break on leaf function",),
+        title="Break forced by a debugging setting",
+        settings=((_NO_FORCED_BREAKS,),),
+    ),
+    KnownCause(
+        "GB0291",
+        ("logging.Logger method not supported for non-export cases",),
+        title="Logging",
+        advice="log after the call, from what the function returns; or, to lose the message, add the method to "
+        f"{CONFIG}ignore_logging_functions",
+        setting_advice=f"add the method to {CONFIG}ignore_logging_functions",
+        manual_step=_OUTPUT,
+        since="2.10",
+        page="common_breaks.md#logging-gb0291",
+    ),
+    KnownCause(
+        "GB0293",
+        ("attempted to trace numpy function with config.trace_numpy=False",),
+        title="NumPy function with `trace_numpy` switched off",
+        advice=f"set {_TRACE_NUMPY}",
+        setting_advice=f"set {_TRACE_NUMPY}",
+        settings=((_TRACE_NUMPY,),),
+        since="2.10",
+        page="common_breaks.md#numpy-random-gb0033",
+    ),
+    KnownCause(
+        "GB0294",
+        ("attempted to trace numpy function unsupported by PyTorch",),
+        title="NumPy function without a torch equivalent",
+        advice="use the torch function for it, or compute it with NumPy outside of the compiled function",
+        manual_step=_NUMPY,
+        since="2.10",
+        page="common_breaks.md#numpy-random-gb0033",
+    ),
+    KnownCause(
+        "GB0296",
+        ("attempted to reorder a debugging function that can't actually be reordered",),
+        title="`print` or log of something that is no tensor or text",
+        advice="pass only constants, tensors or f-strings of them, or print it after the call",
+        since="2.10",
+        page="common_breaks.md#print-failed-to-trace-builtin-operator-gb0059",
+    ),
+    KnownCause(
+        "GB0298",
+        ("attempted to trace torch._numpy.random function with config.use_numpy_random_stream=True",),
+        title="NumPy's random numbers",
+        advice=f"set {_TORCH_RANDOM}, or draw with torch",
+        setting_advice=f"set {_TORCH_RANDOM}",
+        manual_step=_NUMPY,
+        settings=((_TORCH_RANDOM,),),
+        since="2.10",
+        page="common_breaks.md#numpy-random-gb0033",
+    ),
+    KnownCause(
+        "GB0300",
+        ("numpy function that produces a const collection type encountered non-const arguments",),
+        title="NumPy function with arguments that are no constants",
+        advice="compute it with NumPy outside of the compiled function",
+        manual_step=_NUMPY,
+        since="2.10",
+        page="common_breaks.md#numpy-random-gb0033",
+    ),
+    KnownCause(
+        "GB0328",
+        ("torch.func.functional_call capture is disabled",),
+        title="`torch.func.functional_call`",
+        advice=f"set {_INLINE_MODULES}",
+        setting_advice=f"set {_INLINE_MODULES}",
+        settings=((_INLINE_MODULES,),),
+        since="2.10",
+    ),
+    KnownCause(
+        "GB0358",
+        ("optimizer: pending mutation on parameter",),
+        title="Optimizer step after a changed parameter",
+        manual_step=_BACKWARD,
+        since="2.10",
+        page="common_breaks.md#tensor-backward-gb0123",
+    ),
+    KnownCause(
+        "GB0364",
+        ("User-defined object with overridden __hash__",),
+        title="Dictionary key with its own `__hash__`",
+        advice="use a string or a number as the key, not an object with its own __hash__",
+        manual_step=_KEY,
+        since="2.10",
+    ),
+    KnownCause(
+        "GB0365",
+        ("Dynamo cannot determine whether the underlying object is hashable",),
+        title="Dictionary key that Dynamo cannot hash",
+        advice="use a key that is a string or a number",
+        manual_step=_KEY,
+        since="2.10",
+    ),
+    KnownCause(
+        "GB0366",
+        ("Dynamo cannot determine the hash of an object",),
+        title="Dictionary key that Dynamo cannot hash",
+        advice="use a key that is a string or a number",
+        manual_step=_KEY,
+        since="2.10",
+    ),
+    KnownCause(
+        "GB0374",
+        ("Sparse tensor creation not supported",),
+        title="Sparse tensor created in compiled code",
+        advice="create the sparse tensor before the compiled function",
+        since="2.11",
+    ),
+    KnownCause(
+        "GB0376",
+        ("Call to `torch._dynamo.disable()`",),
+        title="Call of `torch._dynamo.disable()`",
+        advice="apply it outside of the compiled function to the function that must run eagerly",
+        is_deliberate=True,
+        since="2.14",
+        page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
+    ),
+    KnownCause(
+        "GB0377",
+        ("Call to `torch.compiler.disable()`",),
+        title="Call of `torch.compiler.disable()`",
+        advice="apply it outside of the compiled function to the function that must run eagerly",
+        is_deliberate=True,
+        since="2.14",
+        page="common_breaks.md#a-function-under-torch-compiler-disable-gb0098",
+    ),
+    KnownCause(
+        "GB0569",
+        ("repr() on tensor",),
+        title="Text of a tensor",
+        advice="write it after the call: the text of a tensor needs its values",
+        manual_step=_OUTPUT,
+        since="2.13",
+        page="common_breaks.md#repr-of-a-tensor-gb0569",
+    ),
+    KnownCause(
+        "GB0811",
+        ("missing tp_iter",),
+        title="Iteration over an object that Dynamo does not know",
+        advice="turn it into a list before the compiled function and iterate over that",
+        since="2.13",
+    ),
+    KnownCause(
+        "GB2412",
+        ("Unsupported attribute",),
+        title="Attribute of an object that Dynamo does not know",
+        since="2.14",
+    ),
+    KnownCause(
+        "GB2549",
+        ("infinite generator detected",),
+        title="Endless generator",
+        since="2.11",
+        page="common_breaks.md#generators-gb0003",
+    ),
+    KnownCause(
+        "GB4197",
+        ("Unsupported Tensor.share_memory_() call",),
+        title="`Tensor.share_memory_()`",
+        advice=_OUTSIDE,
+        since="2.11",
+    ),
+    KnownCause(
+        "GB4198",
+        ("Attempted to copy.deepcopy a tensor",),
+        title="`copy.deepcopy` of a tensor",
+        advice=(
+            "copy it with x.detach().clone(); without detach(), gradients flow through the copy, and "
+            "deepcopy does not allow that"
+        ),
+        rewrites=("copy with clone()",),
+        since="2.12",
+        page="common_breaks.md#copy-deepcopy-of-a-tensor-gb4198",
+    ),
+    KnownCause(
+        "GB4240",
+        ("unsupported __getitem__",),
+        title="Index into an object that Dynamo does not know",
+        advice="turn it into a list or dict before the compiled function",
+        since="2.12",
+    ),
+    KnownCause(
+        "GB4297",
+        ("Call to `torch._dynamo.skip_frame()`",),
+        title="`torch._dynamo.skip_frame()`",
+        rewrites=("delete the call",),
+        is_deliberate=True,
+        is_safe=True,
+        since="2.11",
+        page="common_breaks.md#torch-dynamo-graph-break-gb0025",
+    ),
+    KnownCause(
+        "GB4347",
+        ("Missing tp_iternext",),
+        title="Iterator that Dynamo does not know",
+        advice=(
+            "turn it into a list before the loop, for example with list(d.keys()); if an earlier break "
+            "caused this one, fix that first"
+        ),
+        since="2.13",
+    ),
+    KnownCause(
+        "GB4636",
+        ("Call to `torch._dynamo.step_unsupported()`",),
+        title="`torch._dynamo.step_unsupported()`",
+        rewrites=("delete the call",),
+        is_deliberate=True,
+        is_safe=True,
+        since="2.11",
+        page="common_breaks.md#torch-dynamo-graph-break-gb0025",
+    ),
+    KnownCause(
+        "GB4695",
+        ("torch.jit.script/freeze modules unsupported",),
+        title="Scripted module (`torch.jit.script`)",
+        advice="compile the module that was not scripted",
+        since="2.12",
+    ),
+    KnownCause(
+        "GB4841",
+        ("Unsupported python_type() call",),
+        title="Type of an object that Dynamo does not know",
+        since="2.12",
+    ),
+    KnownCause(
+        "GB5821",
+        ("register_post_accumulate_grad_hook on an intermediate tensor",),
+        title="Hook on an intermediate tensor",
+        advice="register the hook before the compiled function",
+        since="2.15",
+        page="training.md#what-breaks-in-training-code",
+    ),
+    KnownCause(
+        "GB5976",
+        ("Data pointer comparison",),
+        title="Comparison of `data_ptr()`",
+        advice="compare the addresses before the compiled function and pass the result as an argument",
+        since="2.13",
+        page="common_breaks.md#tensor-data-ptr-and-tensor-is-inference-gb0088-and-gb0045",
+    ),
+    KnownCause(
+        "GB6025",
+        ("Failed to trace list()",),
+        title="`list()` of an object that Dynamo does not know",
+        advice="make the list before the compiled function",
+        since="2.12",
+    ),
+    KnownCause(
+        "GB6066",
+        ("ContextVar.get() with non-constant default",),
+        title="`ContextVar.get()`",
+        advice="read it before the compiled function and pass the value as an argument",
+        since="2.14",
+        page="common_breaks.md#contextvar-get-unsupported-method-call-gb0156",
+    ),
+    KnownCause(
+        "GB6270",
+        ("Unhandled tensor method",),
+        title="Tensor method that Dynamo does not know",
+        advice="use the torch function that computes it, or call it outside of the compiled function",
+        since="2.12",
+    ),
+    KnownCause(
+        "GB6297",
+        ("autograd.Function.apply: duplicate tensor input",),
+        title="`autograd.Function` called with one tensor twice",
+        since="2.13",
+    ),
+    KnownCause(
+        "GB6815",
+        ("ContextVar mutation not supported",),
+        title="`ContextVar.set()`",
+        advice="set it before or after the compiled function",
+        since="2.14",
+        page="common_breaks.md#contextvar-get-unsupported-method-call-gb0156",
+    ),
+    KnownCause(
+        "GB7000",
+        ("graph break in loop",),
+        title="Graph break in a loop",
+        advice="move the break out of the loop",
+        advice_if_consequence=(
+            "or move the loop's body into its own function: it is then compiled, up to the break and "
+            "after it, and only the loop runs eagerly; moving the loop into its own function keeps the "
+            "code around it compiled"
+        ),
+        since="2.11",
+        page="common_breaks.md#graph-break-in-a-loop-gb7000",
+    ),
+    KnownCause(
+        "GB7324",
+        ("returning intermediate with requires_grad_()",),
+        title="Result with `requires_grad_()`",
+        advice="call detach() before returning it, or requires_grad_() before the compiled function",
+        manual_step=_FLAG,
+        since="2.12",
+        page="common_breaks.md#requires-grad-gb0206",
+    ),
+    KnownCause(
+        "GB7650",
+        ("torch.Generator method",),
+        title="`torch.Generator`",
+        advice="draw with the global generator, or make and seed the torch.Generator outside of the compiled function",
+        since="2.12",
+        page="common_breaks.md#random-random-gb0007",
+    ),
+    KnownCause(
+        "GB8335",
+        ("Generator reconstruction with mutations",),
+        title="Generator that changes objects, in use across a break",
+        advice=(
+            "consume the generator before the break, for example with list(...), or make it change "
+            "nothing outside itself"
+        ),
+        manual_step=_GENERATOR,
+        skip=skipped_functions.LIVE_GENERATOR,
+        since="2.11",
+        page="common_breaks.md#generators-gb0003",
+    ),
+    KnownCause(
+        "GB8977",
+        ("Invalid call to __build_class__",),
+        title="Class defined in the function",
+        advice=f"define the class before the compiled function, or set {_TRACE_CLASSES}",
+        setting_advice=f"set {_TRACE_CLASSES}",
+        settings=((_TRACE_CLASSES,),),
+        since="2.13",
+        page="common_breaks.md#a-class-defined-in-the-function-gb8977",
+    ),
+    KnownCause(
+        "GB8985",
+        ("requires_grad_() intermediate leaked as output",),
+        title="Result with `requires_grad_()`",
+        advice="call detach() before returning it, or requires_grad_() before the compiled function",
+        manual_step=_FLAG,
+        rewrites=("leave requires_grad_() out",),
+        since="2.12",
+        page="common_breaks.md#requires-grad-gb0206",
+    ),
+    KnownCause(
+        "GB9118",
+        ("Data pointer truth value",),
+        title="Branch on `data_ptr()`",
+        advice="test the address before the compiled function and pass the result as an argument",
+        since="2.15",
+        page="common_breaks.md#tensor-data-ptr-and-tensor-is-inference-gb0088-and-gb0045",
+    ),
+    KnownCause(
+        "GB9186",
+        ("using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops=False`",),
+        title="`torch.autograd.grad`",
+        advice=f"call torch.autograd.grad after the compiled function, or set {_TRACE_AUTOGRAD}",
+        setting_advice=f"set {_TRACE_AUTOGRAD}",
+        manual_step=_BACKWARD,
+        settings=((_TRACE_AUTOGRAD,),),
+        since="2.11",
+        page="common_breaks.md#tensor-backward-gb0123",
+    ),
+    KnownCause(
+        "GB9193",
+        ("Call to a time function",),
+        title="Clock read in compiled code",
+        advice=_CLOCK,
+        manual_step=_TIMING,
+        since="2.15",
+        page="common_breaks.md#time-attempted-to-call-function-marked-as-skipped-gb0007",
+    ),
+    KnownCause(
+        "GB9493",
+        ("C-implemented special method without VariableTracker model",),
+        title="Method implemented in C that Dynamo does not know",
+        since="2.14",
+    ),
+    KnownCause(
+        "GB9741",
+        (
+            "skip frame due to being in functorh mode",
+            "skip frame due to being in functorch mode",
+        ),
+        title="Function under a `torch.func` transform",
+        since="2.11",
+    ),
+    KnownCause(
+        "Generator in use beyond compiled code",
+        ("Generator in use beyond compiled code",),
+        title="Generator in use beyond the compiled code",
+        skip=skipped_functions.KEPT_GENERATOR,
+        page="common_breaks.md#generators-gb0003",
+    ),
+)
+
+#: What is called at a break; of those whose pattern fits, the first says what a person must decide.
+CALLS = (
+    KnownCall(
+        names=("print",),
+        pattern=r"\bprint\(",
+        title="`print`",
+        advice=(
+            f"print after the call, from what the function returns; or add print to {CONFIG}"
+            "reorderable_logging_functions: it then prints at the end of the graph, but nothing from a function that "
+            "is called inside"
+        ),
+        setting_advice=f"add print to {CONFIG}reorderable_logging_functions",
+        manual_step=_OUTPUT,
+        page="common_breaks.md#print-failed-to-trace-builtin-operator-gb0059",
+    ),
+    KnownCall(
+        names=("warn",),
+        pattern=r"warnings?\.warn",
+        title="`warnings.warn`",
+        advice=(
+            f"warn after the call, from what the function returns; or add warnings.warn to {CONFIG}"
+            "reorderable_logging_functions: it then comes at the end of the graph"
+        ),
+        setting_advice=f"add warnings.warn to {CONFIG}reorderable_logging_functions",
+        manual_step=_OUTPUT,
+        page="common_breaks.md#warnings-warn-attempted-to-call-function-marked-as-skipped-gb0007",
+    ),
+    KnownCall(
+        pattern=r"\blog(ger|ging)?\.\w+\(",
+        title="Logging",
+        manual_step=_OUTPUT,
+        page="common_breaks.md#logging-gb0291",
+    ),
+    KnownCall(
+        names=("tqdm",),
+        title="Progress bar",
+        advice=("loop without the progress bar if torch.compiler.is_compiling(), or compile only the body of the loop"),
+        page="common_breaks.md#tqdm-gb0007-and-gb0008",
+    ),
+    KnownCall(
+        names=("time", "perf_counter"),
+        pattern=r"\b(perf_counter|monotonic|process_time|time\.time|time_ns|synchronize|elapsed_time)\b",
+        title="Clock read in compiled code",
+        advice=_CLOCK,
+        manual_step=_TIMING,
+        page="common_breaks.md#time-attempted-to-call-function-marked-as-skipped-gb0007",
+    ),
+    KnownCall(
+        names=("sleep",),
+        pattern=r"\bsleep\(",
+        title="`sleep`",
+        advice=_OUTSIDE,
+        manual_step=ManualStep("Decide whether to wait before or after the call: a graph cannot wait."),
+    ),
+    KnownCall(
+        pattern=r"(?i)(\b|_)r?(lock|acquire|release|semaphore)\b",
+        title="Lock",
+        manual_step=ManualStep("Decide whether the lock may be held around the whole call: a graph cannot acquire it."),
+        page="common_breaks.md#a-lock-unsupported-context-manager-gb0142",
+    ),
+    KnownCall(
+        pattern=r"\.backward\(|\.zero_grad\(|optimi[sz]er\w*\.step\(|\bopt\w*\.step\(",
+        title="Backward pass or optimizer step",
+        manual_step=_BACKWARD,
+        page="where_to_compile.md#the-training-step",
+    ),
+    KnownCall(
+        pattern=r"\.generate\(",
+        title="`generate()`",
+        manual_step=ManualStep(
+            "Decide to compile the model's forward instead: generate() is a loop whose end depends on the data."
+        ),
+        page="where_to_compile.md#generate",
+    ),
+    KnownCall(
+        pattern=r"\b(np|numpy)\.random\b",
+        title="NumPy's random numbers",
+        manual_step=_NUMPY,
+        page="common_breaks.md#numpy-random-gb0033",
+    ),
+    KnownCall(
+        pattern=r"\bset\(|\bfrozenset\(",
+        title="Set of tensors",
+        manual_step=ManualStep("Decide on an order: use a list or a dict instead of the set of tensors."),
+    ),
+    KnownCall(
+        pattern=r"\bsorted\(|\.sort\(",
+        title="Sort by tensors",
+        manual_step=ManualStep("Decide what else to sort by, or sort the values with torch.sort."),
+        page="common_breaks.md#sorted-of-tensors-gb0207",
+    ),
+    KnownCall(
+        names=("open",),
+        pattern=r"\bopen\(|\.read\(|\.write\(|\.save\(|\.load\(",
+        title="File",
+        advice="read or write the file before or after the compiled function",
+        manual_step=ManualStep("Decide whether the file is used before or after the call."),
+        page="common_breaks.md#open-gb0059-and-gb0142",
+    ),
+    KnownCall(
+        names=("input",),
+        pattern=r"\binput\(",
+        title="`input`",
+        advice="read the input before the compiled function and pass it as an argument",
+        manual_step=_NO_PERSON,
+    ),
+    KnownCall(
+        names=("breakpoint",),
+        pattern=r"\bbreakpoint\(|set_trace\(",
+        title="`breakpoint`",
+        advice="debug it eagerly, with torch.compiler.set_stance('force_eager')",
+        manual_step=_NO_PERSON,
+        page="errors.md#step-through-it-with-a-debugger",
+    ),
+    KnownCall(
+        pattern=r"\bcontext_?var\w*\.|\.get\(\)",
+        manual_step=ManualStep(
+            "Decide whether the value can be read before the call and passed as an argument: a graph "
+            "keeps the value it had during tracing."
+        ),
+    ),
+    KnownCall(
+        pattern=r"\bwhile\b",
+        manual_step=ManualStep(
+            "Decide on a maximum number of iterations, or use torch.while_loop: the loop's end depends on the data."
+        ),
+    ),
+)

@@ -1,0 +1,46 @@
+"""PyTorch's standing hints (torch/_dynamo/graph_break_hints.py): they classify a break and name no step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# How each hint begins.
+_USER_ERROR = "Dynamo has detected that tracing the code will result in an error"
+_DYNAMO_BUG = "This is likely to be a Dynamo bug"
+_FOLLOWS_EARLIER = "This graph break may have been caused by an earlier graph break"
+
+STANDING = (
+    _USER_ERROR,
+    _DYNAMO_BUG,
+    "This graph break may be difficult to debug",
+    "This graph break is fundamental",
+    "It may be possible to write Dynamo tracing rules",
+    _FOLLOWS_EARLIER,
+)
+
+_MANUAL_STEPS = {
+    _DYNAMO_BUG: "PyTorch considers this its own bug: report it, or rewrite this code.",
+    _USER_ERROR: "Check this code without torch.compile: PyTorch expects it to fail there as well.",
+}
+
+#: The settings of torch._dynamo.config that ``fullgraph=True`` implies: Dynamo's ``OutputGraph`` reads either.
+_IMPLIED_BY_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
+
+
+def manual_step_of_hints(hints: Iterable[str]) -> str | None:
+    """Return what a person must decide according to the hints of a break, ``None`` if they do not say."""
+    hints = list(hints)
+    return next((step for start, step in _MANUAL_STEPS.items() if any(hint.startswith(start) for hint in hints)), None)
+
+
+def is_captured_by_fullgraph(hints: Iterable[str]) -> bool:
+    """Return whether hints name a setting that ``fullgraph=True`` implies."""
+    return any(f"{setting} = True" in hint for hint in hints for setting in _IMPLIED_BY_FULLGRAPH)
+
+
+def may_follow_from_earlier(hints: Iterable[str]) -> bool:
+    """Return whether a break may exist only because an earlier one divided the function."""
+    return any(hint.startswith(_FOLLOWS_EARLIER) for hint in hints)

@@ -1,0 +1,72 @@
+"""Find what we know about a break."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
+from jupyter_graphbreak.knowledge.entries import KnownCause
+from jupyter_graphbreak.knowledge.owners import owner_advice
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.knowledge.entries import KnownCall
+
+
+def known_cause(gb_id: str | None, name: str, context: str | None = None, code: str | None = None) -> KnownCause:
+    """Return what we know about a cause; an entry with only a title if we know nothing.
+
+    Parameters
+    ----------
+    gb_id : str or None
+        Its GB id.
+    name : str
+        What PyTorch calls it.
+    context : str or None
+        PyTorch's debug context of the break, which may name a function that is called.
+    code : str or None
+        The source code of the break.
+    """
+    by_id, by_name = _index()
+    known = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)
+    called = _called_function(context)
+    by_context = next((call for call in CALLS if called in call.names), None) if known.is_named_by_call else None
+    is_disabled = known.is_deliberate and known.manual_step is not None  # its name says nothing of the cause
+    by_code = None if is_disabled else _call_in(code or "")
+    if by_context is not None:
+        known = replace(
+            known,
+            advice=by_context.advice or known.advice,
+            setting_advice=by_context.setting_advice or known.setting_advice,
+        )
+    if by_code is not None and by_code.manual_step is not None:
+        known = replace(known, manual_step=by_code.manual_step)
+    call = (by_context or by_code) if known.is_named_by_call else None
+    return replace(known, title=call.title, page=call.page or known.page) if call and call.title else known
+
+
+@functools.cache
+def all_advice() -> frozenset[str]:
+    """Return all our advice; it is the same for every program, so it contains no word of anybody's."""
+    entries = (*CAUSES, *CALLS)
+    texts = {entry.advice for entry in entries} | {cause.advice_if_consequence for cause in CAUSES}
+    return frozenset(text for text in texts if text is not None) | owner_advice()
+
+
+@functools.cache
+def _index() -> tuple[dict[str, KnownCause], dict[str, KnownCause]]:
+    return {cause.id: cause for cause in CAUSES}, {name: cause for cause in CAUSES for name in cause.names}
+
+
+def _call_in(code: str) -> KnownCall | None:
+    return next((call for call in CALLS if call.pattern is not None and re.search(call.pattern, code)), None)
+
+
+def _called_function(context: str | None) -> str:
+    """Return the name of the function that Dynamo could not trace: "print" of ``builtin print [...]``."""
+    words = (context or "").replace(",", " ").split()
+    marks = {"builtin", "qualname:"}
+    name = next((words[n + 1] for n, word in enumerate(words[:-1]) if word in marks), "")
+    return name.rpartition(".")[2]

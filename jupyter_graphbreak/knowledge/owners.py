@@ -1,0 +1,66 @@
+"""What a reader can do about a line that belongs to a library or to PyTorch: only its owner can change it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jupyter_graphbreak.report.schema import Owner
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOwner:
+    """What to do about a break in somebody else's code.
+
+    Parameters
+    ----------
+    on_purpose : str
+        The advice if the owner asks for the break.
+    otherwise : str
+        The advice for any other break.
+    manual_step : str
+        What a person must decide if no remedy works.
+    """
+
+    on_purpose: str
+    otherwise: str
+    manual_step: str
+
+
+OPTIMIZER = (
+    "PyTorch breaks in its optimizers on purpose: compile the model and the loss, and call the optimizer after the "
+    "compiled function"
+)
+
+#: By the owner of the line; the reader's own lines have the advice of their cause.
+OWNERS: Mapping[Owner, KnownOwner] = {
+    "library": KnownOwner(
+        on_purpose="the library breaks here on purpose: leave it, or compile a part of the model that does not call it",
+        otherwise=(
+            "use the library's own switch if it has one for this; or compile a part without this call; or put "
+            "torch.compiler.disable around it, and report it to the library"
+        ),
+        manual_step=(
+            "Decide whether the library has a switch for this; whether to compile a part of the model that does not "
+            "come here; or whether to keep the call out of the graph with torch.compiler.disable. Report it to the "
+            "library."
+        ),
+    ),
+    "torch": KnownOwner(
+        on_purpose="PyTorch breaks here on purpose: make the call that leads here outside of the compiled function",
+        otherwise=(
+            "make the call that leads to this line of PyTorch outside of the compiled function, or report it to PyTorch"
+        ),
+        manual_step=(
+            "Decide whether to make the call that leads here outside of the compiled function: the line is PyTorch's."
+        ),
+    ),
+}
+
+
+def owner_advice() -> set[str]:
+    """Return all advice of this table."""
+    return {OPTIMIZER, *(text for owner in OWNERS.values() for text in (owner.on_purpose, owner.otherwise))}

@@ -1,0 +1,93 @@
+"""Why functions run eagerly, in the words of PyTorch's own pages, and what makes Dynamo compile them."""
+
+from __future__ import annotations
+
+from jupyter_graphbreak.knowledge.entries import SkipReason
+
+LOOP = SkipReason(
+    "loop",
+    "graph break in a loop",
+    "move the break out of the loop, unroll the loop, or move its body into its own function, which is then compiled",
+    page="skipped.md#a-break-in-a-loop",
+)
+WITH = SkipReason(
+    "context manager",
+    "graph break in a context manager that cannot be resumed",
+    "move the break out of the with block, or move the block's body into its own function, which is then compiled",
+    page="skipped.md#a-break-in-a-with-block",
+)
+TRY = SkipReason(
+    "try",
+    "graph break in a try block",
+    "move the break out of the try block, or move the block's body into its own function, which is then compiled",
+    page="skipped.md#a-break-in-a-try-block",
+)
+SKIP_FRAME = SkipReason(
+    "skip_frame",
+    "torch._dynamo.skip_frame() was called",
+    "move the call into its own function: then only that function is skipped",
+)
+GENERATOR = SkipReason(
+    "generator",
+    "a generator cannot be compiled",
+    "compile the function that consumes it",
+    page="common_breaks.md#generators-gb0003",
+)
+CALLED_EAGERLY = SkipReason(
+    "generator",
+    "a generator of a library, called by code that runs eagerly because of the break",
+    page="common_breaks.md#generators-gb0003",
+)
+LIVE_GENERATOR = SkipReason(
+    "other",
+    "a generator that changes objects outside of it is in use across a graph break; Dynamo "
+    "cannot carry a partly consumed generator across the break",
+    "consume the generator before the break, for example with list(...), or make it change nothing outside itself",
+    page="common_breaks.md#generators-gb0003",
+)
+KEPT_GENERATOR = SkipReason(
+    "other",
+    "a generator is in use beyond the compiled code; Dynamo would put an iterator over what is left of it in its place",
+    "consume the generator before that, for example with list(...)",
+    page="common_breaks.md#generators-gb0003",
+)
+MODE = SkipReason(
+    "dispatch mode",
+    "a TorchDispatchMode was on, under which Dynamo compiles nothing",
+    "call it outside the mode",
+)
+MARKED = SkipReason(
+    "marked",
+    "torch marks it to be skipped",
+    "compile the function that calls it, or one that it calls",
+)
+_FORGET = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
+REMEMBERED = SkipReason(
+    "remembered",
+    "Dynamo skips it because of an earlier call: it could not compile it, found no tensor operation in it, or a mode "
+    "such as a FLOP counter was on",
+    _FORGET,
+)
+REMEMBERED_MODE = SkipReason(
+    "remembered",
+    "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was on",
+    _FORGET,
+)
+#: ``{limit}`` is the setting that was reached, with its value.
+RECOMPILE_LIMIT = SkipReason(
+    "recompile limit",
+    "it was compiled too often ({limit}); its compiled versions are still used where they fit",
+    "see the recompiles for the guards that failed; mark what varies as dynamic, or raise the limit",
+    page="recompiles.md#the-limit",
+)
+SHARED_WRAPPER = SkipReason(
+    "shared wrapper",
+    "the limit ({limit}) was spent by the wrapper that torch shares between all functions decorated with "
+    "error_on_graph_break; everything under it runs eagerly now",
+    "use error_on_graph_break as a with block inside the function instead of as a decorator, or set "
+    "torch._dynamo.config.nested_graph_breaks = True",
+    page="recompiles.md#a-limit-that-functions-share",
+)
+#: ``{cause}`` is PyTorch's name for what happened.
+COMPILE_ERROR = SkipReason("error", "compilation failed: {cause}", page="errors.md")
+OTHER_BREAK = SkipReason("other", "a graph break from which Dynamo cannot resume: {cause}")

@@ -1,0 +1,102 @@
+"""The parts of a report by what refers to them: each index is made once, however often somebody looks something up."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.words.per_report import per_report
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.location import FunctionName, Source
+    from jupyter_graphbreak.report.remedies import Remedy
+    from jupyter_graphbreak.report.schema import Frame, Graph, Report, Resume, Scope, Skipped
+
+
+@per_report
+def sources(report: Report) -> dict[str, Source]:
+    """Return the sources by their ids."""
+    return {source.id: source for source in reversed(report.sources)}
+
+
+@per_report
+def main_cell(report: Report) -> Source | None:
+    """Return the cell that ran."""
+    return next((source for source in report.sources if source.kind == "cell"), None)
+
+
+@per_report
+def functions(report: Report) -> dict[tuple[str, str], list[FunctionName]]:
+    """Return the functions with more than a plain name, by source and plain name, by line."""
+    found: defaultdict[tuple[str, str], list[FunctionName]] = defaultdict(list)
+    for source in report.sources:
+        for function in source.functions:
+            found[source.id, function.name.rpartition(".")[2]].append(function)
+    for same in found.values():
+        same.sort(key=lambda function: function.line)
+    return dict(found)
+
+
+@per_report
+def frames(report: Report) -> dict[str, Frame]:
+    """Return the frames by their ids."""
+    return {frame.id: frame for frame in report.frames}
+
+
+@per_report
+def resumes(report: Report) -> dict[str, Resume]:
+    """Return the resume functions by their ids."""
+    return {resume.id: resume for resume in report.resumes}
+
+
+@per_report
+def skipped(report: Report) -> dict[str, Skipped]:
+    """Return the functions that run eagerly by their ids."""
+    return {function.id: function for function in report.skipped}
+
+
+@per_report
+def skipped_by_frame(report: Report) -> dict[str | None, Skipped]:
+    """Return of each frame the first function that runs eagerly because of it."""
+    return {function.frame: function for function in reversed(report.skipped)}
+
+
+@per_report
+def scopes(report: Report) -> dict[str, Scope]:
+    """Return the scopes by their ids."""
+    return {scope.id: scope for scope in report.scopes}
+
+
+@per_report
+def graphs_ended(report: Report) -> dict[str | None, list[Graph]]:
+    """Return the graphs that each break ended."""
+    found: defaultdict[str | None, list[Graph]] = defaultdict(list)
+    for graph in report.graphs:
+        found[graph.break_].append(graph)
+    return dict(found)
+
+
+@per_report
+def remedies(report: Report) -> dict[str, Remedy]:
+    """Return what was tried by its ids."""
+    return {remedy.id: remedy for remedy in report.remedies or []}
+
+
+@per_report
+def remedies_by_break(report: Report) -> dict[str, list[Remedy]]:
+    """Return what was tried for each break."""
+    found: defaultdict[str, list[Remedy]] = defaultdict(list)
+    for remedy in report.remedies or []:
+        for ident in dict.fromkeys(remedy.breaks):
+            found[ident].append(remedy)
+    return dict(found)
+
+
+@per_report
+def remedies_by_frame(report: Report) -> dict[str, list[Remedy]]:
+    """Return what was tried for each frame that runs eagerly, and for no break."""
+    found: defaultdict[str, list[Remedy]] = defaultdict(list)
+    for remedy in report.remedies or []:
+        for ident in dict.fromkeys(remedy.frames) if not remedy.breaks else ():
+            found[ident].append(remedy)
+    return dict(found)

@@ -1,0 +1,179 @@
+"""A function with side effects has them once when its cell runs, whatever the magic is asked."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import socket
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from jupyter_graphbreak.report.schema import Effect
+
+BRANCH = "    if y.sum() > 0:\n        y = y + 1\n"
+WHERE = "    y = torch.where(y.sum() > 0, y + 1, y)\n"
+STEP = """import logging, os, pathlib, random, torch
+def step(x):
+    STATEMENT
+    y = x * 2
+    if y.sum() > 0:
+        y = y + 1
+    return y
+"""
+LINE = 3
+#: What a step does, the kind of that, and the number of times that it was done.
+EFFECTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], int]]] = {
+    "file": ("file", "with open('rows.txt', 'a') as out: out.write('row\\n')", lambda _: lines_of("rows.txt")),
+    "environment": ("state", "os.environ['ROWS'] += '1'", lambda _: len(os.environ["ROWS"])),
+    "command": ("process", "os.system('echo row >> rows.txt')", lambda _: lines_of("rows.txt")),
+    "database": (
+        "database",
+        "rows.execute('insert into rows values (1)')",
+        lambda names: names["rows"].execute("select count(*) from rows").fetchone()[0],
+    ),
+    "socket": ("network", "sender.send(b'1')", lambda names: len(names["receiver"].recv(100))),
+}
+PURE = (
+    "pathlib.Path('in.txt').read_text(), random.random(), torch.rand(1), logging.getLogger('own').info('row'), "
+    "kept.append(1)"
+)
+COMPILED = "result = torch.compile(step, backend='eager')(torch.ones(3))"
+WAYS = ["--try", "--cost", "--check", "--frontends", "--frontends on a line", "--patch", "an edited cell"]
+
+
+def lines_of(name: str) -> int:
+    return len(Path(name).read_text().splitlines()) if Path(name).exists() else 0
+
+
+class Notebook:
+    """A shell that can be asked as a front end asks."""
+
+    def __init__(self) -> None:
+        InteractiveShell.clear_instance()
+        self.ip: Any = InteractiveShell.instance()
+        self.ip.run_line_magic("load_ext", "jupyter_graphbreak")
+        self.error = ""
+
+    def run(self, text: str, **asked: Any) -> None:
+        request = {"metadata": {"graphbreak": asked} if asked else {}, "content": {"code": text}}
+        self.ip.get_parent = lambda: request
+        with capture_output(display=False) as shown:
+            self.ip.run_cell(text, store_history=True).raise_error()
+        self.error = shown.stderr
+
+    def ask(self, way: str, text: str) -> Any:
+        """Define a step, call it once in a cell that asks in some way, and return the answer."""
+        self.run(text)
+        new = text.replace(BRANCH, WHERE)
+        match way:
+            case "an edited cell":
+                self.run(COMPILED, explain="--try -o found", edited=((text, new),))
+            case "--patch":
+                name = f"Cell In[{self.ip.execution_count - 1}]"
+                patch = difflib.unified_diff(text.split("\n"), new.split("\n"), f"a/{name}", f"b/{name}", lineterm="")
+                Path("own.patch").write_text("\n".join(patch) + "\n")
+                self.run(f"%%compile_explain --patch own.patch -o found\n{COMPILED}")
+            case "--frontends":
+                self.run("%%compile_explain --frontends -o found\nresult = step(torch.ones(3))")
+            case "--frontends on a line":
+                self.run("%compile_explain --frontends -o found step(torch.ones(3))")
+            case _:
+                self.run(f"%%compile_explain {way} -o found\n{COMPILED}")
+        return self.ip.user_ns["found"]
+
+
+@pytest.fixture
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
+    torch._dynamo.reset()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROWS", "")
+    Path("in.txt").write_text("12")
+    made = Notebook()
+    rows = sqlite3.connect("rows.db", check_same_thread=False)
+    rows.execute("create table rows (n)")
+    sender, receiver = socket.socketpair()
+    made.ip.user_ns.update(rows=rows, sender=sender, receiver=receiver, kept=[])
+    yield made
+    for opened in (rows, sender, receiver):
+        opened.close()
+    made.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
+    InteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "effect", ["file", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in EFFECTS if name != "file")]
+)
+def test_an_effect_happens_once(notebook: Notebook, effect: str, way: str) -> None:
+    kind, statement, count = EFFECTS[effect]
+    found = notebook.ask(way, STEP.replace("STATEMENT", statement))
+    assert count(notebook.ip.user_ns) == 1
+    assert [places(effect) for effect in found.effects] == [(kind, LINE)]
+    if way in {"--patch", "an edited cell"}:
+        assert "was not tried: running the function again" in found.to_text().replace("\n", " ")
+    assert not getattr(found, "verdicts", None)
+    assert all(remedy.verdict == "not tried" for remedy in getattr(found, "remedies", None) or [])
+
+
+def places(effect: Effect) -> tuple[str, int | None]:
+    return effect.kind, effect.location.line if effect.location is not None else None
+
+
+@pytest.mark.parametrize("way", ["--frontends", "--patch", "an edited cell"])
+def test_what_only_reads_draws_and_logs_is_no_effect(notebook: Notebook, way: str) -> None:
+    found = notebook.ask(way, STEP.replace("STATEMENT", PURE))
+    assert found.effects is None
+    assert notebook.ip.user_ns["kept"] == [1]
+    if way == "--frontends":
+        assert found.verdicts
+    else:
+        assert [remedy.title for remedy in found.remedies if remedy.family == "own"]
+
+
+def test_an_edit_that_adds_an_effect_is_stopped_before_it_happens(notebook: Notebook) -> None:
+    text = STEP.replace("STATEMENT", "pass")
+    notebook.run(text)
+    new = text.replace("pass", "with open('rows.txt', 'a') as out: out.write('row')").replace(BRANCH, WHERE)
+    notebook.run(COMPILED, explain="--try -o found", edited=((text, new),))
+    (own,) = [remedy for remedy in notebook.ip.user_ns["found"].remedies if remedy.family == "own"]
+    assert own.verdict == "not tried"
+    assert "rows.txt" in own.reason
+    assert not Path("rows.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("argument", "compares"),
+    [
+        ("torch.rand(3)", True),
+        ("(z := torch.ones(3))", True),
+        ("next(numbers)", False),
+        ("made()", False),
+    ],
+)
+def test_arguments_are_evaluated_again_on_copies(notebook: Notebook, argument: str, compares: bool) -> None:
+    notebook.run(f"""{STEP.replace("STATEMENT", "pass")}
+numbers = (torch.ones(3) * n for n in range(9))
+z = 0
+def made():
+    with open('rows.txt', 'a') as out: out.write('row\\n')
+    return torch.ones(3)
+torch.manual_seed(0)""")
+    notebook.run(f"%%compile_explain --frontends -o found\nresult = step({argument})\nafter = z")
+    names = notebook.ip.user_ns
+    assert bool(getattr(names["found"], "verdicts", None)) == compares
+    assert names["z"] is names["after"]
+    if argument == "torch.rand(3)":
+        expected = torch.Generator().manual_seed(0)
+        torch.rand(3, generator=expected)
+        assert torch.equal(torch.get_rng_state(), expected.get_state())
+    if not compares:
+        assert "were not evaluated again, because that" in notebook.error
+    assert lines_of("rows.txt") == (argument == "made()")
+    assert next(names["numbers"])[0] == (1 if argument == "next(numbers)" else 0)

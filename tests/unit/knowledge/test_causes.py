@@ -1,0 +1,134 @@
+"""The table of causes is the only place that names GB ids, and what it names exists."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import io
+import json
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+
+from jupyter_graphbreak.knowledge import skipped_functions
+from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
+from jupyter_graphbreak.knowledge.entries import KnownCause, SkipReason
+from jupyter_graphbreak.knowledge.lookup import all_advice, known_cause
+
+HERE = Path(__file__).parents[3]
+PACKAGE = HERE / "jupyter_graphbreak"
+GB_ID = re.compile(r"GB\d{4}")
+BY_ID = [cause for cause in CAUSES if GB_ID.fullmatch(cause.id)]
+TORCH = Path(importlib.util.find_spec("torch").submodule_search_locations[0])  # type: ignore[index, union-attr]
+REGISTRY = json.loads((TORCH / "_dynamo" / "graph_break_registry.json").read_text(encoding="utf-8"))
+INSTALLED = tuple(map(int, re.findall(r"\d+", (TORCH / "version.py").read_text(encoding="utf-8"))[:2]))
+
+
+def is_later(release: str | None) -> bool:
+    return release is not None and tuple(map(int, release.split("."))) > INSTALLED
+
+
+def is_earlier(release: str | None) -> bool:
+    return release is not None and tuple(map(int, release.split("."))) < INSTALLED
+
+
+def test_every_cause_has_one_entry_in_the_order_of_ids() -> None:
+    ids = [cause.id for cause in BY_ID]
+    assert ids == sorted(set(ids))
+    names = [name for cause in CAUSES for name in cause.names]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("cause", BY_ID, ids=lambda cause: cause.id)
+def test_ids_and_names_are_those_of_pytorchs_registry(cause: KnownCause) -> None:
+    if is_later(cause.since) or is_earlier(cause.until):
+        assert cause.id not in REGISTRY
+    else:
+        assert {entry["Gb_type"] for entry in REGISTRY[cause.id]} & set(cause.names)
+
+
+def test_settings_are_those_of_dynamo() -> None:
+    config = (TORCH / "_dynamo" / "config.py").read_text(encoding="utf-8")
+    settings = {setting for cause in CAUSES for combination in cause.settings for setting in combination}
+    assert settings
+    for setting in settings:
+        assert is_later(setting.since) != bool(re.search(rf"^{setting.name}\b", config, re.MULTILINE)), setting.name
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-") for heading in headings}
+
+
+def test_every_page_and_section_exists() -> None:
+    skips = [reason for reason in vars(skipped_functions).values() if isinstance(reason, SkipReason)]
+    pages = {entry.page for entries in (CAUSES, CALLS, skips) for entry in entries}
+    for page in pages - {None}:
+        assert page is not None
+        name, _, section = page.partition("#")
+        path = HERE / "notebooks" / name
+        assert path.is_file(), page
+        assert not section or section in anchors(path), page
+
+
+def test_every_entry_has_a_short_title_and_plain_sentences() -> None:
+    for cause in CAUSES:
+        assert cause.title
+        assert len(cause.title) <= 80
+        assert cause.title.count("`") % 2 == 0
+        assert cause.title[0] == "`" or cause.title[0].isupper() or cause.title.startswith("torch ")
+    for text in all_advice():
+        assert not text.endswith(".")
+    steps = {entry.manual_step for entry in (*CAUSES, *CALLS) if entry.manual_step is not None}
+    for step in steps:
+        assert bool(step.tried) == bool(step.otherwise)
+        assert step.text.endswith(".")
+
+
+def test_the_advice_for_a_library_is_a_part_of_the_advice_for_ones_own_line() -> None:
+    for entry in (*CAUSES, *CALLS):
+        if entry.setting_advice is not None:
+            setting = entry.setting_advice.rpartition("torch._dynamo.config.")[2].partition(" ")[0]
+            assert setting in (entry.advice or "")
+
+
+def test_what_is_called_names_a_cause_whose_id_does_not() -> None:
+    printed = known_cause("GB0059", "Failed to trace builtin operator", "builtin print [<class 'int'>] False")
+    assert printed.title == "`print`"
+    assert "print after the call" in (printed.advice or "")
+    other = known_cause("GB0059", "Failed to trace builtin operator", "builtin setattr []")
+    assert other.title == "Call of a builtin that Dynamo does not trace"
+    assert known_cause("GB0142", "Unsupported context manager", code="with self._lock:").title == "Lock"
+    assert known_cause("GB0124", "", code="print(x.item())").title == known_cause("GB0124", "").title
+
+
+def test_a_cause_is_found_by_its_name_if_a_release_gives_no_id() -> None:
+    assert known_cause(None, "Data-dependent branching") == known_cause("GB0170", "anything")
+    unknown = known_cause("GB9999", "something new")
+    assert (unknown.id, unknown.title, unknown.advice, unknown.settings) == ("GB9999", "something new", None, ())
+
+
+def literals(text: str) -> list[str]:
+    """Return the string literals of a module that name a GB id, without docstrings."""
+    tree = ast.parse(text)
+    holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, holders)]
+    docstrings = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings]
+    return [node.value for node in constants if isinstance(node.value, str) and GB_ID.search(node.value)]
+
+
+def comments(text: str) -> list[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT and GB_ID.search(token.string)]
+
+
+def test_no_other_module_names_a_gb_id() -> None:
+    assert literals('"""GB0001."""\nx = "GB0002"  # GB0003\n') == ["GB0002"]
+    modules = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "knowledge"]
+    assert len(modules) > 100
+    for path in modules:
+        text = path.read_text(encoding="utf-8")
+        assert literals(text) + comments(text) == [], path

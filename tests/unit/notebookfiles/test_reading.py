@@ -1,0 +1,91 @@
+"""Notebooks of somebody else: what is no report costs a sentence, and what was checked is what is run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import nbclient
+import pytest
+
+from jupyter_graphbreak.api.saved import read_notebook
+from jupyter_graphbreak.notebookfiles.execution import execute
+from jupyter_graphbreak.notebookfiles.reading import UnreadableNotebook, read_cells
+from jupyter_graphbreak.report.schema import MIME_TYPE
+from tests.sample_reports import two_breaks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def notebook_with(*reports: Any) -> dict[str, Any]:
+    outputs = [{"output_type": "display_data", "metadata": {}, "data": {MIME_TYPE: report}} for report in reports]
+    cell = {"cell_type": "code", "execution_count": 1, "metadata": {}, "source": "1", "outputs": outputs}
+    return {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [cell]}
+
+
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        5, [], None, {"status": "ok"},
+        two_breaks().to_dict() | {"status": "?"},
+        two_breaks().to_dict() | {"schema_version": "9.0"},
+        two_breaks().to_dict() | {"device": {"requested": "\ud800", "used": "cpu"}},
+        two_breaks().to_dict() | {"summary": {"breaks": 10**30}},
+        two_breaks().to_dict() | {"config": nested(900)},
+        two_breaks().to_dict() | {"breaks": [None]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_report_costs_one_sentence(tmp_path: Path, spoil: Any) -> None:
+    path = tmp_path / "a.ipynb"
+    path.write_text(json.dumps(notebook_with(two_breaks().to_dict(), spoil)))
+    with pytest.warns(UserWarning, match="the report in cell 1 cannot be read"):
+        (report,) = read_notebook(path)
+    assert len(report.breaks) == 2
+    path.write_text(json.dumps(notebook_with(spoil)))
+    with pytest.raises(UnreadableNotebook, match="cannot be read"):
+        read_notebook(path)
+
+
+def test_a_report_with_numbers_that_json_lacks_can_be_written_again(tmp_path: Path) -> None:
+    made = two_breaks().to_dict()
+    made["timing"]["wall_s"] = float("nan")
+    (tmp_path / "a.ipynb").write_text(json.dumps(notebook_with(made)))
+    (report,) = read_notebook(tmp_path / "a.ipynb")
+    assert report.timing.wall_s is None
+    assert type(report).from_json(report.to_json()) == report
+
+
+def test_what_is_run_is_what_was_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.ipynb"
+    path.write_text(json.dumps(notebook_with()))
+    other = notebook_with()
+    other["cells"][0]["source"] = "something else"
+
+    def read_and_replace(path: Path) -> dict[str, Any]:
+        content = read_cells(path)
+        path.write_text(json.dumps(other))
+        return content
+
+    class Stopped(Exception):  # noqa: N818 - what the test waits for
+        pass
+
+    class Client:
+        def __init__(self, notebook: Any, **_: Any) -> None:
+            self.source = notebook.cells[0].source
+
+        def setup_kernel(self) -> Any:
+            raise Stopped(self.source)
+
+    monkeypatch.setattr("jupyter_graphbreak.notebookfiles.execution.read_cells", read_and_replace)
+    monkeypatch.setattr(nbclient, "NotebookClient", Client)
+    with pytest.raises(Stopped, match=r"^1$"):
+        execute(path)

@@ -1,0 +1,83 @@
+"""Errors of ours are noted in one sentence and go no further; those that are meant for the user do."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import pytest
+
+from jupyter_graphbreak import faults
+
+
+class Mute(Exception):  # noqa: N818 - an error that says nothing
+    """An error whose text cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_said", set())
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [(ValueError("one\ntwo"), "ValueError: one"), (Mute(), "Mute")],
+)
+def test_one_sentence_says_what_failed(fault: Exception, text: str) -> None:
+    assert faults.internal_error("making the report", fault) == (
+        f"Internal error in compile_explain while making the report ({text}); your code is not affected."
+    )
+
+
+def test_a_block_that_fails_is_noted() -> None:
+    noted: list[tuple[str, str]] = []
+    with faults.noted("testing", lambda what, fault: noted.append((what, str(fault)))):
+        raise RuntimeError("broken")
+    assert noted == [("testing", "broken")]
+
+
+def test_interrupts_and_errors_for_the_user_go_on() -> None:
+    noted: list[str] = []
+    for error in (KeyboardInterrupt, LookupError):
+        with pytest.raises(error), faults.noted("testing", lambda what, _: noted.append(what), passing=(LookupError,)):
+            raise error
+    shield = faults.shielded("testing", {}.__getitem__, lambda _: "instead", passing=(KeyError,))
+    with pytest.raises(KeyError):
+        shield("missing")
+    assert not noted
+
+
+def test_a_note_that_fails_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    shield = faults.shielded("testing", fail, lambda: "instead", fail)
+    assert [shield(), shield()] == ["instead", "instead"]
+    assert capsys.readouterr().err == (
+        "compile_explain: Internal error in compile_explain while testing (RuntimeError: broken); "
+        "your code is not affected.\n"
+    )
+
+
+def test_the_standard_error_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in (None, object()):
+        monkeypatch.setattr("sys.stderr", stream)
+        with faults.noted("testing"):
+            raise RuntimeError("broken")
+
+
+def test_what_is_done_instead_sees_the_error_in_flight() -> None:
+    def fail() -> None:
+        raise RuntimeError("broken")
+
+    shield = faults.shielded("testing", fail, lambda: sys.exc_info()[1])
+    assert shield() is None
+    with contextlib.ExitStack() as stack:  # handles the error of the block in its callbacks
+        seen: list[object] = []
+        stack.enter_context(contextlib.suppress(LookupError))
+        stack.push(lambda _, error, __: seen.append(shield() is error))
+        {}["missing"]
+    assert seen == [True]

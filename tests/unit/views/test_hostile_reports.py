@@ -1,0 +1,282 @@
+"""Reports that somebody else made: every view ends soon, stays small, says what it leaves out, and raises nothing."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import time
+import unicodedata
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from jupyter_graphbreak.analysis.reports.jobs import build_job
+from jupyter_graphbreak.gate.baseline import Baseline, baseline_of, read_baseline, write_baseline
+from jupyter_graphbreak.gate.gate_words import details, headline
+from jupyter_graphbreak.gate.verdict import judge, new_breaks
+from jupyter_graphbreak.report.job import Process
+from jupyter_graphbreak.report.schema import Report as PlainReport
+from jupyter_graphbreak.results import Job, Report
+from jupyter_graphbreak.views.exchange.markdown import render_markdown
+from jupyter_graphbreak.views.exchange.sarif import render_sarif
+from jupyter_graphbreak.views.html.bundle import mime_bundle
+from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest
+from jupyter_graphbreak.views.jobs.job_html import render_job_page
+from jupyter_graphbreak.views.words.bounds import MOST_PARTS, shown_part
+from jupyter_graphbreak.views.words.lines import break_numbers
+from tests.sample_reports import FOLDER, SAVED, two_breaks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Data = dict[str, Any]
+#: Of the processor, however busy the machine is; each takes a few seconds at most.
+MOST_SECONDS = 60
+LIST_NAMES = ("sources", "frames", "graphs", "breaks", "resumes", "skipped", "scopes", "recompiles", "diagnostics")
+
+
+def everything(report: PlainReport) -> dict[str, str]:
+    """Return a report in every form that we have for one."""
+    shown = Report.of(report)
+    job = Job.of(build_job([Process("p1", 0, 1, None, report), Process("p2", 1, 2, None, report)]))
+    baseline = baseline_of([report])
+    verdict = judge(Baseline(), [report])
+    return {
+        "text": shown.to_text(),
+        "repr": repr(shown),
+        "html": render_html(report),
+        "rest": json.dumps(render_rest(report)),
+        "page": render_page(report),
+        "markdown": render_markdown([report], ["a title"], [new_breaks(verdict, report)]),
+        "sarif": render_sarif([report], "0", [new_breaks(verdict, report)]),
+        "bundle": json.dumps(mime_bundle(report, None)["text/plain"]),
+        "job": job.to_text(),
+        "job page": render_job_page(job),
+        "baseline": write_baseline(baseline),
+        "verdict": "\n".join([headline(verdict), *details(judge(baseline, [report]))]),
+        "changes": shown.diff(two_breaks()).to_text() + Report.of(two_breaks()).diff(report).to_html(),
+        "redacted": shown.redacted().to_text() + job.redacted().to_text(),
+    }
+
+
+def two() -> Data:
+    return two_breaks().to_dict()
+
+
+def breaks_on_one_line() -> Data:
+    made = two()
+    made["breaks"] = [made["breaks"][0] | {"id": f"b{index}"} for index in range(10_000)]
+    return made | {"order": []}
+
+
+def sources() -> Data:
+    made = two()
+    segments = [{"first_line": 1, "text": "def f(x):\n    return x\n" * 7}]
+    more = ({"id": f"x{index}", "name": f"Cell In[{index}]", "kind": "cell", "segments": segments}
+            for index in range(20_000))  # fmt: skip
+    made["sources"] += more
+    return made
+
+
+def long_lists() -> Data:
+    """Every list of the report, each entry of which refers to many of every other."""
+    made = two()
+    other: Data = {
+        "recompiles": {"frame": "0/1", "of": "0/0", "function": "f", "location": None},
+        "diagnostics": {"level": "info", "message": "x"},
+    }
+    for name in LIST_NAMES:
+        first = made[name][0] if made[name] else other[name]
+        made[name] = [first | ({"id": f"{name[0]}{index}"} if "id" in first else {}) for index in range(6_000)]
+    for index, found in enumerate(made["breaks"]):
+        found["resumes"] = [f"r{(index + step) % 6_000}" for step in range(20)]
+        found["skipped"] = [f"s{(index + step) % 6_000}" for step in range(20)]
+    return made
+
+
+def circles() -> Data:
+    made = two()
+    made["scopes"] = [made["scopes"][0] | {"id": f"c{index}", "parent": f"c{(index + 1) % 3_000}"}
+                      for index in range(3_000)]  # fmt: skip
+    made["frames"] = [made["frames"][0] | {"id": f"{index}/0", "caller": f"{(index + 1) % 3_000}/0", "breaks": ["b1"],
+                                           "recompile_of": f"{index}/0", "resume": "r1"}
+                      for index in range(3_000)]  # fmt: skip
+    made["resumes"][0] |= {"frames": ["0/0", "1/0"], "break": "b1"}
+    made["breaks"] = [found | {"minor": True} for found in made["breaks"]]
+    return made
+
+
+def deep_calls() -> Data:
+    made = two()
+    made["frames"] = [made["frames"][0] | {"id": f"{index}/0", "caller": f"{index - 1}/0"} for index in range(4_000)]
+    place = made["breaks"][0]["location"]
+    stacks = [[place | {"line": line} for line in range(1, depth)] for depth in range(2, 400)]
+    occurrence = made["breaks"][0]["occurrences"][0]
+    made["breaks"][0]["occurrences"] = [occurrence | {"stack": stack} for stack in stacks]
+    return made
+
+
+def wide_places() -> Data:
+    made = two()
+    for name in ("breaks", "scopes", "skipped"):
+        first = made[name][0]
+        place = first["location"] | {"line": 1, "end_line": 2**62, "column": -3, "end_column": 2**62}
+        made[name] = [first | {"id": f"{name[0]}{index}", "location": place} for index in range(3_000)]
+    made["sources"][0]["segments"] = [{"first_line": 1, "text": "x = 1\n" * 30_000}]
+    return made
+
+
+def long_texts() -> Data:
+    made: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
+    text = "`x" * 150_000 + "\n" * 5_000 + "' a mismatch at index 0. expected " * 5_000
+    for found in made["breaks"]:
+        found |= {"explanation": text, "gb_type": text, "hints": [text] * 3, "context": text}
+        found["location"] |= {"code": text, "function": text}
+    made["sources"][0]["name"] = text
+    made["recompiles"] = [
+        {"frame": "0/1", "of": "0/0", "function": text, "location": None,
+         "reasons": [{"guard": guard} for guard in (text, f"tensor '{text}", f"___check_obj_id({text}")]}
+    ]  # fmt: skip
+    for remedy in made["remedies"]:
+        remedy |= {"title": text, "reason": text, "patch": text, "code": text, "differences": [text] * 3}
+    return made
+
+
+def many_remedies() -> Data:
+    made: Data = json.loads(FOLDER.joinpath("remedies.json").read_text(encoding="utf-8"))
+    first = made["breaks"][0]
+    made["breaks"] = [first | {"id": f"b{index}"} for index in range(2_000)]
+    ids = [found["id"] for found in made["breaks"][:200]]
+    made["remedies"] = [remedy | {"id": f"m{index}", "breaks": ids}
+                        for index in range(500) for remedy in made["remedies"][:1]]  # fmt: skip
+    return made
+
+
+def similar_lines() -> Data:
+    made = two()
+    made["sources"][0]["segments"] = [{"first_line": 1, "text": "\n".join(f"x{index % 3}" for index in range(9_000))}]
+    return made
+
+
+SHAPES = (
+    breaks_on_one_line, sources, long_lists, circles, deep_calls, wide_places, long_texts, many_remedies, similar_lines,
+)  # fmt: skip
+#: More than this no form of any report has. A page with everything has most.
+MOST_CHARACTERS = {"text": 400_000, "repr": 2_000, "html": 6_000_000, "markdown": 100_000, "job": 200_000}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_views_of_a_huge_report_end_soon_and_stay_small(shape: Callable[[], Data]) -> None:
+    report = PlainReport.from_dict(shape())
+    start = time.process_time()
+    forms = everything(report)
+    assert time.process_time() - start < MOST_SECONDS
+    for name, most in MOST_CHARACTERS.items():
+        assert len(forms[name]) < most, name
+
+
+def test_what_is_left_out_is_said() -> None:
+    report = PlainReport.from_dict(breaks_on_one_line())
+    note = f"Shown: {MOST_PARTS} of 10000 breaks."
+    forms = everything(report)
+    assert note in forms["text"]
+    assert note in forms["html"]
+    assert "and 9950 more breaks" in forms["text"] or f"and {MOST_PARTS - 50} more breaks" in forms["text"]
+    assert forms["verdict"].startswith("gate failed: 10000 new breaks")  # the gate judges all of them
+
+
+def test_the_breaks_that_are_shown_are_the_first_to_read() -> None:
+    made = breaks_on_one_line()
+    made["order"] = [found["id"] for found in reversed(made["breaks"])]
+    numbers = break_numbers(shown_part(PlainReport.from_dict(made)))
+    assert len(numbers) == MOST_PARTS
+    assert (numbers["b9999"], numbers["b5000"]) == (1, 5000)
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_an_ordinary_report_is_shown_as_it_is(name: str) -> None:
+    report = PlainReport.from_json((FOLDER / f"{name}.json").read_bytes())
+    assert shown_part(report) is report
+
+
+def test_a_report_is_forgotten_when_nobody_holds_it() -> None:
+    report = PlainReport.from_dict(breaks_on_one_line())
+    shown_part(report)
+    known = weakref.ref(report)
+    del report
+    gc.collect()
+    assert known() is None
+
+
+WRONG_NUMBERS = (-1, 0, 2**31, 2**62, -(2**62), 10**30)
+WRONG_FLOATS = (-1.0, 0.0, 1e300, -1e300)
+WRONG_TEXTS = (
+    "", "\x00", "\x1b[2J\x1b]0;owned\x07", "\u202egnp.exe", "\u2066x", "\r", "\n", "</script><script>", "{{ 7 * 7 }}",
+    "`", "|", "]]>", "b1", "0/0", "a" * 3_000, "\udfff", "__class__", "%s{0}", "\u2028", "=cmd", "https://example.org/",
+)  # fmt: skip
+
+
+def spoilt(value: Any, chance: random.Random, share: float) -> Any:
+    """Return a part of a report in which some things are other ones that fit the schema, or nearly."""
+    if isinstance(value, dict):
+        return {key: spoilt(inner, chance, share) for key, inner in value.items()}
+    if isinstance(value, list):
+        items = [spoilt(inner, chance, share) for inner in value]
+        if items and chance.random() < share:
+            items = chance.choice([[], items[:1] * 60, [*items, *items], items[::-1], items[1:]])
+        return items
+    if chance.random() >= share or value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return chance.choice(WRONG_NUMBERS)
+    if isinstance(value, float):
+        return chance.choice(WRONG_FLOATS)
+    return chance.choice(WRONG_TEXTS)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_no_view_of_a_spoilt_report_raises(name: str) -> None:
+    data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    read = 0
+    for seed in range(25):
+        chance = random.Random(f"{name} {seed}")  # noqa: S311 - the same reports in every run
+        changed = spoilt(data, chance, chance.choice((0.01, 0.05, 0.3)))
+        changed["schema_version"], changed["config"] = "1.1", {"x": nested(chance.randrange(400)), "\x1b": "\x1b"}
+        for field in ("status", "kind", "role", "outcome"):  # one word of a list, which nothing else fits
+            changed = restored(changed, data, field)
+        try:
+            report = PlainReport.from_dict(changed)
+        except msgspec.ValidationError:
+            continue
+        read += 1
+        forms = everything(report)
+        json.loads(forms["sarif"])
+        read_baseline(forms["baseline"])
+        for form in ("text", "job", "repr", "changes"):
+            assert not steering(forms[form]), form
+    assert read >= 3
+
+
+def restored(value: Any, original: Any, field: str) -> Any:
+    """Return a value with the original content of a field wherever both have it."""
+    if isinstance(value, dict) and isinstance(original, dict):
+        return {key: original[key] if key == field and key in original else restored(inner, original.get(key), field)
+                for key, inner in value.items()}  # fmt: skip
+    if isinstance(value, list) and isinstance(original, list) and original:
+        return [restored(inner, original[index % len(original)], field) for index, inner in enumerate(value)]
+    return value
+
+
+def steering(text: str) -> set[str]:
+    """Return the characters of a text that can steer a terminal or reorder what it shows."""
+    return {char for char in text if char not in "\n\t" and unicodedata.category(char) in {"Cc", "Cf", "Cs"}}

@@ -1,7 +1,8 @@
 """Reports that the tests of the views read, made by hand.
 
-Each is saved under ``tests/reports/`` too, for the tests that are not in Python; ``python tests/sample_reports.py``
-writes them anew, and ``test_html.py`` checks that they are current.
+Each is saved under ``tests/reports/``, its rows under ``tests/reports/rows/``, for the tests that are not in Python;
+``python tests/sample_reports.py`` writes them anew, and ``test_html.py`` and ``test_rows.py`` check that they are
+current.
 """
 
 from __future__ import annotations
@@ -432,6 +433,10 @@ SAVED: dict[str, Callable[[], Report]] = {
 if __name__ == "__main__":
     import msgspec
 
-    FOLDER.mkdir(exist_ok=True)
+    from jupyter_graphbreak.views.rows.sections import rows
+
+    (FOLDER / "rows").mkdir(parents=True, exist_ok=True)
     for name, make in SAVED.items():
+        written = msgspec.json.format(msgspec.json.encode(rows(make())), indent=1)
+        (FOLDER / "rows" / f"{name}.json").write_bytes(written + b"\n")
         (FOLDER / f"{name}.json").write_bytes(msgspec.json.format(make().to_json(), indent=1) + b"\n")

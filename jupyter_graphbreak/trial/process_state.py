@@ -132,13 +132,6 @@ def _parts() -> Iterator[_Part]:
         frozenset({"gc"}),
     )
     yield _Part(
-        "freezes what the garbage collector looks at",
-        lambda: gc.get_freeze_count() > 0,
-        lambda was_frozen: gc.freeze() if was_frozen else gc.unfreeze(),
-        frozenset({"freeze", "unfreeze"}),
-        frozenset({"gc"}),
-    )
-    yield _Part(
         "sets the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, frozenset({"setrecursionlimit"})
     )
     yield _Part(

@@ -1,6 +1,7 @@
-"""Write the JSON Schema of a report, from which the types of the front end are made.
+"""Write the JSON Schema of a report and of its rows, from which the types of the front end are made.
 
-Run it when a class in ``jupyter_graphbreak/report/`` changes, then ``npm run types`` in ``labextension/``.
+Run it when a class in ``jupyter_graphbreak/report/`` or in ``jupyter_graphbreak/views/rows/`` changes, then
+``npm run types`` in ``labextension/``.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from typing import Any
 import msgspec
 
 from jupyter_graphbreak.report.schema import Report
+from jupyter_graphbreak.views.rows.schema import Rows
 
 TARGET = Path(__file__).parents[1] / "src" / "report" / "schema.json"
 
 
 def schema() -> str:
     """Return the schema as it is saved."""
-    return json.dumps(_without_indentation(msgspec.json.schema(Report)), indent=2) + "\n"
+    (root, _), definitions = msgspec.json.schema_components([Report, Rows], ref_template="#/$defs/{name}")
+    return json.dumps(_without_indentation({**root, "$defs": definitions}), indent=2) + "\n"
 
 
 def _without_indentation(node: Any) -> Any:

@@ -1,4 +1,4 @@
-// Makes src/report/types.ts from the report's schema; with --check it only checks that the file is current.
+// Makes src/report/types.ts from the schema of reports and rows; with --check it only checks that the file is current.
 import { readFile, writeFile } from 'node:fs/promises';
 
 import { compile } from 'json-schema-to-typescript';
@@ -6,21 +6,39 @@ import { format, resolveConfig } from 'prettier';
 
 const TARGET = new URL('../src/report/types.ts', import.meta.url);
 
+/** What the front end reads of a report: its rows say everything else, so a new field needs no type here. */
+const FIELDS = [
+  'status',
+  'sources',
+  'graphs',
+  'breaks',
+  'order',
+  'skipped',
+  'scopes',
+  'compiled',
+  'remedies'
+];
+
 const schema = JSON.parse(
   await readFile(new URL('../src/report/schema.json', import.meta.url), 'utf-8')
 );
 for (const definition of Object.values(schema.$defs)) {
-  // A default means that a field is always there: Python writes them all.
+  // A default means that a field is always there: it is added where it is missing.
   definition.required = Object.keys(definition.properties ?? {});
   definition.additionalProperties ??= false;
   definition.description = definition.description?.split('\n')[0];
 }
-const { Report, ...others } = schema.$defs;
-const declarations = await compile({ ...Report, $defs: others }, 'Report', {
-  bannerComment:
-    '/* Made from schema.json by scripts/types.mjs; not to be edited. */',
-  format: false
-});
+const { Report, Rows, ...others } = schema.$defs;
+Report.properties = Object.fromEntries(
+  FIELDS.map(name => [name, Report.properties[name]])
+);
+Report.required = FIELDS;
+const options = { bannerComment: '', format: false };
+const declarations = [
+  '/* Made from schema.json by scripts/types.mjs; not to be edited. */',
+  await compile({ ...Report, $defs: others }, 'Report', options),
+  await compile({ ...Rows, $defs: others }, 'Rows', options)
+].join('\n');
 const text = await format(declarations, {
   ...(await resolveConfig(TARGET)),
   parser: 'typescript'

@@ -1,7 +1,8 @@
 /** The reports that are saved for the tests. */
 import { readFile } from 'node:fs/promises';
 
-import type { Report } from '../src/report/types';
+import { readRows } from '../src/report/rows';
+import type { Report, Rows } from '../src/report/types';
 
 export const NAMES = [
   'two_breaks',
@@ -16,4 +17,10 @@ export const NAMES = [
 export async function saved(name: string): Promise<Report> {
   const text = await readFile(`../tests/reports/${name}.json`, 'utf-8');
   return JSON.parse(text) as Report;
+}
+
+/** The rows of a report that is saved. */
+export async function savedRows(name: string): Promise<Rows> {
+  const text = await readFile(`../tests/reports/rows/${name}.json`, 'utf-8');
+  return readRows({ rows: JSON.parse(text) as unknown }, await saved(name));
 }

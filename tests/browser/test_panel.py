@@ -112,7 +112,7 @@ def test_it_follows_three_notebooks_and_their_cells(open_page: Open, lab: Lab) -
     expect(runs.nth(0)).to_contain_text("2 breaks · 4 graphs")
     expect(runs.nth(1)).to_contain_text("failed · 1 break · 0 graphs")
     expect(row(page, r"^Data-dependent branching \(GB0170\), 1$")).to_be_visible()
-    expect(row(page, "^Break 1, score > 3, line 14 · resumes at line 15 · in step$")).to_be_visible()
+    expect(row(page, r"^Break 1, score > 3, line 14 · resumes at 15 \(B\) · in step$")).to_be_visible()
     expect(tab(page)).to_contain_text("3")
     assert opened.serious(".jp-GraphBreakPanel") == []
     opened.shoot("panel-light")
@@ -315,9 +315,10 @@ def test_what_cannot_be_read_is_said_and_breaks_nothing(open_page: Open, lab: La
     expect(runs.nth(2)).to_contain_text('its field "breaks" is missing or is not what the format says')
     expect(runs.nth(3)).to_contain_text("version 2.0 of the format")
     expect(runs.nth(4)).to_contain_text("version 2 of the format")
-    expect(runs.nth(5)).to_contain_text("no breaks")
-    expect(runs.nth(6)).to_contain_text("2 breaks")
-    for part in ("^Break 1, score > 3, line 14", "^Break 2, log_stats"):
+    # Reports of an older version come without rows: their parts are listed as they are.
+    expect(runs.nth(5)).to_contain_text("ok")
+    expect(runs.nth(6)).to_contain_text("Breaks 2 · Graphs 4")
+    for part in ("^1, score > 3", "^2, log_stats"):
         row(page, part).click()
     assert HOSTILE in panel(page).inner_text()
     assert page.evaluate("window.hacked") is None
@@ -336,8 +337,8 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     opened = opened_in_lab(open_page, lab, "compare")
     page = opened.page
     command(page, "jupyter-graphbreak:compare")
-    expect(rows(page, 1).first).to_contain_text("since the last run: 1 gone, 1 new")
-    figures = row(page, r"breaks 2, graphs 4, compiling 1\.58 s → 0\.79 s")
+    expect(rows(page, 1).first).to_contain_text("since the last run: 1 break gone, 1 new")
+    figures = row(page, r"breaks 2, graphs 4, .*compiling 1\.58 s → 0\.79 s")
     expect(figures).to_be_focused()
     expect(row(page, r"torch\._dynamo\.graph_break\(\), gone")).to_be_visible()
     row(page, "score > 3, new").click()
@@ -370,16 +371,16 @@ def test_live_from_run_to_run_and_through_restart_and_shutdown(open_page: Open, 
     expect(tab(page)).to_contain_text("1")
     edit(page, "notebook.cells[1].setSource(notebook.cells[1].getSource().replace('    print(\"mean\")\\n', ''));")
     run_all(page)
-    expect(runs).to_contain_text("no breaks · 1 graph · since the last run: 1 gone", timeout=60_000)
+    expect(runs).to_contain_text("no breaks · 1 graph · since the last run: 1 break gone", timeout=60_000)
 
     command(page, "notebook:restart-kernel")
     page.get_by_role("button", name="Confirm Kernel Restart").click()
     wait_for_kernel(page)
-    expect(runs).to_contain_text("since the last run: 1 gone")
+    expect(runs).to_contain_text("since the last run: 1 break gone")
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     lab.stop_kernels()
     page.wait_for_function("!jupyterapp.shell.currentWidget.sessionContext.session?.kernel")
-    expect(runs).to_contain_text("since the last run: 1 gone")
+    expect(runs).to_contain_text("since the last run: 1 break gone")
     assert opened.errors == []
 
 

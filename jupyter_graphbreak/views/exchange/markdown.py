@@ -11,6 +11,7 @@ from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.experiments.remedy_words import breaks_of, change_lines, code_of, outcome
 from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
+from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _remedies(report: Report) -> list[str]:
 
 
 def _row(report: Report, number: int, found: Break, new: AbstractSet[str]) -> str:
-    cause = _escaped(found.gb_type + (f" ({found.gb_id})" if found.gb_id else ""))
+    cause = _escaped(reason_of(found))
     if is_known_page(found.url):
         cause = f"[{cause}]({found.url})"
     code = one_line(found.location.code) if found.location is not None and found.location.code else ""

@@ -1,4 +1,4 @@
-"""The mime bundle under which a cell's output carries a report."""
+"""The mime bundle under which a cell's output carries a report, and beside it, in one JSON object, its rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import msgspec
 
 from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic
 from jupyter_graphbreak.views.html.render import packed_rest, render_html
+from jupyter_graphbreak.views.rows.sections import rows
 from jupyter_graphbreak.views.text.report_text import render_text
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
+    from jupyter_graphbreak.views.rows.schema import Rows
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 #: What the HTML leaves out, for a notebook whose kernel is gone: {"gzip": base64 of JSON}.
@@ -19,6 +21,8 @@ REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
 #: An output whose report is larger as JSON leaves out what can be spared.
 _MOST_BYTES = 3_000_000
+#: Rows that it has of each section.
+_MOST_ROWS = 500
 
 
 class LiveView(Protocol):
@@ -48,10 +52,11 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
         The widget that shows it in a live front end, where there is one.
     """
     markup = view.markup_of(report) if view is not None else None
+    copy = carried(report)
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
-        MIME_TYPE: carried(report).to_dict(),
+        MIME_TYPE: copy.to_dict() | {"rows": msgspec.to_builtins(_rows(report, is_whole=copy is report))},
     }
     rest = packed_rest(report)
     if rest:
@@ -76,6 +81,15 @@ def carried(report: Report) -> Report:
         graphs=[msgspec.structs.replace(graph, ops=[], code="") for graph in report.graphs],
         diagnostics=[*report.diagnostics, left_out],
     )
+
+
+def _rows(report: Report, *, is_whole: bool) -> Rows:
+    """Return what is said about a report; of one of which the notebook leaves something out, the first rows."""
+    made = rows(report)
+    if is_whole:
+        return made
+    sections = [msgspec.structs.replace(section, rows=section.rows[:_MOST_ROWS]) for section in made.sections]
+    return msgspec.structs.replace(made, sections=sections)
 
 
 def _view(view: LiveView) -> dict[str, Any]:

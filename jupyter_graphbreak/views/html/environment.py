@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
@@ -18,14 +18,30 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 
 
+#: Markup of which an output may have none, and whose rules it then does without.
+Part = Literal["cost", "frontends", "job", "remedies"]
+
+
 @cache
-def style_sheet() -> Markup:
-    """Return the style sheet of everything that we show, without its comments."""
+def style_sheet(*parts: Part) -> Markup:
+    """Return the style sheet of what we show, without its comments.
+
+    Parameters
+    ----------
+    *parts : {"cost", "frontends", "job", "remedies"}
+        What there is besides the parts that every report has.
+    """
     text = (_HERE / "templates" / "report.css").read_text(encoding="utf-8")
+    text = re.sub(
+        r"/\* if (\w+) \*/(.*?)/\* end \*/",
+        lambda block: block[2] if block[1] in parts else "",
+        text,
+        flags=re.DOTALL,
+    )
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
-    # Strings stay as they are.
-    text = re.sub(r'("[^"]*")|\s*([{};,])\s*', lambda part: part[1] or part[2], text)
-    return Markup(text.strip())  # noqa: S704 - a file of ours
+    # Strings stay as they are, and so do the blanks before a colon, which may mean a descendant.
+    text = re.sub(r'("[^"]*")|\s*([{};,>])\s*|(:)\s+', lambda part: part[1] or part[2] or part[3], text)
+    return Markup(text.replace(";}", "}").strip())  # noqa: S704 - a file of ours
 
 
 @lru_cache(maxsize=512)  # many breaks have the same reason and the same advice

@@ -15,6 +15,6 @@ def render_frontends_html(frontends: Frontends) -> str:
     """Return the verdicts as a snippet of HTML with its own style sheet."""
     template = environment().get_template("frontends.html.j2")
     return template.render(
-        frontends=frontends, call=call_of(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT, css=style_sheet(),
-        details=details, legend=legend(frontends),
+        frontends=frontends, call=call_of(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT,
+        css=style_sheet("frontends"), details=details, legend=legend(frontends),
     ).strip()  # fmt: skip

@@ -13,6 +13,7 @@ from jupyter_graphbreak.views.html.references import References
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
 from jupyter_graphbreak.views.words.lines import graph_colours, listing
+from jupyter_graphbreak.views.words.permission import scope_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -137,11 +138,6 @@ def list_sources(report: Report, limit: int) -> list[Listed]:
 
 def _further(rows: _SourceRows, shown: int, start: int, stop: int) -> list[Row]:
     return rows.part(shown + start, shown + stop)
-
-
-def scope_label(scope: Scope) -> str:
-    """Return what a scope says, in words."""
-    return "breaks are errors" if scope.value else "breaks allowed"
 
 
 def scope_class(scope: Scope | None) -> str:

@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from jupyter_graphbreak.views.html.environment import style_sheet
+from jupyter_graphbreak.views.html.environment import Part, style_sheet
 from jupyter_graphbreak.views.html.highlight import coloured
 from jupyter_graphbreak.views.html.ops import OpRows, tensor_text
 from jupyter_graphbreak.views.html.references import Links, References
-from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class, scope_label
+from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class
+from jupyter_graphbreak.views.rows.sections import about, measurements
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
 from jupyter_graphbreak.views.words.experiments import remedy_words
-from jupyter_graphbreak.views.words.experiments.effects import not_run_again
-from jupyter_graphbreak.views.words.experiments.startup import startup
-from jupyter_graphbreak.views.words.extent import compiled_for_report, extent, without_cudagraph
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
-from jupyter_graphbreak.views.words.permission import permission, stricter
+from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
 from jupyter_graphbreak.views.words.recompilation import (
     at_limit,
     limit_was_spent,
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
         Scope,
         Skipped,
     )
+    from jupyter_graphbreak.views.rows.schema import Row, Section
 
 #: Names of functions or of resumed places that one break lists.
 _MOST_NAMES = 6
@@ -72,8 +71,8 @@ class Limits:
     breaks: int = 20
     open: int = 3
     graphs: int = 20
-    ops: int = 12
-    inputs: int = 12
+    ops: int = 8
+    inputs: int = 6
     code: int = 8
     rows: int = 40
     steps: int = 40
@@ -87,6 +86,7 @@ class View:
 
     limits = Limits()
     scope_label = staticmethod(scope_label)
+    scope_name = staticmethod(scope_name)
     scope_class = staticmethod(scope_class)
     without_frame = staticmethod(without_frame)
     brief_code = staticmethod(brief_code)
@@ -114,8 +114,13 @@ class View:
 
     @property
     def css(self) -> Markup:
-        """The style sheet."""
-        return style_sheet()
+        """The style sheet, as far as the report needs it."""
+        report = self.report
+        parts: dict[Part, bool] = {
+            "remedies": report.remedies is not None or bool(report.compiled),
+            "cost": report.cost is not None,
+        }
+        return style_sheet(*(part for part, is_needed in parts.items() if is_needed))
 
     # The head.
 
@@ -153,35 +158,20 @@ class View:
         return no_breaks_but(self.report)
 
     @property
-    def extent(self) -> str:
-        """How much was compiled, where that is not everything."""
-        return extent(self.report)
+    def about(self) -> list[Row]:
+        """Sentences about the run as a whole."""
+        return about(self.report)[: self.limits.rows]
 
     @property
-    def compiled(self) -> str:
-        """What was compiled although the code does not compile it."""
-        return compiled_for_report(self.report)
+    def measurements(self) -> list[Section]:
+        """What further questions to the program found, in sentences."""
+        return measurements(self.report)
 
     @property
     def compilable(self) -> list[tuple[int, CompiledCall]]:
         """The first of these that the code could compile itself, each with its place in the report's list."""
         listed = list(enumerate(self.report.compiled or []))
         return [(place, call) for place, call in listed if call.code is not None][:_MOST_COMPILABLE]
-
-    @property
-    def not_run_again(self) -> str:
-        """What was not run again because of its side effects."""
-        return not_run_again(self.report)
-
-    @property
-    def without_cudagraph(self) -> list[str]:
-        """What runs without a CUDA graph."""
-        return without_cudagraph(self.report)
-
-    @property
-    def startup(self) -> str:
-        """Where the time of compiling went."""
-        return startup(self.report)
 
     @property
     def praise(self) -> str:

@@ -42,7 +42,7 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
     summaries = [summary_line(process.report).removeprefix("compile_explain").lstrip(": ") for process in job.processes]
     template = environment().get_template("job.html.j2")
     return template.render(
-        job=job, breaks=breaks, css=style_sheet(), headline=job_headline(job), notes=job_notes(job),
+        job=job, breaks=breaks, css=style_sheet("job"), headline=job_headline(job), notes=job_notes(job),
         where=where_in_job, who=who_has,
         processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip

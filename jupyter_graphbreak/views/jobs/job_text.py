@@ -9,6 +9,7 @@ from jupyter_graphbreak.views.text.report_text import summary_line
 from jupyter_graphbreak.views.text.terminal import INDENT, cut, wrapped
 from jupyter_graphbreak.views.words.bounds import bounded
 from jupyter_graphbreak.views.words.plain_text import one_line, plain
+from jupyter_graphbreak.views.words.reason import reason_of
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job
@@ -24,7 +25,7 @@ def render_job(job: Job) -> str:
         code = one_line(listed.place.code) if listed.place is not None and listed.place.code else ""
         head = f"{number:>2}  {where_in_job(listed.place)}"
         lines.append(cut(f"{head}   {code}" if code else head))
-        lines.append(cut(INDENT + listed.gb_type + (f" ({listed.gb_id})" if listed.gb_id else "")))
+        lines.append(cut(INDENT + reason_of(listed)))
         lines.append(cut(INDENT + who_has(job, listed)))
     if len(job.breaks) > _MOST:
         lines.append(f"{INDENT}and {len(job.breaks) - _MOST} more breaks")

@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from jupyter_graphbreak.views.rows.sections import about, measurements
 from jupyter_graphbreak.views.text.changes_text import render_changes
 from jupyter_graphbreak.views.text.remedies_text import all_that_work, remedies_of_break, remedies_of_frame
 from jupyter_graphbreak.views.text.terminal import INDENT, WIDTH, cut, wrapped
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.experiments.cost_words import checked, coverage_of, time_of, verdicts_of_cost
-from jupyter_graphbreak.views.words.experiments.effects import not_run_again
-from jupyter_graphbreak.views.words.experiments.startup import startup
-from jupyter_graphbreak.views.words.extent import compiled_for_report, extent, without_cudagraph
+from jupyter_graphbreak.views.words.experiments.cost_words import time_of
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, listing, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain
+from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import guard_lines, no_breaks_but, recompilations
 from jupyter_graphbreak.views.words.where import brief_code, is_wrapper_of_torch, place
 
@@ -93,11 +92,8 @@ def summary_line(report: Report) -> str:
 
 def _measured(report: Report) -> list[str]:
     """Return how much of the run was compiled, whether that pays, and whether its result is right."""
-    said = [*filter(None, [compiled_for_report(report), extent(report), not_run_again(report)])]
-    said += without_cudagraph(report)
-    said += [*verdicts_of_cost(report), *coverage_of(report)]
-    said += [sentence] if report.cost is not None and (sentence := startup(report)) else []
-    said += [checked(report, check) for check in (report.check or [])[:_MOST]]
+    said = [row.label for row in about(report)]
+    said += [row.label for section in measurements(report) for row in section.rows]
     return [line for sentence in said[:_MOST] for line in wrapped("", sentence, indent="")]
 
 
@@ -105,12 +101,11 @@ def _break(report: Report, number: int, listed: Break) -> list[str]:
     code = one_line(brief_code(listed.location.code)) if listed.location is not None else ""
     head = f"{number:>2}  {place(report, listed.location)}"
     lines = [cut(f"{head}   {code}" if code else head)]
-    cause = listed.gb_type + (f" ({listed.gb_id})" if listed.gb_id else "")
+    cause = reason_of(listed)
     if listed.gb_id is None and listed.explanation:
         cause += f": {listed.explanation.splitlines()[0]}"
     if listed.consequence is not None:
-        then = listed.consequence
-        cause += f"; then {then.gb_type}" + (f" ({then.gb_id})" if then.gb_id else "")
+        cause += f"; then {reason_of(listed.consequence)}"
     lines.append(cut(INDENT + cause))
     path = _path(report, listed)
     if path:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.reason import reason_of
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.diff import Change, Changes, Place
@@ -88,7 +89,16 @@ def described(change: Change) -> tuple[str, str, str]:
     if change.function and change.function != "<module>":
         at += f" in {change.function}"
     code = " ".join((change.code or "").split())
-    return at, code, change.gb_type + (f" ({change.gb_id})" if change.gb_id else "")
+    return at, code, reason_of(change)
+
+
+def fate(change: Change) -> str:
+    """Return what became of a break, and where that is not known, why."""
+    if change.change != "unknown":
+        return change.change
+    if change.before is None:
+        return "not compiled in the run before"
+    return "not compiled again: PyTorch still had the code"
 
 
 def _place(place: Place | None) -> str:

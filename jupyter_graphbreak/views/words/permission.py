@@ -25,6 +25,16 @@ def permission(report: Report, listed: Break) -> str:
     return "an error" if listed.outcome == "error" else "allowed"
 
 
+def scope_label(scope: Scope) -> str:
+    """Return what a scope says about breaks."""
+    return "breaks are errors" if scope.value else "breaks allowed"
+
+
+def scope_name(scope: Scope) -> str:
+    """Return the setting of a scope as code has it: "error_on_graph_break(True)", "fullgraph=True"."""
+    return f"fullgraph={scope.value}" if scope.setting == "fullgraph" else f"{scope.setting}({scope.value})"
+
+
 def stricter(report: Report) -> list[list[str | int]]:
     """Return sentences on what stricter settings would have made of the run, in parts: text, and numbers of breaks."""
     what_if, numbers = report.what_if, break_numbers(report)

@@ -130,19 +130,20 @@ function reportedText({
   source,
   stale
 }: ICellReport): IReportedText {
+  const rows = run.rows!;
   let lines = LINES.get(source);
   if (lines === undefined) {
     const texts = textByLine(report, source);
     lines = {
       text: [...texts.values()],
-      lines: reportLines(report, source, texts)
+      lines: reportLines(report, rows, source, texts)
     };
     LINES.set(source, lines);
   }
   const { cellId, output, executionCount } = run;
   const runName =
     executionCount === null ? source.name : cellName(executionCount);
-  return { ...lines, run: { cellId, output }, runName, stale };
+  return { ...lines, rows, run: { cellId, output }, runName, stale };
 }
 
 function areSame(

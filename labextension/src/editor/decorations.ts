@@ -52,7 +52,7 @@ export function appearanceOf(
     for (const [start, end] of stale ? [] : brokenRanges(line, to - from)) {
       decorations.push(BROKEN_EXPRESSION.range(from + start, from + end));
     }
-    const parts = noteParts(line, marks[index - 1]?.line, trans);
+    const parts = noteParts(mark, marks[index - 1]);
     if (parts.length > 0) {
       const widget = new LineNote(parts, stale);
       decorations.push(Decoration.widget({ widget, side: 1 }).range(to));
@@ -111,7 +111,9 @@ export function isOnMark(
     case 'scope':
       return line.scope?.id === id;
     default:
-      return false;
+      return line.notes.some(
+        ({ section, row }) => section === kind && row.id === id
+      );
   }
 }
 

@@ -1,14 +1,11 @@
 /** What marks say: beside a line, under the pointer, to a screen reader. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type {
-  IBreakOnLine,
-  INumberedBreak,
-  IReportLine
-} from '../report/lines';
+import type { IBreakOnLine, INumberedBreak } from '../report/lines';
 import { totalOf } from '../report/lookup';
-import { reasonLabel } from '../report/reasons';
+import { headingOf, rowOf } from '../report/rows';
 import { clip } from '../report/shown';
+import type { Row } from '../report/types';
 import { makeElement } from '../view/elements';
 import type { IMark } from './positions';
 
@@ -19,9 +16,8 @@ const MOST_LEADS_TO = 6;
 /** Breaks and graphs that are named while the pointer is on a line. */
 const MOST_UNDER_POINTER = 10;
 
-/** How long a reason and an explanation may be. */
-const MOST_OF_REASON = 200;
-const MOST_OF_EXPLANATION = 2_000;
+/** How much of a heading, and of what is written beside a line. */
+const MOST_OF_HEADING = 200;
 
 /** A piece of the note beside a line, and its class. */
 export interface INotePart {
@@ -32,48 +28,50 @@ export interface INotePart {
 /**
  * The note beside a line.
  *
- * @param line - The line.
+ * @param mark - The line.
  * @param previous - The line above that is marked; a note does not repeat what is said there.
- * @param trans - The language of the reader.
  */
 export function noteParts(
-  line: IReportLine,
-  previous: IReportLine | undefined,
-  trans: TranslationBundle
+  mark: IMark,
+  previous: IMark | undefined
 ): INotePart[] {
+  const { line } = mark;
+  const above = previous?.line;
   const parts = firstOf(
     line.breaks,
     MOST_BESIDE,
-    trans,
-    graphBreak => `${breakSign(graphBreak)} ${typeOf(graphBreak)}`
+    it => besideOf(breakRow(mark, it)) || breakSign(it)
   ).map(text => ({ text, className: 'gb-cut' }));
   if (line.leadsTo.length > 0) {
-    const signs = firstOf(line.leadsTo, MOST_LEADS_TO, trans, breakSign);
+    const signs = firstOf(line.leadsTo, MOST_LEADS_TO, breakSign);
     parts.push({ text: `→ ${signs.join(' ')}`, className: 'gb-cut' });
   }
-  if (line.eager !== null && line.eager !== previous?.eager) {
-    parts.push({ text: trans.__('runs eagerly'), className: 'gb-dim' });
+  const { eager, scope } = line;
+  if (eager !== null && eager !== above?.eager) {
+    const text = besideOf(wordsOf(mark, 'skipped', eager.id));
+    parts.push({ text, className: 'gb-dim' });
   }
-  if (line.scope !== null && line.scope !== previous?.scope) {
-    parts.push(
-      line.scope.value
-        ? { text: trans.__('breaks are errors'), className: 'gb-bad' }
-        : { text: trans.__('breaks allowed'), className: 'gb-good' }
-    );
+  if (scope !== null && scope !== above?.scope) {
+    const text = besideOf(wordsOf(mark, 'scope', scope.id));
+    parts.push({ text, className: scope.value ? 'gb-bad' : 'gb-good' });
   }
-  return parts;
+  parts.push(
+    ...firstOf(line.notes, MOST_BESIDE, ({ row }) => besideOf(row)).map(
+      text => ({ text, className: 'gb-dim' })
+    )
+  );
+  return parts.filter(({ text }) => text !== '');
 }
 
 /** Words for the first parts of a list, and how many more there are. */
 function firstOf<T>(
   parts: readonly T[],
   most: number,
-  trans: TranslationBundle,
   words: (part: T) => string
 ): string[] {
   const first = parts.slice(0, most).map(words);
   const more = totalOf(parts) - first.length;
-  return more > 0 ? [...first, trans.__('and %1 more', more)] : first;
+  return more > 0 ? [...first, `+${more}`] : first;
 }
 
 /** The sign of a break in the gutter and in notes. */
@@ -81,44 +79,58 @@ export function breakSign({ number }: Pick<INumberedBreak, 'number'>): string {
   return `✂${number}`;
 }
 
+function besideOf(row: Row | undefined): string {
+  return clip(row?.beside ?? '', MOST_OF_HEADING);
+}
+
+/** What the report of a mark says about one of its parts. */
+function wordsOf(
+  { origin }: Pick<IMark, 'origin'>,
+  section: string,
+  id: string
+): Row | undefined {
+  return rowOf(origin.rows, section, id);
+}
+
+function breakRow(
+  mark: Pick<IMark, 'origin'>,
+  numbered: INumberedBreak
+): Row | undefined {
+  return wordsOf(mark, 'break', numbered.break.id);
+}
+
+function heading(row: Row | undefined): string {
+  return row === undefined ? '' : clip(headingOf(row), MOST_OF_HEADING);
+}
+
 /** All that is known of a line, in words. */
-export function markTitle(
-  { line, origin, stale }: IMark,
-  trans: TranslationBundle
-): string {
+export function markTitle(mark: IMark, trans: TranslationBundle): string {
+  const { line, origin, stale } = mark;
   const most = MOST_UNDER_POINTER;
+  const { eager } = line;
   const words = [
-    ...firstOf(line.breaks, most, trans, it => breakHeading(it, trans)),
-    ...firstOf(line.leadsTo, most, trans, ({ number }) =>
-      trans.__('Leads to break %1', number)
+    ...firstOf(line.breaks, most, it => breakHeading(mark, it)),
+    ...firstOf(line.leadsTo, most, it => `→ ${breakHeading(mark, it)}`),
+    ...firstOf(line.graphs, most, ({ graph }) =>
+      heading(wordsOf(mark, 'graph', graph.id))
     ),
-    ...firstOf(line.graphs, most, trans, ({ graph }) =>
-      trans.__('Graph %1', clip(graph.id, MOST_OF_REASON))
-    )
-  ];
-  if (line.eager !== null) {
-    const reason = clip(line.eager.reason, MOST_OF_EXPLANATION);
-    words.push(trans.__('Runs eagerly: %1', reason));
-  }
-  words.push(
+    eager === null ? '' : heading(wordsOf(mark, 'skipped', eager.id)),
+    ...firstOf(line.notes, most, ({ row }) => heading(row)),
     origin.stale
       ? trans.__('%1; run again since, not explained', origin.runName)
       : stale
         ? trans.__('%1; changed since', origin.runName)
         : origin.runName
-  );
-  return words.join('\n');
+  ];
+  return words.filter(text => text !== '').join('\n');
 }
 
+/** What a break is called: "Break 1: Data-dependent branching (GB0170)". */
 export function breakHeading(
-  numbered: INumberedBreak,
-  trans: TranslationBundle
+  mark: Pick<IMark, 'origin'>,
+  numbered: INumberedBreak
 ): string {
-  const reason = clip(
-    reasonLabel(typeOf(numbered), numbered.break.gb_id),
-    MOST_OF_REASON
-  );
-  return trans.__('Break %1: %2', numbered.number, reason);
+  return heading(breakRow(mark, numbered)) || breakSign(numbered);
 }
 
 /** What a screen reader says of an editor with marks. */
@@ -138,7 +150,7 @@ export function editorDescription(
 export interface IBreakAt extends IBreakOnLine {
   readonly from: number;
   readonly to: number;
-  readonly stale: boolean;
+  readonly mark: IMark;
 }
 
 /**
@@ -156,24 +168,18 @@ export function breakTooltip(
   const box = makeElement('div', 'jp-GraphBreakMark-hint gb-colours');
   const shown = breaks.slice(0, MOST_UNDER_POINTER);
   for (const graphBreak of shown) {
-    const { explanation, advice } = graphBreak.break;
-    const heading = makeElement('strong', 'gb-cut');
-    heading.textContent = breakHeading(graphBreak, trans);
-    box.append(heading);
+    const { mark } = graphBreak;
+    const title = makeElement('strong', 'gb-cut');
+    title.textContent = breakHeading(mark, graphBreak);
+    box.append(title);
     const paragraphs = [
-      explanation,
-      advice[0] && trans.__('Do: %1', advice[0].text),
-      graphBreak.stale && trans.__('The line has changed since.')
+      ...(breakRow(mark, graphBreak)?.more ?? []),
+      ...(mark.stale ? [trans.__('The line has changed since.')] : [])
     ];
-    for (const words of paragraphs) {
-      if (words) {
-        box.append(paragraphOf(clip(words, MOST_OF_EXPLANATION)));
-      }
-    }
+    box.append(...paragraphs.map(paragraphOf));
   }
   if (shown.length < total) {
-    const words = trans.__('%1 of %2 breaks shown', shown.length, total);
-    box.append(paragraphOf(words));
+    box.append(paragraphOf(`${shown.length}/${total}`));
   }
   return box;
 }
@@ -182,9 +188,4 @@ function paragraphOf(words: string): HTMLElement {
   const paragraph = makeElement('p');
   paragraph.textContent = words;
   return paragraph;
-}
-
-/** PyTorch's name of a break's reason, without the ticks of its markup. */
-function typeOf({ break: { gb_type: type } }: INumberedBreak): string {
-  return clip(type, MOST_OF_REASON).replaceAll('`', '');
 }

@@ -50,7 +50,7 @@ export function interaction({
     }),
     // Screen readers do not read the gutter.
     EditorState.transactionExtender.of(transaction => {
-      const announcement = announcementFor(transaction, trans);
+      const announcement = announcementFor(transaction);
       return announcement === ''
         ? null
         : { effects: EditorView.announce.of(announcement) };
@@ -111,16 +111,17 @@ function selectionAt(state: EditorState, position: number): ISelection | null {
   if (first !== undefined) {
     return { ...origin.run, kind: 'graph', id: first.graph.id };
   }
-  return line.eager === null
+  if (line.eager !== null) {
+    return { ...origin.run, kind: 'skipped', id: line.eager.id };
+  }
+  const [note] = line.notes;
+  return note === undefined
     ? null
-    : { ...origin.run, kind: 'skipped', id: line.eager.id };
+    : { ...origin.run, kind: note.section, id: note.row.id };
 }
 
 /** What to announce when the cursor comes to a line with breaks; the empty string elsewhere. */
-function announcementFor(
-  transaction: Transaction,
-  trans: TranslationBundle
-): string {
+function announcementFor(transaction: Transaction): string {
   const { docChanged, startState, selection, newSelection, newDoc } =
     transaction;
   if (docChanged || selection === undefined) {
@@ -131,11 +132,13 @@ function announcementFor(
   if (line.from === previous.from) {
     return '';
   }
-  const breaks = markAt(startState, line.from)?.line.breaks ?? [];
-  return breaks
-    .slice(0, MOST_ANNOUNCED)
-    .map(graphBreak => breakHeading(graphBreak, trans))
-    .join('. ');
+  const mark = markAt(startState, line.from);
+  return mark === undefined
+    ? ''
+    : mark.line.breaks
+        .slice(0, MOST_ANNOUNCED)
+        .map(graphBreak => breakHeading(mark, graphBreak))
+        .join('. ');
 }
 
 /** How many breaks are at a position: of a line with very many breaks, only the first are known one by one. */
@@ -154,12 +157,12 @@ function breaksAt(state: EditorState, position: number): IBreakAt[] {
   return line.breaks
     .map(graphBreak =>
       stale
-        ? { ...graphBreak, from, to, stale }
+        ? { ...graphBreak, from, to, mark }
         : {
             ...graphBreak,
             from: from + graphBreak.start,
             to: from + graphBreak.end,
-            stale
+            mark
           }
     )
     .filter(range => range.from <= position && position <= range.to);

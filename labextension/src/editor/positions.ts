@@ -3,12 +3,15 @@ import type { ChangeDesc, Text, Transaction } from '@codemirror/state';
 
 import type { ISelection } from '../notebook/runs';
 import type { IReportLine } from '../report/lines';
+import type { Rows } from '../report/types';
 
 /** What one report says about the text of an editor. */
 export interface IReportedText {
   /** The text that the report is about, in lines. */
   readonly text: readonly string[];
   readonly lines: readonly IReportLine[];
+  /** What the report says. */
+  readonly rows: Rows;
   /** Where the report is. */
   readonly run: Pick<ISelection, 'cellId' | 'output'>;
   /** What people call the run. */

@@ -5,7 +5,7 @@ import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
 import { NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 
 import { startColumn } from '../report/columns';
-import type { Location } from '../report/types';
+import type { Spot } from '../report/types';
 import { currentLine } from './markstate';
 
 /** For how many frames of the screen the line is watched at most, and after how many in view it is left alone. */
@@ -17,14 +17,14 @@ const STABLE_FRAMES = 3;
  *
  * @param panel - The notebook.
  * @param model - The cell.
- * @param location - The place in it as a report has it; edits since then are followed. Without one, the cell itself.
+ * @param spot - The place in it as a report has it; edits since then are followed. Without one, the cell itself.
  * @param isWanted - Whether the reader still wants to go there.
  * @param focus - Whether the keyboard goes there too.
  */
 export async function reveal(
   panel: NotebookPanel,
   model: ICellModel,
-  location: Location | null,
+  spot: Spot | null,
   isWanted: () => boolean,
   focus: boolean
 ): Promise<void> {
@@ -40,7 +40,7 @@ export async function reveal(
   }
   notebook.deselectAll();
   notebook.activeCellIndex = index;
-  if (location !== null) {
+  if (spot !== null) {
     cell.inputHidden = false;
   }
   // It fails when something else is scrolled to meanwhile; whether the reader still wants to come here is asked below.
@@ -51,12 +51,12 @@ export async function reveal(
   }
   if (focus) {
     // With a line, the keyboard goes to the editor.
-    notebook.mode = location === null ? 'command' : 'edit';
+    notebook.mode = spot === null ? 'command' : 'edit';
     notebook.activate();
   }
   const view = viewOf(cell);
-  if (location !== null && view !== null) {
-    const anchor = positionOf(view, location);
+  if (spot !== null && view !== null) {
+    const anchor = positionOf(view, spot);
     view.dispatch({ selection: { anchor } });
     await keepInView(
       view,
@@ -73,7 +73,7 @@ export function viewOf(cell: Cell): EditorView | null {
 }
 
 /** Where a place of a report is now; without a column, where the line's text starts. */
-function positionOf({ state }: EditorView, { line, column }: Location): number {
+function positionOf({ state }: EditorView, { line, column }: Spot): number {
   const { from, to, text } = state.doc.line(currentLine(state, line));
   return Math.min(from + startColumn(text, column), to);
 }

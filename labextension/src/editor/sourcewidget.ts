@@ -71,10 +71,11 @@ export class SourceWidget extends MainAreaWidget<CodeEditorWrapper> {
     const { cellId, output, executionCount } = run;
     const reported: IReportedText = {
       text,
-      lines: reportLines(run.report!, source).map(line => ({
+      lines: reportLines(run.report!, run.rows!, source).map(line => ({
         ...line,
         number: lineOf.get(line.number)!
       })),
+      rows: run.rows!,
       run: { cellId, output },
       runName: nameOf(executionCount, options.trans),
       stale: false

@@ -243,7 +243,9 @@ function dataOf(data: IOutput['data']): IReportData {
           : unpack<{ rest: Rest }>(packed.gzip).then(({ rest }) => rest)),
     text: () =>
       Promise.resolve(Array.isArray(text) ? text.join('') : String(text)),
-    json: () => Promise.resolve(JSON.stringify(report))
+    // What is said about the report comes with it, and is no part of it.
+    json: () =>
+      Promise.resolve(JSON.stringify({ ...Object(report), rows: undefined }))
   };
 }
 

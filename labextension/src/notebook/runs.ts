@@ -3,9 +3,8 @@ import type { ICodeCellModel } from '@jupyterlab/cells';
 import type { INotebookModel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-import type { PartKind } from '../report/kinds';
 import { carriesReport, type Reading, readOutput } from '../report/reader';
-import type { Report, Source } from '../report/types';
+import type { Report, Rows, Source } from '../report/types';
 import {
   CellIndex,
   cellSources,
@@ -31,6 +30,8 @@ export interface IRun {
   readonly edited: boolean;
   /** null where it cannot be read; `problem` then says why. */
   readonly report: Report | null;
+  /** What is said about the report; null where that cannot be read. */
+  readonly rows: Rows | null;
   readonly problem: string | null;
   /** The source of the report that is the cell itself. */
   readonly ownSource: Source | null;
@@ -40,8 +41,9 @@ export interface IRun {
 export interface ISelection {
   readonly cellId: string;
   readonly output: number;
-  readonly kind: PartKind;
-  /** The id of the part in the report; of a list without ids the index. */
+  /** The id of the section that lists it. */
+  readonly kind: string;
+  /** The id of its row. */
   readonly id: string;
 }
 
@@ -93,6 +95,7 @@ export class RunReader {
         executionCount: cell.executionCount,
         title: titleOf(snapshot.sharedModel.getSource()),
         report,
+        rows: 'rows' in reading ? reading.rows : null,
         problem: 'problem' in reading ? reading.problem : null,
         ...ownSourceOf(report, snapshot)
       });

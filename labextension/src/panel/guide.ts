@@ -7,9 +7,9 @@ import { reveal } from '../editor/reveal';
 import { CellIndex, findCell } from '../notebook/cells';
 import type { NotebookReports } from '../notebook/notebookreports';
 import type { IRun, ISelection } from '../notebook/runs';
-import { locationOf } from '../report/kinds';
 import { indexOf } from '../report/lookup';
-import type { Break, Location, Report } from '../report/types';
+import { rowOf, sectionOf } from '../report/rows';
+import type { Row, Spot } from '../report/types';
 
 export class Guide {
   /**
@@ -36,28 +36,28 @@ export class Guide {
   async select(selection: ISelection, focus = false): Promise<void> {
     const run = this._reports.runOf(selection);
     this._reports.selection = selection;
-    if (run === undefined || run.report === null) {
+    if (run === undefined || run.report === null || run.rows === null) {
       return;
     }
-    const location = locationOf(run.report, selection.kind, selection.id);
-    if (location === null) {
+    const spot = rowOf(run.rows, selection.kind, selection.id)?.spot ?? null;
+    if (spot === null) {
       await this.showCell(run, focus);
       return;
     }
     const match = findCell(
       run.report,
-      location.source,
+      spot.source,
       run.cell,
       new CellIndex(this._reports.cells)
     );
     if (match !== null) {
-      await this._show(match.cell, location, focus);
+      await this._show(match.cell, spot, focus);
     } else if (this._commands.hasCommand(EditorCommandIDs.openSource)) {
       await this._commands.execute(EditorCommandIDs.openSource, {
         cellId: run.cellId,
         output: run.output,
-        source: location.source,
-        line: location.line
+        source: spot.source,
+        line: spot.line
       });
     } else {
       await this.showCell(run, focus);
@@ -72,7 +72,7 @@ export class Guide {
   /** Go to the next or the previous break of the notebook, from what is selected or else from the active cell. */
   async step(by: 1 | -1): Promise<void> {
     const breaks = this._reports.runs.flatMap(run =>
-      byLine(run.report).map(({ id }) => ({ run, id }))
+      byLine(run).map(({ id }) => ({ run, id }))
     );
     if (breaks.length === 0) {
       return;
@@ -111,7 +111,7 @@ export class Guide {
 
   private async _show(
     cell: ICodeCellModel,
-    location: Location | null,
+    spot: Spot | null,
     focus: boolean
   ): Promise<void> {
     const panel = this._reports.notebook;
@@ -124,7 +124,7 @@ export class Guide {
     if (!panel.isVisible) {
       this._activate(panel.id);
     }
-    await reveal(panel, cell, location, () => this._request === request, focus);
+    await reveal(panel, cell, spot, () => this._request === request, focus);
   }
 
   private readonly _reports: NotebookReports;
@@ -133,13 +133,14 @@ export class Guide {
   private _request: object | null = null;
 }
 
-/** The breaks of a report in the order of its lines. */
-function byLine(report: Report | null): Break[] {
-  const place = ({ location }: Break): [number, number] => [
-    indexOf(report!.sources, location?.source),
-    location?.line ?? 0
+/** The breaks of a run in the order of its lines. */
+function byLine({ report, rows }: IRun): Row[] {
+  const place = ({ spot }: Row): [number, number] => [
+    indexOf(report!.sources, spot?.source),
+    spot?.line ?? 0
   ];
-  return [...(report?.breaks ?? [])].sort((one, other) => {
+  const breaks = rows === null ? [] : (sectionOf(rows, 'break')?.rows ?? []);
+  return [...breaks].sort((one, other) => {
     const [source, line] = place(one);
     const [otherSource, otherLine] = place(other);
     return source - otherSource || line - otherLine;

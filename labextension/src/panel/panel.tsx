@@ -11,8 +11,8 @@ import { ExplainCommandIDs } from '../notebook/explaincommands';
 import { graphBreakIcon } from '../notebook/icon';
 import type { NotebookReports } from '../notebook/notebookreports';
 import type { IRun } from '../notebook/runs';
+import { sectionOf } from '../report/rows';
 import { afterPaint } from '../view/link';
-import { FIGURES_ID } from './comparison';
 import type { Guide } from './guide';
 import { PanelModel } from './panelmodel';
 import { type IPanelActions, PanelView } from './panelview';
@@ -51,8 +51,9 @@ export class GraphBreakPanel extends ReactWidget {
   }
 
   /** Show what changed since the run before. */
-  showChanges({ cellId, output, report }: IRun): void {
-    if (!report?.changes) {
+  showChanges({ cellId, output, rows }: IRun): void {
+    const first = rows && sectionOf(rows, 'change')?.rows[0];
+    if (!first) {
       this.model.setMessage(
         this._trans.__(
           'There is no earlier run of this cell in this kernel to compare with.'
@@ -63,7 +64,7 @@ export class GraphBreakPanel extends ReactWidget {
     this.model.revealKind('change');
     this.model.setMessage('');
     this._guide
-      .select({ cellId, output, kind: 'change', id: FIGURES_ID })
+      .select({ cellId, output, kind: 'change', id: first.id })
       .catch(() => undefined);
     this.model.requestFocus();
   }

@@ -3,7 +3,6 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import { type IRun, isSameSelection, type ISelection } from '../notebook/runs';
-import type { PartKind } from '../report/kinds';
 import { type IRow, type IRowOptions, makeRows } from './rows';
 import { keysOf, type Sort } from './tree';
 
@@ -127,8 +126,8 @@ export class PanelModel {
     this._sortChosen.emit(sort);
   }
 
-  /** Hide the parts of a kind, or show them again. */
-  toggleKind(kind: PartKind): void {
+  /** Hide a section, or show them again. */
+  toggleKind(kind: string): void {
     const hiddenKinds = new Set(this._state.hiddenKinds);
     if (!hiddenKinds.delete(kind)) {
       hiddenKinds.add(kind);
@@ -136,8 +135,8 @@ export class PanelModel {
     this._update({ hiddenKinds });
   }
 
-  /** Show all parts of a kind, whatever was hidden or filtered. */
-  revealKind(kind: PartKind): void {
+  /** Show all rows of a section, whatever was hidden or filtered. */
+  revealKind(kind: string): void {
     const hiddenKinds = new Set(this._state.hiddenKinds);
     hiddenKinds.delete(kind);
     this._update({ hiddenKinds, query: '' });

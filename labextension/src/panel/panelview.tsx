@@ -3,20 +3,13 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import {
-  countParts,
-  type IPartCount,
-  PART_KINDS,
-  type PartKind
-} from '../report/kinds';
-import {
   type IPanelState,
   PAGE_SIZE,
   rowLimit,
   selectedKey
 } from './panelmodel';
-import { countLabel, kindLabel } from './part';
 import type { IRow } from './rows';
-import type { Sort } from './tree';
+import { countLabel, type Sort } from './tree';
 import { type ITreeActions, Tree } from './treeview';
 
 /** What the reader can do in the panel. */
@@ -25,7 +18,7 @@ export interface IPanelActions extends ITreeActions {
   /** Leave the filter for the tree. */
   onLeaveFilter(): void;
   onSort(sort: Sort): void;
-  onToggleKind(kind: PartKind): void;
+  onToggleKind(kind: string): void;
   onShowMore(): void;
   onExplain(): void;
   /** Explain the active cell, and try what removes its breaks. */
@@ -157,14 +150,14 @@ function Tools({ state, actions, trans }: IPanelProps): JSX.Element {
         role="group"
         aria-label={trans.__('Show')}
       >
-        {kindCounts(state).map(([kind, count]) => (
+        {sectionCounts(state).map(({ id, title, read, total }) => (
           <button
-            key={kind}
+            key={id}
             className="jp-GraphBreakPanel-kind"
-            aria-pressed={!state.hiddenKinds.has(kind)}
-            onClick={() => actions.onToggleKind(kind)}
+            aria-pressed={!state.hiddenKinds.has(id)}
+            onClick={() => actions.onToggleKind(id)}
           >
-            {kindLabel(kind, trans)} <b>{countLabel(count, trans)}</b>
+            {title} <b>{countLabel(read, total)}</b>
           </button>
         ))}
       </div>
@@ -172,21 +165,33 @@ function Tools({ state, actions, trans }: IPanelProps): JSX.Element {
   );
 }
 
-/** The kinds that can be hidden, and how many parts of them there are. */
-function kindCounts({
-  runs
-}: IPanelState): [kind: PartKind, count: IPartCount][] {
-  return PART_KINDS.filter(kind => kind !== 'error')
-    .map((kind): [PartKind, IPartCount] => {
-      let [read, total] = [0, 0];
-      for (const { report } of runs) {
-        const count = report && countParts(report, kind);
-        read += count?.read ?? 0;
-        total += count?.total ?? 0;
+/** A section that can be hidden, and how many rows it has in all runs together. */
+interface ISectionCount {
+  readonly id: string;
+  readonly title: string;
+  read: number;
+  total: number;
+}
+
+/** Every run has its sections in the order in which people read them; so have all of them together. */
+function sectionCounts({ runs }: IPanelState): readonly ISectionCount[] {
+  const counts: ISectionCount[] = [];
+  for (const { rows } of runs) {
+    let after = -1;
+    for (const { id, title, form, rows: read, total } of rows?.sections ?? []) {
+      if (form === 'plain' || total === 0) {
+        continue;
       }
-      return [kind, { read, total }];
-    })
-    .filter(([, { total }]) => total > 0);
+      const known = counts.findIndex(count => count.id === id);
+      after = known >= 0 ? known : after + 1;
+      if (known < 0) {
+        counts.splice(after, 0, { id, title, read: 0, total: 0 });
+      }
+      counts[after]!.read += read.length;
+      counts[after]!.total += total;
+    }
+  }
+  return counts;
 }
 
 function filterResult(

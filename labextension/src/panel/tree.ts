@@ -1,28 +1,19 @@
-/** The tree of the panel: runs, groups of parts and parts, filtered and sorted as the reader chooses. */
+/** The tree of the panel: runs, sections and rows, filtered and sorted as the reader chooses. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IRun, ISelection } from '../notebook/runs';
-import {
-  countParts,
-  type IPartCount,
-  PART_KINDS,
-  type PartKind
-} from '../report/kinds';
-import { totalOf, withId } from '../report/lookup';
-import { reasonLabel } from '../report/reasons';
-import { clip } from '../report/shown';
-import type { Report } from '../report/types';
-import { comparisonHeadline } from './comparison';
-import { countLabel, type IPart, type IPartContext, kindLabel } from './part';
-import { partsOf } from './parts';
+import { totalOf } from '../report/lookup';
+import { rowOf, sectionOf } from '../report/rows';
+import type { Row, Rows, Section } from '../report/types';
 
-/** The orders of the parts of a run. */
+/** The orders of the rows of a section. */
 export type Sort = 'fix' | 'line' | 'cost' | 'cause';
 
 /** What the reader has chosen to see. */
 export interface ITreeOptions {
   readonly query: string;
-  readonly hiddenKinds: ReadonlySet<PartKind>;
+  /** The ids of the sections that are not shown. */
+  readonly hiddenKinds: ReadonlySet<string>;
   readonly sort: Sort;
 }
 
@@ -55,26 +46,24 @@ export interface INode {
 /** Up to so many runs are open at first; more would be long to look through. */
 const OPEN_RUNS = 10;
 
-/** How long a word of a later version may be. */
-const MOST_OF_WORD = 40;
-
 /** The keys of the nodes around a selection, and the key of its own node last. */
-export function keysOf(run: IRun, selection: ISelection): string[] {
-  const own = `${runKey(run)}/${selection.kind}/${selection.id}`;
-  switch (selection.kind) {
-    case 'error':
+export function keysOf(run: IRun, { kind, id }: ISelection): string[] {
+  const own = `${runKey(run)}/${kind}/${id}`;
+  const { rows } = run;
+  const form = rows === null ? undefined : sectionOf(rows, kind)?.form;
+  switch (form) {
+    case 'plain':
       return [runKey(run), own];
-    case 'break': {
-      const graphBreak = withId(run.report?.breaks ?? [], selection.id);
-      const cause = reasonLabel(
-        graphBreak?.gb_type ?? '',
-        graphBreak?.gb_id ?? null
-      );
-      return [runKey(run), causeKey(run, cause), own];
-    }
+    case 'groups':
+      return [runKey(run), groupKey(run, kind, rowOf(rows!, kind, id)?.group ?? ''), own]; // prettier-ignore
     default:
-      return [runKey(run), `${runKey(run)}/${selection.kind}`, own];
+      return [runKey(run), `${runKey(run)}/${kind}`, own];
   }
+}
+
+/** How many rows there are; of more than were read, how many were. */
+export function countLabel(read: number, total: number): string {
+  return read < total ? `${read}/${total}` : String(total);
 }
 
 /** Make the tree of some runs; runs of which a filter leaves nothing are not in it. */
@@ -97,145 +86,129 @@ class TreeBuilder {
 
   /** The node of a run; none where the filter leaves nothing of it. */
   runNodes(run: IRun): INode[] {
-    const { report } = run;
+    const { rows } = run;
     const content = runContent(run, this._trans);
     const node = { key: runKey(run), run, content };
-    if (report === null) {
+    if (rows === null) {
       return this._matches(content.label, content.more)
         ? [{ ...node, isOpenAtFirst: false, children: null }]
         : [];
     }
-    const context = { run, report, trans: this._trans };
     if (this._query !== '') {
-      const groups = this._groups(context);
-      return groups.length === 0
+      const children = this._sections(run, rows);
+      return children.length === 0
         ? []
-        : [{ ...node, isOpenAtFirst: true, children: () => groups }];
+        : [{ ...node, isOpenAtFirst: true, children: () => children }];
     }
     const isOpenAtFirst =
-      this._runs <= OPEN_RUNS &&
-      (report.breaks.length > 0 || report.error !== null);
-    return [{ ...node, isOpenAtFirst, children: () => this._groups(context) }];
+      this._runs <= OPEN_RUNS && (rows.look === 'bad' || rows.look === 'error');
+    return [
+      { ...node, isOpenAtFirst, children: () => this._sections(run, rows) }
+    ];
   }
 
-  private _groups(context: IPartContext): INode[] {
-    const { report } = context;
-    return PART_KINDS.filter(
-      kind =>
-        !this._options.hiddenKinds.has(kind) &&
-        (countParts(report, kind).total > 0 ||
-          (kind === 'change' && report.changes))
-    ).flatMap(kind => {
-      switch (kind) {
-        case 'break':
-          return this._causes(context);
-        case 'error':
-          return this._leaves(context, kind);
-        default:
-          return this._group(context, kind);
-      }
-    });
+  private _sections(run: IRun, { sections }: Rows): INode[] {
+    return sections
+      .filter(({ id }) => !this._options.hiddenKinds.has(id))
+      .flatMap(section => {
+        switch (section.form) {
+          case 'groups':
+            return this._groups(run, section);
+          case 'plain':
+            return this._leaves(run, section);
+          default:
+            return this._section(run, section);
+        }
+      });
   }
 
-  /** The group of a kind; none where the filter leaves nothing of it. */
-  private _group(context: IPartContext, kind: PartKind): INode[] {
-    const { run, report } = context;
-    const matches = this._query === '' ? null : this._leaves(context, kind);
+  /** The node of a section; none where the filter leaves nothing of it. */
+  private _section(run: IRun, section: Section): INode[] {
+    const matches = this._query === '' ? null : this._leaves(run, section);
     if (matches?.length === 0) {
       return [];
     }
-    const changes = kind === 'change' ? report.changes : null;
+    const { id, title, details, rows, total } = section;
     return [
       {
-        key: `${runKey(run)}/${kind}`,
+        key: `${runKey(run)}/${id}`,
         run,
         isOpenAtFirst: false,
         content: makeContent({
-          label: kindLabel(kind, this._trans),
+          label: title,
           look: 'group',
-          count: changes
-            ? null
-            : matches === null
-              ? countLabel(countParts(report, kind), this._trans)
-              : String(matches.length),
-          details: changes ? [comparisonHeadline(changes, this._trans)] : []
+          // What is said beside the title counts already.
+          count:
+            details.length > 0
+              ? null
+              : matches === null
+                ? countLabel(rows.length, total)
+                : String(matches.length),
+          details
         }),
-        children: () => matches ?? this._leaves(context, kind)
+        children: () => matches ?? this._leaves(run, section)
       }
     ];
   }
 
-  /** The breaks of a run, those of one cause together. */
-  private _causes(context: IPartContext): INode[] {
-    const { run } = context;
-    const causes = new Map<string, IPart[]>();
-    for (const part of this._parts(context, 'break')) {
-      const others = causes.get(part.cause) ?? [];
-      others.push(part);
-      causes.set(part.cause, others);
+  /** The rows of a section, those of one group together. */
+  private _groups(run: IRun, section: Section): INode[] {
+    const groups = new Map<string, Row[]>();
+    for (const row of this._rows(run, section)) {
+      const others = groups.get(row.group) ?? [];
+      others.push(row);
+      groups.set(row.group, others);
     }
-    const groups = Array.from(causes);
+    const entries = Array.from(groups);
     if (this._options.sort === 'cost') {
-      const cost = ([, parts]: [string, IPart[]]): number =>
-        parts.reduce((sum, part) => sum + (part.cost ?? 0), 0);
-      groups.sort((one, other) => cost(other) - cost(one));
+      const cost = ([, rows]: [string, Row[]]): number =>
+        rows.reduce((sum, row) => sum + (row.cost ?? 0), 0);
+      entries.sort((one, other) => cost(other) - cost(one));
     }
-    return groups.map(([cause, parts]) => ({
-      key: keysOf(run, selectionOf(run, parts[0]!))[1]!,
+    return entries.map(([group, rows]) => ({
+      key: groupKey(run, section.id, group),
       run,
       isOpenAtFirst: true,
       content: makeContent({
-        label: cause,
+        label: group,
         look: 'cause',
-        count: String(parts.length)
+        count: String(rows.length)
       }),
-      children: () => parts.map(part => this._leaf(run, part))
+      children: () => rows.map(row => this._leaf(run, section, row))
     }));
   }
 
-  private _leaves(context: IPartContext, kind: PartKind): INode[] {
-    return this._parts(context, kind).map(part =>
-      this._leaf(context.run, part)
-    );
+  private _leaves(run: IRun, section: Section): INode[] {
+    return this._rows(run, section).map(row => this._leaf(run, section, row));
   }
 
-  private _leaf(run: IRun, part: IPart): INode {
-    const { name, sign, look, isCode, label, more, cost } = part;
-    const details = part.details.filter(words => words !== '');
-    if (
-      cost !== null &&
-      (this._options.sort === 'cost' || part.kind !== 'break')
-    ) {
-      details.push(this._trans.__('%1 s', cost.toFixed(2)));
+  private _leaf(run: IRun, { id: kind, form }: Section, row: Row): INode {
+    const { name, sign, look, label, more, cost, colour } = row;
+    const details = [...row.details];
+    if (cost !== null && (this._options.sort === 'cost' || form !== 'groups')) {
+      details.push(`${cost.toFixed(2)} s`);
     }
-    const selection = selectionOf(run, part);
+    const selection = { ...positionOf(run), kind, id: row.id };
     return {
       key: keysOf(run, selection).at(-1)!,
       run,
       isOpenAtFirst: false,
       content: makeContent({
-        ...{ name, sign, look, isCode, label, more },
-        details,
-        selection
+        ...{ name, sign, label, details, selection },
+        isCode: row.is_code,
+        look: colour === null ? look : `${look} ${look}${colour}`,
+        more: [form === 'groups' ? row.group : '', ...more].join('\n').trim()
       }),
       children: null
     };
   }
 
-  /** The parts of a kind that the filter leaves, sorted. */
-  private _parts(context: IPartContext, kind: PartKind): IPart[] {
-    const parts = partsOf(context, kind).filter(part =>
-      this._matches(
-        part.sign,
-        part.label,
-        part.cause,
-        part.more,
-        ...part.details
-      )
+  /** The rows of a section that the filter leaves, sorted. */
+  private _rows(run: IRun, section: Section): Row[] {
+    const rows = section.rows.filter(row =>
+      this._matches(row.sign, row.label, row.group, ...row.more, ...row.details)
     );
-    return kind === 'change'
-      ? parts
-      : sorted(parts, this._options.sort, context.report);
+    return sorted(rows, this._options.sort, section, run);
   }
 
   private _matches(...texts: string[]): boolean {
@@ -251,17 +224,20 @@ class TreeBuilder {
   private readonly _trans: TranslationBundle;
 }
 
+function positionOf({
+  cellId,
+  output
+}: IRun): Pick<ISelection, 'cellId' | 'output'> {
+  return { cellId, output };
+}
+
 function runKey(run: Pick<IRun, 'cellId' | 'output'>): string {
   return `${run.cellId}/${run.output}`;
 }
 
-/** The key of the node with the breaks of one cause. */
-function causeKey(run: IRun, cause: string): string {
-  return `${runKey(run)}/cause/${cause}`;
-}
-
-function selectionOf(run: IRun, { kind, id }: IPart): ISelection {
-  return { cellId: run.cellId, output: run.output, kind, id };
+/** The key of the node with the rows of one group. */
+function groupKey(run: IRun, section: string, group: string): string {
+  return `${runKey(run)}/${section}/group/${group}`;
 }
 
 function makeContent(
@@ -280,114 +256,89 @@ function makeContent(
 }
 
 function runContent(run: IRun, trans: TranslationBundle): INodeContent {
-  const { report } = run;
+  const { rows, edited, problem } = run;
   const count = run.executionCount ?? ' ';
-  const breaks = report?.breaks.length ?? 0;
   return makeContent({
     name: trans.__('Cell %1', `[${count}]`),
     sign: `[${count}]`,
     label: run.title,
     isCode: true,
-    look:
-      report === null
-        ? 'unread'
-        : breaks > 0 || isLimitSpent(report)
-          ? 'broken'
-          : lookOf(report),
+    look: rows === null ? 'unread' : (LOOKS[rows.look] ?? ''),
     details:
-      report === null ? [run.problem ?? ''] : runDetails(run, report, trans),
-    more: run.problem ?? ''
+      rows === null
+        ? [problem ?? '']
+        : [
+            ...rows.status,
+            unreadLabel(run, trans),
+            edited ? trans.__('edited after this run') : ''
+          ],
+    more: problem ?? rows?.about.map(({ label }) => label).join('\n') ?? ''
   });
 }
 
-/** The look of a run without breaks; a word of a later version has none. */
-function lookOf({ status }: Report): string {
-  return ['ok', 'error', 'interrupted'].includes(status) ? status : 'ok';
-}
-
-function runDetails(
-  { edited }: IRun,
-  report: Report,
-  trans: TranslationBundle
-): string[] {
-  const { breaks, graphs, changes } = report;
-  return [
-    statusLabel(report, trans),
-    breaks.length === 0
-      ? isLimitSpent(report)
-        ? trans.__('no breaks, but functions that now run eagerly')
-        : trans.__('no breaks')
-      : trans._n('%1 break', '%1 breaks', totalOf(breaks)),
-    trans._n('%1 graph', '%1 graphs', totalOf(graphs)),
-    unreadLabel(report, trans),
-    isLimitSpent(report) ? trans.__('recompile limit reached') : '',
-    changes?.breaks.length
-      ? trans.__('since the last run: %1', comparisonHeadline(changes, trans))
-      : '',
-    edited ? trans.__('edited after this run') : ''
-  ];
-}
-
-/** Of which kinds of parts only the first were read; the empty string where all were. */
-function unreadLabel(report: Report, trans: TranslationBundle): string {
-  const { sources } = report;
-  const counts: [words: string, count: IPartCount][] = [
-    ...PART_KINDS.map((kind): [string, IPartCount] => [
-      kindLabel(kind, trans),
-      countParts(report, kind)
-    ]),
-    [trans.__('Sources'), { read: sources.length, total: totalOf(sources) }]
+/** Of which lists only the beginning was read; the empty string where all was. */
+function unreadLabel({ report, rows }: IRun, trans: TranslationBundle): string {
+  const counts = [
+    ...rows!.sections.map(({ title, rows, total }) => ({
+      title,
+      read: rows.length,
+      total
+    })),
+    {
+      title: trans.__('Sources'),
+      read: report!.sources.length,
+      total: totalOf(report!.sources)
+    }
   ];
   return counts
-    .filter(([, { read, total }]) => read < total)
-    .map(
-      ([words, count]) =>
-      trans.__('only %1 read: %2', countLabel(count, trans), words.toLowerCase()) // prettier-ignore
+    .filter(({ read, total }) => read < total)
+    .map(({ title, read, total }) =>
+      trans.__('only %1 of %2 read: %3', read, total, title.toLowerCase())
     )
     .join(', ');
 }
 
-/** Whether a function was compiled so often that it runs eagerly now. */
-function isLimitSpent({ recompiles }: Report): boolean {
-  return recompiles.some(({ limit_hit: isSpent }) => isSpent);
-}
+/** The styles of runs; a word of a later version has none. */
+const LOOKS: Readonly<Record<string, string>> = {
+  bad: 'broken',
+  good: 'ok',
+  error: 'error'
+};
 
-function statusLabel({ status }: Report, trans: TranslationBundle): string {
-  switch (status) {
-    case 'ok':
-      return '';
-    case 'error':
-      return trans.__('failed');
-    case 'interrupted':
-      return trans.__('interrupted');
-    default:
-      // A word of a later version.
-      return clip(status, MOST_OF_WORD);
+function sorted(
+  rows: Row[],
+  sort: Sort,
+  { id, form }: Section,
+  run: IRun
+): Row[] {
+  // What changed, what to fix first and sentences come in the order in which a person reads them.
+  const isOrdered =
+    id === 'change' ||
+    (sort === 'fix' && form === 'groups') ||
+    rows.every(({ spot }) => spot === null);
+  if (isOrdered) {
+    return rows;
   }
-}
-
-function sorted(parts: IPart[], sort: Sort, report: Report): IPart[] {
-  if (sort === 'fix' && parts[0]?.kind === 'break') {
-    return parts; // in the order in which a person reads them
-  }
-  const sources = new Map(report.sources.map(({ id }, index) => [id, index]));
-  const byLine = (one: IPart, other: IPart): number =>
+  const sources = new Map(
+    run.report!.sources.map(({ id }, index) => [id, index])
+  );
+  const byLine = (one: Row, other: Row): number =>
     compareNumbers(
-      sources.get(one.location?.source ?? ''),
-      sources.get(other.location?.source ?? '')
-    ) || compareNumbers(one.location?.line, other.location?.line);
-  const byChoice = (one: IPart, other: IPart): number => {
+      sources.get(one.spot?.source ?? ''),
+      sources.get(other.spot?.source ?? '')
+    ) || compareNumbers(one.spot?.line, other.spot?.line);
+  const byChoice = (one: Row, other: Row): number => {
     switch (sort) {
       case 'cost':
         return (other.cost ?? -1) - (one.cost ?? -1);
       case 'cause':
-        return one.cause.localeCompare(other.cause);
+        return one.group.localeCompare(other.group);
       case 'fix':
       case 'line':
         return 0;
     }
   };
-  return parts.sort((one, other) => byChoice(one, other) || byLine(one, other));
+  return rows.sort((one, other) => byChoice(one, other) || byLine(one, other));
 }
 
 /** Unknown numbers come last. */

@@ -5,7 +5,7 @@
  */
 import { setTotal } from './lookup';
 import schema from './schema.json';
-import type { Report } from './types';
+import type { Report, Rows } from './types';
 
 /** The part of JSON Schema that the schema of a report uses. */
 interface ISchema {
@@ -27,9 +27,16 @@ const MOST_WITHIN = 400_000;
 
 /** Parts that are referred to by their ids, so that each id is read once. Others are referred to by their places. */
 const KNOWN_BY_ID = new Set(
-  ['Break', 'Graph', 'Resume', 'Scope', 'Skipped', 'Source'].map(
-    name => `#/$defs/${name}`
-  )
+  [
+    'Break',
+    'Graph',
+    'Resume',
+    'Row',
+    'Scope',
+    'Section',
+    'Skipped',
+    'Source'
+  ].map(name => `#/$defs/${name}`)
 );
 
 /** What may still be read of lists within lists. */
@@ -71,6 +78,12 @@ export class Misfit extends Error {
 export function conform(data: unknown): Report {
   const budget = { left: MOST_WITHIN };
   return conformTo(withFirstBreaks(data), schema, budget, true) as Report;
+}
+
+/** The same for the rows that come with a report. */
+export function conformRows(data: unknown): Rows {
+  const budget = { left: MOST_WITHIN };
+  return conformTo(data, { $ref: '#/$defs/Rows' }, budget, true) as Rows;
 }
 
 function conformTo(

@@ -7,6 +7,8 @@ import type {
   Graph,
   Location,
   Report,
+  Row,
+  Rows,
   Scope,
   Skipped,
   Source
@@ -36,6 +38,12 @@ export interface IGraphOnLine {
   readonly colour: number;
 }
 
+/** A row of a section that lines know nothing else about. */
+export interface INoteOnLine {
+  readonly section: string;
+  readonly row: Row;
+}
+
 /** A line on which something happened. */
 export interface IReportLine {
   /** As the editor counts it. */
@@ -50,6 +58,8 @@ export interface IReportLine {
   readonly scope: Scope | null;
   /** The function around the line that runs eagerly, where there is one. */
   readonly eager: Skipped | null;
+  /** What further sections write beside the line. */
+  readonly notes: readonly INoteOnLine[];
 }
 
 /** The text of every line of a source that a report holds, by the line's number. */
@@ -74,13 +84,20 @@ export function textByLine(
   return new Map([...texts].sort(([one], [other]) => one - other));
 }
 
+/** The sections whose rows are on lines in ways of their own. */
+const KNOWN = new Set(['break', 'graph', 'scope', 'skipped']);
+
 /**
  * The lines of a source on which something happened, in order.
  *
+ * @param report - The report.
+ * @param rows - What is said about it.
+ * @param source - The source.
  * @param texts - As {@link textByLine} returns them.
  */
 export function reportLines(
   report: Report,
+  rows: Rows,
   source: Source,
   texts: ReadonlyMap<number, string> = textByLine(report, source)
 ): IReportLine[] {
@@ -90,6 +107,7 @@ export function reportLines(
   addBreaks(parts, drafts);
   addScopes(parts, drafts);
   addEagerFunctions(parts, drafts);
+  addNotes(rows, source, drafts);
   return drafts.finish();
 }
 
@@ -186,6 +204,7 @@ interface ILineDraft {
   leadsTo: INumberedBreak[];
   scope: Scope | null;
   eager: Skipped | null;
+  notes: INoteOnLine[];
 }
 
 class LineDrafts {
@@ -223,7 +242,7 @@ class LineDrafts {
   at(number: number): ILineDraft {
     let draft = this._drafts.get(number);
     if (draft === undefined) {
-      draft = { graphs: [], breaks: [], leadsTo: [], scope: null, eager: null };
+      draft = { graphs: [], breaks: [], leadsTo: [], scope: null, eager: null, notes: [] }; // prettier-ignore
       this._drafts.set(number, draft);
     }
     return draft;
@@ -298,6 +317,28 @@ function addEagerFunctions(
   for (const skipped of functions) {
     for (const line of drafts.span(skipped.location)) {
       drafts.at(line).eager = skipped;
+    }
+  }
+}
+
+function addNotes(
+  { sections }: Rows,
+  { id: source }: Source,
+  drafts: LineDrafts
+): void {
+  for (const { id: section, rows } of sections) {
+    for (const row of KNOWN.has(section) ? [] : rows) {
+      const { beside, spot } = row;
+      if (
+        beside !== '' &&
+        spot?.source === source &&
+        drafts.texts.has(spot.line)
+      ) {
+        pushUpTo(drafts.at(spot.line).notes, MOST_ON_LINE, () => ({
+          section,
+          row
+        }));
+      }
     }
   }
 }

@@ -8,10 +8,11 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { conform, Misfit } from './conform';
 import { MIME_TYPE } from './mimetype';
-import type { Report } from './types';
+import { readRows } from './rows';
+import type { Report, Rows } from './types';
 
-/** A report, or why there is none, in words. */
-export type Reading = { report: Report } | { problem: string };
+/** A report with its rows, or why there is none, in words. */
+export type Reading = { report: Report; rows: Rows } | { problem: string };
 
 /** The mime types of reports of any major version. */
 const ANY_VERSION = /^application\/vnd\.graphbreak\.report\.v(\d+)\+json$/;
@@ -50,7 +51,8 @@ export function readReport(data: unknown, trans: TranslationBundle): Reading {
     return { problem: versionProblem(version, trans) };
   }
   try {
-    return { report: conform(data) };
+    const report = conform(data);
+    return { report, rows: readRows(data, report) };
   } catch (error) {
     if (!(error instanceof Misfit)) {
       throw error;

@@ -13,10 +13,12 @@ import { currentLine } from '../../src/editor/markstate';
 import type { IReportedText } from '../../src/editor/positions';
 import type { ISelection } from '../../src/notebook/runs';
 import { reportLines } from '../../src/report/lines';
-import { saved } from '../saved';
+import { saved, savedRows } from '../saved';
 
 const REPORT = await saved('two_breaks');
+const ROWS = await savedRows('two_breaks');
 const HOSTILE = await saved('hostile');
+const HOSTILE_ROWS = await savedRows('hostile');
 const RUN = { cellId: 'one', output: 0 };
 const BREAK: ISelection = { ...RUN, kind: 'break', id: 'b1' };
 const OPTIONS = {
@@ -24,11 +26,12 @@ const OPTIONS = {
   select: (): void => undefined
 };
 
-function textOf(report = REPORT, stale = false): IReportedText {
+function textOf(report = REPORT, stale = false, rows = ROWS): IReportedText {
   const [source] = report.sources;
   return {
     text: source!.segments[0]!.text.split('\n'),
-    lines: reportLines(report, source!),
+    lines: reportLines(report, rows, source!),
+    rows,
     run: RUN,
     runName: 'Cell In[7]',
     stale
@@ -184,8 +187,30 @@ test('of two reports about one line the later one counts', () => {
   assert.ok(Array.from(signs).every(({ title }) => title.endsWith('In[8]')));
 });
 
+test('a section that no script knows writes beside its line', () => {
+  const row = {
+    ...ROWS.sections[0]!.rows[0]!,
+    id: 'w1',
+    look: 'note' as const,
+    beside: 'it rains',
+    name: 'Rain',
+    group: 'a cloud',
+    spot: { source: REPORT.sources[0]!.id, line: 15, column: null }
+  };
+  const section = { ...ROWS.sections[1]!, id: 'weather', rows: [row] };
+  const rows = { ...ROWS, sections: [...ROWS.sections, section] };
+  const view = editor(textOf(REPORT, false, rows));
+  const notes = Array.from(
+    view.contentDOM.querySelectorAll('.jp-GraphBreakMark-note > *'),
+    note => note.textContent
+  );
+  assert.ok(notes.includes('it rains'));
+  showSelection(view, { ...RUN, kind: 'weather', id: 'w1' });
+  assert.deepEqual(lines(view, 'jp-mod-selected'), [15]);
+});
+
 test('the text of a report stays text', () => {
-  const view = editor(textOf(HOSTILE));
+  const view = editor(textOf(HOSTILE, false, HOSTILE_ROWS));
   assert.equal(
     view.dom.querySelectorAll('img:not(.cm-widgetBuffer), script').length,
     0

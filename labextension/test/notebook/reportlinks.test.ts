@@ -6,6 +6,7 @@ import { partOf, referenceTo } from '../../src/notebook/reportlinks';
 import { conform } from '../../src/report/conform';
 import { reportLines } from '../../src/report/lines';
 import { orderedBreaks } from '../../src/report/lookup';
+import { readRows } from '../../src/report/rows';
 
 const REPORT = conform({
   ...(JSON.parse(
@@ -16,9 +17,12 @@ const REPORT = conform({
 
 test('breaks have the numbers in which a person reads them, everywhere', () => {
   assert.deepEqual(orderedBreaks(REPORT).map(({ id }) => id), ['b2', 'b1']); // prettier-ignore
-  const numbers = reportLines(REPORT, REPORT.sources[0]!).flatMap(
-    ({ number, breaks }) =>
-      breaks.map(numbered => [number, numbered.break.id, numbered.number])
+  const numbers = reportLines(
+    REPORT,
+    readRows({}, REPORT),
+    REPORT.sources[0]!
+  ).flatMap(({ number, breaks }) =>
+    breaks.map(numbered => [number, numbered.break.id, numbered.number])
   );
   assert.deepEqual(numbers, [
     [5, 'b2', 1],

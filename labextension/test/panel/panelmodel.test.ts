@@ -10,11 +10,13 @@ import {
   rowLimit,
   selectedKey
 } from '../../src/panel/panelmodel';
-import { saved } from '../saved';
+import { saved, savedRows } from '../saved';
 
 const REPORT = await saved('two_breaks');
+const ROWS = await savedRows('two_breaks');
 
-function makeRun(cellId: string, report = REPORT): IRun {
+function makeRun(cellId: string, rows = ROWS): IRun {
+  const report = REPORT;
   return {
     cell: {} as IRun['cell'],
     cellId,
@@ -24,6 +26,7 @@ function makeRun(cellId: string, report = REPORT): IRun {
     title: 'def step(x, w):',
     edited: false,
     report,
+    rows,
     problem: null,
     ownSource: report.sources[0]!
   };
@@ -124,7 +127,7 @@ test('a selection ends a filter that hides it, and no other', () => {
 });
 
 test('a filter leaves what matches, and opens it', () => {
-  const model = makeModel([RUN, makeRun('b', { ...REPORT, breaks: [] })]);
+  const model = makeModel([RUN, makeRun('b', { ...ROWS, sections: [] })]);
   model.setQuery(' SCORE > 3 ');
   const parts = model.rows.filter(({ selection }) => selection !== null);
   assert.deepEqual(

@@ -7,14 +7,14 @@ import { nullTranslator } from '@jupyterlab/translation';
 import type { IRun } from '../../src/notebook/runs';
 import { makeRows } from '../../src/panel/rows';
 import { MOST_PARTS } from '../../src/report/conform';
-import { countParts, locationOf, PART_KINDS } from '../../src/report/kinds';
 import { reportLines, textByLine } from '../../src/report/lines';
 import { orderedBreaks, totalOf, withId } from '../../src/report/lookup';
 import { unpack } from '../../src/report/packed';
 import { readReport } from '../../src/report/reader';
+import { readRows, rowOf } from '../../src/report/rows';
 import { clip, isKnownPage, visiblePieces } from '../../src/report/shown';
-import type { Break, Report } from '../../src/report/types';
-import { saved } from '../saved';
+import type { Break, Report, Rows } from '../../src/report/types';
+import { saved, savedRows } from '../saved';
 
 const trans = nullTranslator.load('');
 const REPORT = await saved('two_breaks');
@@ -34,7 +34,11 @@ function breaksOf(count: number, fields: Partial<Break> = {}): Break[] {
   }));
 }
 
-function rowsOf(report: Report, query = ''): ReturnType<typeof makeRows> {
+function rowsOf(
+  report: Report,
+  query = '',
+  rows: Rows = readRows({}, report)
+): ReturnType<typeof makeRows> {
   const run = {
     cellId: 'a',
     output: 0,
@@ -44,13 +48,14 @@ function rowsOf(report: Report, query = ''): ReturnType<typeof makeRows> {
     edited: false,
     problem: null,
     ownSource: report.sources[0] ?? null,
-    report
+    report,
+    rows
   } as unknown as IRun;
   const options = {
     query,
     hiddenKinds: new Set<never>(),
     sort: 'fix' as const,
-    openNodes: new Map(PART_KINDS.map(kind => [`a/0/${kind}`, true]))
+    openNodes: new Map(rows.sections.map(({ id }) => [`a/0/${id}`, true]))
   };
   return makeRows([run], options, trans);
 }
@@ -59,14 +64,15 @@ test('of a very long list the beginning is read, and how long it is is known', (
   const order = Array.from({ length: 20_000 }, (_, at) => `b${19_999 - at}`);
   const report = read({ ...REPORT, breaks: breaksOf(20_000), order });
   assert.equal(report.breaks.length, MOST_PARTS);
-  assert.deepEqual(countParts(report, 'break'), { read: MOST_PARTS, total: 20_000 }); // prettier-ignore
+  const [breaks] = readRows({}, report).sections;
+  assert.equal(breaks!.rows.length, MOST_PARTS);
+  assert.equal(breaks!.total, 20_000);
   // The numbers are those that the markup has.
   assert.deepEqual(
     orderedBreaks(report).slice(0, 3).map(({ id }) => id),
     ['b19999', 'b19998', 'b19997']
   ); // prettier-ignore
   const rows = rowsOf(report);
-  assert(rows[0]!.details.includes('only 5000 of 20000 read: breaks'));
   assert(rows.length < 2 * MOST_PARTS);
 });
 
@@ -107,12 +113,13 @@ test('finding parts and places costs one look at each list', () => {
       Object.defineProperty(part, 'id', { get: () => ((looks += 1), id) });
     }
   }
+  const rows = readRows({}, report);
   for (const { id } of [...breaks, ...breaks]) {
     assert.equal(withId(report.breaks, id)?.id, id);
-    assert.notEqual(locationOf(report, 'break', id), null);
+    assert.notEqual(rowOf(rows, 'break', id)?.spot, null);
   }
   for (const source of report.sources) {
-    assert.equal(reportLines(report, source).some(l => l.breaks.length), true); // prettier-ignore
+    assert.equal(reportLines(report, rows, source).some(l => l.breaks.length), true); // prettier-ignore
   }
   rowsOf(report);
   rowsOf(report, 'score');
@@ -137,14 +144,14 @@ test('thousands of breaks on thousands of lines are counted, and few are kept', 
   );
   const breaks = breaksOf(5_000, { location });
   const report = read({ ...REPORT, sources: [source], breaks, scopes });
-  const lines = reportLines(report, report.sources[0]!);
+  const lines = reportLines(report, readRows({}, report), report.sources[0]!);
   const kept = lines.reduce((sum, line) => sum + line.breaks.length, 0);
   assert(kept <= 100_000, String(kept));
   const onLine = read({
     ...report,
     breaks: breaksOf(5_000, { location: { ...location, end_line: 1 } })
   });
-  const [first] = reportLines(onLine, onLine.sources[0]!);
+  const [first] = reportLines(onLine, readRows({}, onLine), onLine.sources[0]!);
   assert(first!.breaks.length <= 50);
   assert.equal(totalOf(first!.breaks), 5_000);
 });
@@ -195,9 +202,10 @@ test('no line, column or reference is too strange', async () => {
         };
         const report = read({ ...(spoil(base) as Report), order: strange });
         const sources = report.sources;
+        const rows = readRows({}, report);
         for (const source of sources) {
           textByLine(report, source);
-          for (const { text, breaks } of reportLines(report, source)) {
+          for (const { text, breaks } of reportLines(report, rows, source)) {
             for (const { start, end } of breaks) {
               assert(0 <= start && start <= end && end <= text.length);
             }
@@ -234,6 +242,37 @@ test('texts without end are cut in rows', () => {
     const size = [label, more, sign, ...details].join('').length;
     assert(size < 15_000, `${size}`);
   }
+});
+
+test('rows of anybody are cut, and those that are none are not read', async () => {
+  const long = 'x'.repeat(1_000_000);
+  const row = { id: '0', label: long, look: 'note injected', more: [long], details: Array.from({ length: 500 }, () => long) }; // prettier-ignore
+  const sections = [
+    { id: 'weather', title: long, total: 1, rows: [row, row] },
+    { id: 'weather', title: 'again', total: 1, rows: [] }
+  ];
+  const rows = { version: '9', look: 'strange', status: [long], about: [], sections }; // prettier-ignore
+  const read = readRows({ rows }, REPORT);
+  assert.equal(read.sections.length, 1);
+  assert.equal(read.sections[0]!.rows.length, 1);
+  assert.equal(read.sections[0]!.rows[0]!.look, 'note');
+  assert(JSON.stringify(read).length < 100_000);
+  assert(rowsOf(REPORT, '', read).length > 0);
+  const plain = readRows({}, REPORT);
+  for (const data of [null, 7, 'x', [], {}, { ...rows, sections: 3 }]) {
+    assert.deepEqual(readRows({ rows: data }, REPORT), plain);
+  }
+  assert.equal(plain.sections[0]!.rows[0]!.label, 'score > 3');
+});
+
+test('rows that a later version made are drawn', async () => {
+  const rows = structuredClone(await savedRows('two_breaks')) as Rows & { more?: object }; // prettier-ignore
+  rows.version = '1.7';
+  rows.more = { than: 'we know' };
+  rows.sections[0]!.rows[0]!.look = 'glowing' as 'note';
+  const read = readRows({ rows }, REPORT);
+  assert.equal(read.sections[0]!.rows[0]!.look, 'glowing');
+  assert(!('more' in read));
 });
 
 test('data that unpack to very much are refused', async () => {

@@ -7,12 +7,13 @@ import {
   textByLine
 } from '../../src/report/lines';
 import type { Report } from '../../src/report/types';
-import { NAMES, saved } from '../saved';
+import { NAMES, saved, savedRows } from '../saved';
 
 const TWO_BREAKS = await saved('two_breaks');
+const ROWS = await savedRows('two_breaks');
 
 function linesOf(report: Report, source = 0): Map<number, IReportLine> {
-  const lines = reportLines(report, report.sources[source]!);
+  const lines = reportLines(report, ROWS, report.sources[source]!);
   return new Map(lines.map(line => [line.number, line]));
 }
 
@@ -98,7 +99,7 @@ test('a break over lines, without columns, and beyond the plane of Unicode', () 
       }
     ]
   });
-  const marked = reportLines(report, report.sources[0]!).map(
+  const marked = reportLines(report, ROWS, report.sources[0]!).map(
     ({ text, breaks: [first] }) => text.slice(first!.start, first!.end)
   );
   assert.deepEqual(marked, ['f(', 'x', ')', 'y']);
@@ -132,7 +133,7 @@ test('every saved report can be marked', async () => {
     const report = await saved(name);
     for (const source of report.sources) {
       const texts = textByLine(report, source);
-      for (const line of reportLines(report, source)) {
+      for (const line of reportLines(report, ROWS, source)) {
         assert.equal(line.text, texts.get(line.number));
       }
     }

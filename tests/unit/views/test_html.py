@@ -16,6 +16,7 @@ from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import REST_TYPE
+from jupyter_graphbreak.views.html.environment import style_sheet
 from jupyter_graphbreak.views.html.highlight import marked_code, token_runs, visible
 from jupyter_graphbreak.views.html.render import render_html, render_rest
 from jupyter_graphbreak.views.jobs.job_html import render_job_html
@@ -225,10 +226,10 @@ def test_a_big_report_shows_the_top_of_each_list_and_counts_the_rest() -> None:
 
 def test_all_ops_of_a_graph_are_in_the_rest() -> None:
     report = big(breaks=1, ops=500)
-    assert "and 488 more ops" in Markup(render_html(report)).text
+    assert "and 492 more ops" in Markup(render_html(report)).text
     rest = render_rest(report)
     assert "graphs" not in rest
-    assert len(rest["ops-0"]) == 488
+    assert len(rest["ops-0"]) == 492
     assert "mul_0_499" in rest["ops-0"][-1]
     assert "mul_0_499" in rest["code-0"][0]
 
@@ -281,3 +282,18 @@ def test_text_cannot_hide_or_reorder_what_stands_around_it() -> None:
     html = render_html(msgspec.structs.replace(report, breaks=[first, *report.breaks[1:]]))
     assert "\\u202e" in html
     assert not {"\u202e", "\u2066"} & set(html)
+
+
+def test_an_output_carries_the_rules_of_style_that_it_needs() -> None:
+    assert ".gb-remedy" in render_html(SAVED["remedies"]())
+    assert ".gb-bars" in render_html(SAVED["cost"]())
+    plain = render_html(two_breaks())
+    assert not [name for name in (".gb-remedy", ".gb-bars", ".gb-frontends", ".gb-process") if name in plain]
+    for name in SAVED:
+        markup = render_html(SAVED[name]())
+        used = {part for found in re.findall(r'class="([^"]*)"', markup) for part in found.split()}
+        for part in used & {"gb-remedy", "gb-remedies", "gb-together", "gb-person", "gb-bars", "gb-times"}:
+            assert f".{part}" in markup.partition("</style>")[0], (name, part)
+    whole = style_sheet("cost", "frontends", "job", "remedies")
+    assert whole.count("{") == whole.count("}")
+    assert "/*" not in whole

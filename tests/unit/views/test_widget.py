@@ -113,6 +113,8 @@ def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_
     assert carried.summary == report.summary
     assert not any(graph.ops or graph.code for graph in carried.graphs)
     assert "leaves out the operations and the code of 1000 graphs" in carried.diagnostics[-1].message
+    breaks = bundle[MIME_TYPE]["rows"]["sections"][0]
+    assert (len(breaks["rows"]), breaks["total"]) == (500, 1000)
     assert Report.from_dict(mime_bundle(two_breaks(), None)[MIME_TYPE]) == two_breaks()
 
 

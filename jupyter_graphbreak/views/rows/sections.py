@@ -1,0 +1,368 @@
+"""Turn a report into rows. A new section of the report is one more function here, and its place in ``_SECTIONS``."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.views.rows.schema import ROWS_VERSION, Look, Row, Rows, Section, Spot
+from jupyter_graphbreak.views.words import changes as change_words
+from jupyter_graphbreak.views.words.aftermath import aftermath_here
+from jupyter_graphbreak.views.words.bounds import shown_part
+from jupyter_graphbreak.views.words.experiments.cost_words import checked, coverage_of, verdicts_of_cost
+from jupyter_graphbreak.views.words.experiments.effects import not_run_again
+from jupyter_graphbreak.views.words.experiments.remedy_words import breaks_of, outcome, sign_of
+from jupyter_graphbreak.views.words.experiments.startup import startup
+from jupyter_graphbreak.views.words.extent import compiled_for_report, extent, without_cudagraph
+from jupyter_graphbreak.views.words.guidance import cost_of, guidance
+from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
+from jupyter_graphbreak.views.words.permission import scope_label, scope_name
+from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.reason import reason_of
+from jupyter_graphbreak.views.words.recompilation import (
+    guard_lines,
+    limit_was_spent,
+    no_breaks_but,
+    recompilations,
+)
+from jupyter_graphbreak.views.words.where import brief_code, place, without_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
+
+#: Rows of one section. A front end reads no more, and a saved output must stay small.
+MOST_ROWS = 5_000
+#: Characters of a label or a detail, and of a paragraph.
+_MOST_OF_LABEL, _MOST_OF_PARAGRAPH = 300, 1_000
+_T = TypeVar("_T")
+#: Guards of one function that are written out.
+_MOST_GUARDS = 10
+
+
+def rows(report: Report) -> Rows:
+    """Return all that is said about a report, in the order in which people read it."""
+    report = shown_part(report)
+    return Rows(
+        version=ROWS_VERSION,
+        look=_look(report),
+        status=_status(report),
+        about=about(report),
+        sections=[section for make in _SECTIONS if (section := make(report)) is not None],
+    )
+
+
+def about(report: Report) -> list[Row]:
+    """Return sentences about the run as a whole: what was compiled, and what was not run again."""
+    made = [
+        Row("compiled", compiled_for_report(report)),
+        Row("extent", extent(report)),
+        Row("effects", not_run_again(report), "bad"),
+        *(Row(f"cudagraph{index}", sentence) for index, sentence in enumerate(_first(without_cudagraph(report)))),
+    ]
+    return [row for row in made if row.label]
+
+
+def measurements(report: Report) -> list[Section]:
+    """Return the sections that answer further questions to the program, in sentences."""
+    return [section for make in _MEASUREMENTS if (section := make(report)) is not None]
+
+
+def _look(report: Report) -> Literal["good", "bad", "error", "plain"]:
+    if report.breaks or limit_was_spent(report):
+        return "bad"
+    if report.status == "error":
+        return "error"
+    return "good" if report.status == "ok" else "plain"
+
+
+def _status(report: Report) -> list[str]:
+    """Return how a run went, in parts: "failed", "1 break", "2 graphs"."""
+    status = {"ok": "", "error": "failed"}.get(report.status, report.status)
+    breaks = counted(len(report.breaks), "break") if report.breaks else no_breaks_but(report) or "no breaks"
+    changes = report.changes
+    since = f"since the last run: {change_words.headline(changes)}" if changes and changes.breaks else ""
+    return [_cut(part) for part in (status, breaks, counted(len(report.graphs), "graph"), since) if part]
+
+
+# The sections.
+
+
+def _changes(report: Report) -> Section | None:
+    changes = report.changes
+    if changes is None:
+        return None
+    made = [Row("figures", _arrows(", ".join(change_words.figures(changes))), "figures")]
+    locations = {listed.id: listed.location for listed in report.breaks}
+    for index, change in enumerate(_first(changes.breaks)):
+        at, code, reason = change_words.described(change)
+        made.append(
+            Row(
+                str(index),
+                _cut(code or reason),
+                change.change,
+                is_code=bool(code),
+                details=[change_words.fate(change), _arrows(_cut(at))],
+                more=[_cut(reason)],
+                spot=_spot(locations.get(change.break_ or "")),
+            )
+        )
+    details = [change_words.headline(changes)]
+    return Section("change", "Since the last run", made, len(changes.breaks), details)
+
+
+def _error(report: Report) -> Section | None:
+    error = report.error
+    if error is None:
+        return None
+    where = [_where(report, error.location)] if error.location is not None else []
+    label = f"{error.type}: {error.message}" if error.message else error.type
+    row = Row("0", _cut(label), "error", details=where, more=[_paragraph(error.message)], spot=_spot(error.location))
+    return Section("error", "Errors", [row], 1, form="plain")
+
+
+def _breaks(report: Report) -> Section | None:
+    ordered = ordered_breaks(report)
+    resumes = {resume.id: resume for resume in report.resumes}
+    skipped = {function.id: function for function in report.skipped}
+
+    def then(listed: Break) -> str:
+        went_on = [resumes[ident] for ident in listed.resumes if ident in resumes]
+        eager = [skipped[ident] for ident in listed.skipped if ident in skipped]
+        return aftermath_here(report, listed, went_on, eager)
+
+    made = [_break(report, number, listed, then(listed)) for number, listed in enumerate(_first(ordered), start=1)]
+    return _section("break", "Breaks", made, ordered, form="groups")
+
+
+def _break(report: Report, number: int, listed: Break, then: str) -> Row:
+    at = listed.location
+    code = brief_code(at.code) if at is not None else ""
+    function = "" if at is None or at.function in {None, "<module>"} else at.function or ""
+    details = []
+    if at is not None:
+        details = [_where(report, at), then, f"in {function}" if function and code else ""]
+    advice = guidance(report, listed)
+    more = [(listed.explanation or "").partition("\n")[0], f"Do: {advice[0].text}" if advice else "", cost_of(listed)]
+    return Row(
+        listed.id,
+        _cut(code or function or listed.gb_type),
+        "break",
+        name=f"Break {number}",
+        sign=str(number),
+        is_code=True,
+        details=[_cut(part) for part in details if part],
+        more=[_paragraph(part) for part in more if part],
+        group=_cut(reason_of(listed)),
+        beside=_cut(f"✂{number} {listed.gb_type.replace('`', '')}"),
+        spot=_spot(at),
+        cost=listed.cost.compile_s if listed.cost is not None else None,
+    )
+
+
+def _graphs(report: Report) -> Section | None:
+    costs = {frame.id: frame.compile_s for frame in report.frames}
+    begins = {frame.id: frame.location for frame in report.frames}
+    colours, numbers = graph_colours(report), break_numbers(report)
+
+    def row(graph: Graph) -> Row:
+        first, begin = graph.lines[:1], begins.get(graph.frame)
+        at = Spot(first[0].source, first[0].line) if first else _spot(begin)
+        # The copy of a very large report has no operations.
+        ops = counted(len(graph.ops), "op") if graph.ops or not graph.lines else ""
+        ends = f"ends at break {numbers[graph.break_]}" if graph.break_ in numbers else ""
+        return Row(
+            graph.id,
+            _cut(graph.name),
+            "graph",
+            name=f"Graph {graph.id}",
+            sign=graph.id,
+            is_code=True,
+            details=[part for part in (_at(report, at), ops, ends) if part],
+            spot=at,
+            cost=costs.get(graph.frame),
+            colour=colours[graph.id],
+        )
+
+    return _section("graph", "Graphs", map(row, _first(report.graphs)), report.graphs)
+
+
+def _skipped(report: Report) -> Section | None:
+    def row(skipped: Skipped) -> Row:
+        at = skipped.location
+        return Row(
+            skipped.id,
+            _cut(skipped.function),
+            "eager",
+            is_code=True,
+            name="Runs eagerly",
+            details=[*([_where(report, at)] if at is not None else []), _cut(skipped.reason)],
+            group=_cut(skipped.reason),
+            more=[_paragraph(f"Do: {skipped.way_out}")] if skipped.way_out else [],
+            beside="runs eagerly",
+            spot=_spot(at),
+        )
+
+    return _section("skipped", "Eager", map(row, _first(report.skipped)), report.skipped)
+
+
+def _recompiles(report: Report) -> Section | None:
+    functions = recompilations(report)
+    costs = {frame.id: frame.compile_s for frame in report.frames}
+    made = []
+    for index, again in enumerate(_first(functions)):
+        guards = [(guard, guard_lines(report, guard)) for guard in again.guards[:_MOST_GUARDS]]
+        stories = [_arrows(guard.story) + (f", {lines}" if lines else "") for guard, lines in guards]
+        further = len(again.guards) - 1
+        known = [cost for ident in again.frames if (cost := costs.get(ident)) is not None]
+        made.append(
+            Row(
+                str(index),
+                _cut(again.function),
+                "error" if again.limit_hit else "recompile",
+                is_code=True,
+                details=[
+                    *([_where(report, again.location)] if again.location is not None else []),
+                    again.times,
+                    *map(_cut, stories[:1]),
+                    *([f"and {further} more"] if further > 0 else []),
+                ],
+                more=[
+                    _paragraph(text)
+                    for (guard, _), story in zip(guards, stories, strict=True)
+                    for text in (story, f"Do: {guard.advice}" if guard.advice else "")
+                    if text
+                ],
+                spot=_spot(again.location),
+                cost=sum(known) if known else None,
+            )
+        )
+    return _section("recompile", "Recompiles", made, functions)
+
+
+def _scopes(report: Report) -> Section | None:
+    made = []
+    for scope in _first(report.scopes):
+        label = scope_label(scope)
+        made.append(
+            Row(
+                scope.id,
+                scope_name(scope),
+                "forbid" if scope.value else "allow",
+                is_code=True,
+                details=[*([_where(report, scope.location)] if scope.location is not None else []), label],
+                more=[_paragraph(scope.note)] if scope.note else [],
+                beside=label,
+                spot=_spot(scope.location),
+            )
+        )
+    return _section("scope", "Scopes", made, report.scopes)
+
+
+def _remedies(report: Report) -> Section | None:
+    tried = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
+    made = []
+    for remedy in _first(tried):
+        at = Spot(remedy.edits[0].source, remedy.edits[0].first_line) if remedy.edits else None
+        works = remedy.verdict.startswith("works")
+        made.append(
+            Row(
+                remedy.id,
+                _cut(remedy.title),
+                "good" if works else "note",
+                sign=sign_of(remedy),
+                details=[_cut(breaks_of(report, remedy)), remedy.verdict],
+                more=[_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
+                spot=at,
+            )
+        )
+    return _section("remedy", "Remedies", made, tried)
+
+
+def _cost(report: Report) -> Section | None:
+    if report.cost is None:
+        return None
+    said = [*verdicts_of_cost(report), *coverage_of(report), startup(report)]
+    return _of_sentences("cost", "Cost", [(sentence, "note") for sentence in said if sentence])
+
+
+def _check(report: Report) -> Section | None:
+    checks = report.check or []
+    return _of_sentences(
+        "check", "Correctness", [(checked(report, check), "good" if check.equal else "bad") for check in checks]
+    )
+
+
+def _notes(report: Report) -> Section | None:
+    effects, diagnostics = report.effects or [], report.diagnostics
+    made = [
+        Row(
+            f"effect{index}",
+            _cut(effect.what),
+            details=[*([_where(report, effect.location)] if effect.location is not None else []), "not run again"],
+            spot=_spot(effect.location),
+        )
+        for index, effect in enumerate(_first(effects))
+    ]
+    made += [
+        Row(str(index), _paragraph(note.message), details=[] if note.level == "info" else [note.level])
+        for index, note in enumerate(_first(diagnostics))
+    ]
+    return _section("note", "Notes", made[:MOST_ROWS], [*effects, *diagnostics])
+
+
+#: Sections in sentences that every view draws as they are.
+_MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (_cost, _check)
+_SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
+    _changes, _error, _breaks, _graphs, _skipped, _recompiles, _scopes, _remedies, *_MEASUREMENTS, _notes,
+)  # fmt: skip
+
+
+def _section(
+    ident: str,
+    title: str,
+    made: Iterable[Row],
+    everything: Sequence[object],
+    form: Literal["list", "groups", "plain"] = "list",
+) -> Section | None:
+    return Section(ident, title, list(made), len(everything), form=form) if everything else None
+
+
+def _of_sentences(ident: str, title: str, sentences: Sequence[tuple[str, Look]]) -> Section | None:
+    return _section(ident, title, _sentences(sentences), sentences)
+
+
+def _sentences(sentences: Sequence[tuple[str, Look]]) -> list[Row]:
+    return [Row(str(index), sentence, look) for index, (sentence, look) in enumerate(_first(sentences))]
+
+
+def _first(things: Sequence[_T]) -> Iterable[_T]:
+    return islice(things, MOST_ROWS)
+
+
+def _spot(location: Location | None) -> Spot | None:
+    return Spot(location.source, location.line, location.column) if location is not None else None
+
+
+def _where(report: Report, location: Location) -> str:
+    return _cut(place(report, without_function(location)))
+
+
+def _at(report: Report, at: Spot | None) -> str:
+    return _where(report, Location(at.source, at.line, at.line)) if at is not None else ""
+
+
+def _arrows(text: str) -> str:
+    return text.replace(" -> ", " → ")
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MOST_OF_LABEL else f"{text[:_MOST_OF_LABEL]}…"
+
+
+def _paragraph(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _MOST_OF_PARAGRAPH else f"{text[:_MOST_OF_PARAGRAPH]}…"

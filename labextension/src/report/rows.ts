@@ -1,0 +1,225 @@
+/**
+ * What is said about a report: rows with words, which come with it. No other module has words of its own.
+ *
+ * A notebook that an older version made has no rows. Then the parts of its report are listed as they are, in its words.
+ */
+import { graphColour } from './colours';
+import { conformRows, Misfit, MOST_PARTS } from './conform';
+import { orderedBreaks, totalOf } from './lookup';
+import { clip } from './shown';
+import type { Location, Report, Row, Rows, Section, Spot } from './types';
+
+/** How much of a text is shown: of a sign, of a label or a detail, of a paragraph. */
+const MOST_OF_SIGN = 20;
+const MOST_OF_LABEL = 1_000;
+const MOST_OF_PARAGRAPH = 2_000;
+
+/** How many details and how many paragraphs a row has at most, and how many sections there are. */
+const MOST_TEXTS = 40;
+const MOST_SECTIONS = 100;
+
+/** A word that may be the name of a style. */
+const LOOK = /^[a-z]{1,20}$/;
+
+/** Read the rows that come with a report; where there are none that can be read, list its parts. */
+export function readRows(data: unknown, report: Report): Rows {
+  const rows = (data as { rows?: unknown }).rows;
+  if (rows === undefined) {
+    return bounded(plainRows(report));
+  }
+  try {
+    return bounded(conformRows(rows));
+  } catch (error) {
+    if (!(error instanceof Misfit)) {
+      throw error;
+    }
+    return bounded(plainRows(report));
+  }
+}
+
+/** The section with an id. */
+export function sectionOf(rows: Rows, id: string): Section | undefined {
+  return rows.sections.find(section => section.id === id);
+}
+
+/** The row of a part of a report, by the section and by the part's id. */
+export function rowOf(
+  rows: Rows,
+  section: string,
+  id: string
+): Row | undefined {
+  let index = INDEXES.get(rows);
+  if (index === undefined) {
+    index = new Map(
+      rows.sections.map(section => [
+        section.id,
+        new Map(section.rows.map(row => [row.id, row]))
+      ])
+    );
+    INDEXES.set(rows, index);
+  }
+  return index.get(section)?.get(id);
+}
+
+const INDEXES = new WeakMap<Rows, Map<string, Map<string, Row>>>();
+
+/** What a row is about, in one line: "Break 1: Data-dependent branching (GB0170)". */
+export function headingOf({ name, label, group }: Row): string {
+  return [name === '' ? label : name, group]
+    .filter(words => words !== '')
+    .join(': ');
+}
+
+/** A text on one line. */
+function oneLine(text: string): string {
+  return text.replace(/\s+/g, ' ').trim();
+}
+
+/** The parts of a report without words of ours. */
+function plainRows(report: Report): Rows {
+  const sections = [
+    sectionFrom(
+      'break',
+      'Breaks',
+      orderedBreaks(report),
+      totalOf(report.breaks),
+      (part, index) => ({
+        look: 'break',
+        sign: String(index + 1),
+        name: String(index + 1),
+        label: part.location?.code ?? part.gb_type,
+        group: part.gb_type,
+        beside: `✂${index + 1} ${part.gb_type.replaceAll('`', '')}`,
+        more: part.explanation === null ? [] : [part.explanation],
+        spot: spotOf(part.location)
+      })
+    ),
+    sectionFrom(
+      'graph',
+      'Graphs',
+      report.graphs,
+      totalOf(report.graphs),
+      (part, index) => ({
+        look: 'graph',
+        sign: part.id,
+        name: part.id,
+        label: part.name,
+        colour: graphColour(index),
+        spot: spotOf(part.lines[0] ?? null)
+      })
+    ),
+    sectionFrom(
+      'skipped',
+      'Eager',
+      report.skipped,
+      totalOf(report.skipped),
+      part => ({
+        look: 'eager',
+        label: part.function,
+        group: part.reason,
+        details: [part.reason],
+        spot: spotOf(part.location)
+      })
+    ),
+    sectionFrom(
+      'scope',
+      'Scopes',
+      report.scopes,
+      totalOf(report.scopes),
+      part => ({
+        look: part.value ? 'forbid' : 'allow',
+        label: `${part.setting} ${part.value}`,
+        spot: spotOf(part.location)
+      })
+    )
+  ].filter(({ total }) => total > 0);
+  return {
+    version: '',
+    look: report.breaks.length > 0 ? 'bad' : 'plain',
+    status: [
+      report.status,
+      ...sections.map(({ title, total }) => `${title} ${total}`)
+    ],
+    about: [],
+    sections
+  };
+}
+
+function sectionFrom<T extends { readonly id: string }>(
+  id: string,
+  title: string,
+  parts: readonly T[],
+  total: number,
+  make: (part: T, index: number) => Partial<Row> & Pick<Row, 'label'>
+): Section {
+  const rows = parts.map((part, index) => ({
+    ...PLAIN,
+    id: part.id,
+    ...make(part, index)
+  }));
+  const form = id === 'break' ? 'groups' : 'list';
+  return { id, title, rows, total, details: [], form };
+}
+
+const PLAIN: Omit<Row, 'id' | 'label'> = {
+  look: 'note',
+  name: '',
+  sign: '',
+  is_code: true,
+  details: [],
+  more: [],
+  group: '',
+  beside: '',
+  spot: null,
+  cost: null,
+  colour: null
+};
+
+function spotOf(
+  location: Pick<Location, 'source' | 'line'> | null
+): Spot | null {
+  return location === null
+    ? null
+    : {
+        source: location.source,
+        line: location.line,
+        column: (location as Partial<Location>).column ?? null
+      };
+}
+
+/** The same rows, no more and no longer than can be shown. */
+function bounded({ status, about, sections, ...rows }: Rows): Rows {
+  return {
+    ...rows,
+    status: clipAll(status),
+    about: about.slice(0, MOST_TEXTS).map(boundedRow),
+    sections: sections.slice(0, MOST_SECTIONS).map(section => ({
+      ...section,
+      title: clip(section.title, MOST_OF_LABEL),
+      details: clipAll(section.details),
+      rows: section.rows.slice(0, MOST_PARTS).map(boundedRow)
+    }))
+  };
+}
+
+function boundedRow(row: Row): Row {
+  const { colour, look } = row;
+  return {
+    ...row,
+    look: LOOK.test(look) ? look : 'note',
+    name: clip(row.name, MOST_OF_LABEL),
+    sign: clip(row.sign, MOST_OF_SIGN),
+    label: oneLine(clip(row.label, MOST_OF_LABEL)),
+    details: clipAll(row.details),
+    more: row.more
+      .slice(0, MOST_TEXTS)
+      .map(words => clip(words, MOST_OF_PARAGRAPH)),
+    group: clip(row.group, MOST_OF_LABEL),
+    beside: clip(row.beside, MOST_OF_LABEL),
+    colour: colour === null ? null : graphColour(Math.abs(colour))
+  };
+}
+
+function clipAll(texts: readonly string[]): string[] {
+  return texts.slice(0, MOST_TEXTS).map(words => clip(words, MOST_OF_LABEL));
+}

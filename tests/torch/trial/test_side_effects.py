@@ -139,7 +139,8 @@ FOLDER: list[Path] = []
 @pytest.fixture(autouse=True, scope="module")
 def compilers() -> None:
     """Load what PyTorch loads late."""
-    torch.compile(programs.finish, backend="eager")(torch.ones(3))
+    compiled: Callable[..., Any] = torch.compile(programs.finish, backend="eager")
+    compiled(torch.ones(3))
 
 
 @pytest.fixture(autouse=True)

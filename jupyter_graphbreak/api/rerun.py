@@ -189,6 +189,6 @@ class Rerun:
 
 
 def _limits(seconds: float | None) -> tuple[float, float]:
-    """Return when a question ends, and from when on it is late; both in seconds of :func:`time.monotonic`."""
+    """Return the end of the time limit, and the time after which no further entry starts, as :func:`time.monotonic`."""
     limit = _PATIENCE_S if seconds is None else seconds
     return time.monotonic() + limit, time.monotonic() + _SHARE_OF_ENTRIES * limit

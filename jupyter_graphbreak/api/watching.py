@@ -61,7 +61,7 @@ class Run:
             self.job = job_with(self._report, children)
 
     def give_up(self, what: str, fault: Exception) -> None:
-        """Note an internal error after which there is no report of the run, or no job."""
+        """Add a note about an internal error that leaves the run without a report or a job."""
         note = Diagnostic("error", internal_error(what, fault))
         report = self._report if self._report is not None else Report("ok", Device("auto", "unknown"))
         self._report = Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, note]))

@@ -155,7 +155,7 @@ def _function(paths: dict[str, str], location: Location | None, function: str | 
 
 
 class _Lines:
-    """The source lines of a report. A text is taken apart once, however many breaks are in it."""
+    """The source lines of a report. Each text is split only once, even if it has many breaks."""
 
     def __init__(self, report: Report) -> None:
         self._segments: defaultdict[str, list[Segment]] = defaultdict(list)
@@ -164,7 +164,7 @@ class _Lines:
         self._lines: dict[str, dict[int, str]] = {}
 
     def at(self, location: Location | None) -> str | None:
-        """Return the source line at which a place begins, or as much of it as is known."""
+        """Return the source line on which a location begins, or the known part of it."""
         if location is None:
             return None
         if location.source not in self._lines:
@@ -175,7 +175,7 @@ class _Lines:
         return location.code.partition("\n")[0] if location.code else None
 
     def _numbered(self, source: str) -> Iterator[tuple[int, str]]:
-        # Of segments that hold the same line the first one counts.
+        # If several segments contain the same line, the first one is used.
         for segment in reversed(self._segments.get(source, ())):
             yield from enumerate(segment.text.split("\n"), start=segment.first_line)
 

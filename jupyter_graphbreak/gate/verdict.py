@@ -164,7 +164,7 @@ def _more_recompiles(
 
 
 class _Moved:
-    """Functions that are gone, each of which may be another one under another name or in another file, once."""
+    """Functions that are gone. Each may have been renamed or moved to a different file, but only once."""
 
     def __init__(self, gone: Iterable[AllowedRecompiles]) -> None:
         self._left = dict(enumerate(gone))
@@ -175,7 +175,7 @@ class _Moved:
             self._by_path[each.path].append(place)
 
     def take(self, now: AllowedRecompiles) -> AllowedRecompiles | None:
-        """Return the first function of the same name or file, and take it away."""
+        """Return and remove the first function with the same name or file."""
         places = [same[0] for same in (self._by_function[now.function], self._by_path[now.path]) if self._is_left(same)]
         return self._left.pop(min(places)) if places else None
 

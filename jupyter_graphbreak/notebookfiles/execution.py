@@ -51,7 +51,7 @@ def execute(
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, DeadKernelError
 
-    content = read_cells(path)  # once: nbformat gets what was checked, and nothing that was written there since
+    content = read_cells(path)  # read only once, so that nbformat gets exactly the content that was checked
     try:
         notebook = nbformat.reads(json.dumps(content), as_version=4)
     except Exception as error:  # noqa: BLE001 - nbformat raises arbitrary exceptions

@@ -148,7 +148,7 @@ def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
 
 
 def _same(old: list[str], new: list[str]) -> int:
-    """Return how many lines at the beginning of two texts are the same."""
+    """Return the number of equal lines at the beginning of two texts."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
 

@@ -1,4 +1,4 @@
-"""Explain what torch.compile did with a notebook cell: graphs, graph breaks, resume functions, next to the source."""
+"""Explain what torch.compile did in a notebook cell: graphs, graph breaks and resume functions next to the source."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
     "unload_ipython_extension",
 ]
 
-_HOMES = {
+_MODULES = {
     "Arguments": "trial.inputs",
     "ExplainedNotebook": "results",
     "Frontends": "results",
@@ -56,12 +56,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: ``import jupyter_graphbreak`` itself costs next to nothing."""
-    if name not in _HOMES:
+    """Import a public name on first use, so that ``import jupyter_graphbreak`` is fast."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def load_ipython_extension(ipython: InteractiveShell) -> None:
@@ -72,12 +72,12 @@ def load_ipython_extension(ipython: InteractiveShell) -> None:
 
 
 def answer_requests(ipython: InteractiveShell) -> None:
-    """Load the extension for a front end that asks for reports in the metadata of its requests.
+    """Load the extension for a front end that requests reports through the metadata of its messages.
 
     Raises
     ------
     UsageError
-        If the kernel does not hand that metadata on.
+        If the kernel does not pass that metadata on.
     """
     from jupyter_graphbreak.ipython.magic import answer_requests
 
@@ -85,7 +85,7 @@ def answer_requests(ipython: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(ipython: InteractiveShell) -> None:
-    """Take the magics away again; ``%unload_ext jupyter_graphbreak`` calls this."""
+    """Remove the magics; ``%unload_ext jupyter_graphbreak`` calls this."""
     from jupyter_graphbreak.ipython.magic import unload
 
     unload(ipython)

@@ -1,7 +1,7 @@
-"""The command line: ``graphbreak``, also as ``jupyter graphbreak``.
+"""The command line ``graphbreak``, also available as ``jupyter graphbreak``.
 
-In: what was written after the name. Out: the exit status: 0 fine, 1 the gate failed or a cell raised, 2 misuse, 3 a
-file that cannot be read, 4 an error of our own.
+In: the arguments. Out: the exit status: 0 success, 1 the gate failed or a cell raised, 2 misuse, 3 a file that cannot
+be read, 4 an internal error.
 May import ``commands`` and click.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _DEBUG = "GRAPHBREAK_DEBUG"
-_MOST_WORDS = 300
+_MAX_ERROR_LENGTH = 300
 _REPORT = f"please report it with the traceback that {_DEBUG}=1 shows: graphbreak {jupyter_graphbreak.__version__}"
 
 
@@ -39,12 +39,11 @@ _REPORT = f"please report it with the traceback that {_DEBUG}=1 shows: graphbrea
 def graphbreak() -> None:
     """Show where torch.compile breaks graphs, why, and what to do about it.
 
-    The report is that of the notebook magic %%compile_explain; here it is made of the logs of a job, of a notebook or
-    of a program. With --baseline it fails when a break appears that was not there before.
+    The report is the same as that of the notebook magic %%compile_explain, but for the logs of a job, a notebook or a
+    program. With --baseline, the command fails if there are new breaks.
 
-    The exit status is 0 if all is well; 1 if the baseline does not allow what happened or a notebook's cell raised; 2
-    for a mistake in the call; 3 if a file or folder cannot be read or written; 4 for an error of graphbreak itself,
-    whose traceback GRAPHBREAK_DEBUG=1 shows.
+    Exit status: 0 success; 1 something is not allowed by the baseline, or a notebook cell raised; 2 wrong usage; 3 a
+    file or folder cannot be read or written; 4 internal error (GRAPHBREAK_DEBUG=1 shows the traceback).
     """
 
 
@@ -53,7 +52,7 @@ for _command in (log_command, notebook_command, script_command, diff_command):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its status; misuse is one line on stderr."""
+    """Run a command and exit with its status; wrong usage prints one line to stderr."""
     try:
         status = graphbreak.main(args=arguments, prog_name=_name(), standalone_mode=False)
     except click.exceptions.Exit as end:
@@ -63,13 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = error.exit_code if isinstance(error, FileProblem) else MISUSE
     except (click.Abort, KeyboardInterrupt):
         status = INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # whoever reads the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = FINE
-    except Exception as error:  # noqa: BLE001 - one line says so, and a status of its own
+    except Exception as error:  # noqa: BLE001 - reported in one line, with a separate exit status
         if os.environ.get(_DEBUG):
             traceback.print_exc()
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST_WORDS]
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:_MAX_ERROR_LENGTH]
         click.echo(f"graphbreak: internal error: {what} ({_REPORT})", err=True)
         status = CRASHED
     sys.exit(status or 0)

@@ -1,6 +1,6 @@
-"""Reports on pages made by MyST-NB: interactive with no kernel and no network, complete without scripts.
+"""Show reports on pages built with MyST-NB: interactive without kernel or network, and complete without scripts.
 
-MyST-NB finds this by the package's entry point in the group ``myst_nb.mime_renderers``; nothing has to be configured.
+MyST-NB finds this module through the entry point group ``myst_nb.mime_renderers``; no configuration is needed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 
 class ReportRenderer:
-    """Renders the report, or the job, that a cell's output carries."""
+    """Renders the report or the job in a cell's output."""
 
-    #: Of the forms that an output has, pages take these, a job before the report of the kernel alone; other kinds of
-    #: documents have the text.
+    #: HTML pages show these mime types, a job rather than the report of the kernel alone; all other builders show text.
     mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = [
         (builder, mime_type, priority)
         for builder in ("html", "dirhtml", "singlehtml")
@@ -35,8 +34,8 @@ class ReportRenderer:
 
     @staticmethod
     def handle_mime(renderer: NbElementRenderer, data: MimeData, inline: bool) -> list[nodes.Element] | None:
-        """Return the nodes of a report, or None for what is none."""
-        if data.mime_type == REST_TYPE:  # the page of a report has it already
+        """Return the nodes for a report or a job, ``None`` for any other output."""
+        if data.mime_type == REST_TYPE:  # the report's own HTML contains it already
             return []
         if data.mime_type not in {MIME_TYPE, JOB_MIME_TYPE} or inline:
             return None

@@ -1,6 +1,6 @@
-"""Open files that others name: regular files only, no more of them than asked for, and never by waiting.
+"""Read files safely whose paths come from elsewhere: only regular files, up to a size limit, without blocking.
 
-A log, a notebook or a baseline may name anything: a pipe that nobody writes to, a device without an end, a folder.
+A log, a notebook or a baseline may name anything: a pipe without a writer, an endless device, a folder.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import stat
 from pathlib import Path
 
-# Windows has no pipes in its file system, and none of these but the last.
+# On Windows only the last of these exists; its file system has no pipes.
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 
 
@@ -27,9 +27,9 @@ def open_regular(path: str | Path, *, follow_links: bool = True) -> io.FileIO:
     Raises
     ------
     OSError
-        If it cannot be opened or is not a regular file.
+        If the path cannot be opened or is not a regular file.
     """
-    _check(path, Path(path).stat(follow_symlinks=follow_links))  # before it is opened, which some devices notice
+    _check(path, Path(path).stat(follow_symlinks=follow_links))  # before opening it, which has effects for some devices
     flags = _FLAGS if follow_links else _FLAGS | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(path, flags)
     try:
@@ -40,26 +40,26 @@ def open_regular(path: str | Path, *, follow_links: bool = True) -> io.FileIO:
         raise
 
 
-def read_regular(path: str | Path, most: int, *, follow_links: bool = True) -> bytes:
+def read_regular(path: str | Path, max_bytes: int, *, follow_links: bool = True) -> bytes:
     """Return the content of a regular file.
 
     Parameters
     ----------
     path : str or Path
-    most : int
-        The size in bytes from which on the file is too large.
+    max_bytes : int
+        The maximum size in bytes.
     follow_links : bool
         Whether the last part of the path may be a symbolic link.
 
     Raises
     ------
     OSError
-        If it cannot be read, is not a regular file, or is too large.
+        If the file cannot be read, is not a regular file, or is too large.
     """
     with open_regular(path, follow_links=follow_links) as file, io.BufferedReader(file) as stream:
-        content = stream.read(most + 1)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"larger than {most >> 20} MiB", str(path))
+        content = stream.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"larger than {max_bytes >> 20} MiB", str(path))
     return content
 
 

@@ -1,4 +1,4 @@
-"""What a user holds: a report, changes or verdicts that can show, compare and save themselves, in any notebook.
+"""The results that users work with: reports, jobs, changes and verdicts with methods to show, compare and save them.
 
 In: inert data of :mod:`jupyter_graphbreak.report`. Out: the same data with methods.
 May import ``views``, ``analysis`` and ``report``.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Changes(diff.Changes, frozen=True):
-    """What changed from one run to a later one; see :class:`jupyter_graphbreak.report.diff.Changes`."""
+    """The changes from one run to a later run; see :class:`jupyter_graphbreak.report.diff.Changes`."""
 
     def to_text(self) -> str:
         """Return the changes as text for a terminal 100 columns wide."""
@@ -40,23 +40,32 @@ class Changes(diff.Changes, frozen=True):
 
 
 class Report(schema.Report, frozen=True):
-    """What ``torch.compile`` did in one run; its fields are those of :class:`jupyter_graphbreak.report.schema.Report`.
+    """The report of one run, with the fields of :class:`jupyter_graphbreak.report.schema.Report`.
 
-    As the value of a cell it shows itself as the magic shows it; ``print`` prints its text.
+    As the value of a cell, it is displayed like the output of the magic; ``print`` prints its text.
     """
 
     changes: Changes | None = None
 
     @classmethod
     def of(cls, report: schema.Report) -> Self:
-        """Return a report that was just made, or read, as one that can show itself."""
+        """Return a report with the methods of this class."""
         return cls(**_fields(report))
 
     def diff(self, other: schema.Report) -> Changes:
-        """Return what changed from this run to another, later one: ``before.diff(after)``.
+        """Return the changes from this run to a later run: ``before.diff(after)``.
 
-        Breaks are known again though edits shifted their lines: by the lines that correspond in the two sources, by
-        the expression, and always by their reason.
+        Breaks are recognized even if edits shifted their lines: they must have the same cause, and either corresponding
+        lines in both sources or the same expression.
+
+        Parameters
+        ----------
+        other : Report
+            The report of the later run.
+
+        Returns
+        -------
+        Changes
         """
         from jupyter_graphbreak.analysis.reports.matching import compare_runs
 
@@ -75,16 +84,21 @@ class Report(schema.Report, frozen=True):
         return render_html(self)
 
     def redacted(self) -> Report:
-        """Return the report without source text, messages, paths and names, to be shown to anybody.
+        """Return the report without source text, messages, paths and names, so that it can be shared.
 
-        Functions, files and cells are called ``f1``, ``file1``, ``cell1``; ids, causes, line numbers and counts stay.
+        Functions, files and cells become ``f1``, ``file1``, ``cell1``; ids, causes, line numbers and counts stay.
         """
         from jupyter_graphbreak.analysis.reports.redaction import redact
 
         return Report.of(redact(self))
 
     def save(self, path: str | Path) -> None:
-        """Write the report to a file: one self-contained page for ``.html``, JSON for ``.json``.
+        """Write the report to a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file: a name ending in ``.html`` for a self-contained page, or in ``.json`` for JSON.
 
         Raises
         ------
@@ -122,12 +136,12 @@ class Report(schema.Report, frozen=True):
 
 
 class Job(job.Job, frozen=True):
-    """What ``torch.compile`` did in several processes; see :class:`jupyter_graphbreak.report.job.Job`."""
+    """The reports of several processes; see :class:`jupyter_graphbreak.report.job.Job`."""
 
     @classmethod
-    def of(cls, made: job.Job) -> Self:
-        """Return a job that was just made, or read, as one that can show itself."""
-        return cls(**_fields(made))
+    def of(cls, plain_job: job.Job) -> Self:
+        """Return a job with the methods of this class."""
+        return cls(**_fields(plain_job))
 
     def to_text(self) -> str:
         """Return the job as text for a terminal 100 columns wide."""
@@ -172,7 +186,7 @@ class Frontends(frontends.Frontends, frozen=True):
 
     @classmethod
     def of(cls, verdicts: frontends.Frontends) -> Self:
-        """Return verdicts that were just found as some that can show themselves."""
+        """Return verdicts with the methods of this class."""
         report = Report.of(verdicts.report) if verdicts.report is not None else None
         return cls(**{**_fields(verdicts), "report": report})
 
@@ -202,11 +216,11 @@ class ExplainedNotebook:
     Parameters
     ----------
     reports : list of Report
-        In the order of the cells.
+        The reports in the order of the cells.
     notebook : dict
-        The executed copy, as JSON has it.
+        The parsed JSON of the executed copy.
     error : str or None
-        The exception of the cell that ended it, in one line.
+        The exception of a cell that ended the run, in one line.
     """
 
     reports: list[Report]
@@ -214,7 +228,7 @@ class ExplainedNotebook:
     error: str | None = None
 
     def save(self, path: str | Path) -> None:
-        """Write the executed copy."""
+        """Write the executed copy to a file."""
         import nbformat
 
         nbformat.write(nbformat.from_dict(self.notebook), Path(path))
@@ -225,6 +239,6 @@ def _fields(data: msgspec.Struct) -> dict[str, Any]:
 
 
 def _in_kernel() -> bool:
-    """Whether this process is a Jupyter kernel, whose front end can show widgets."""
+    """Return whether this process is a Jupyter kernel, whose front end can show widgets."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")

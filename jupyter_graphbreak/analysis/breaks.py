@@ -1,6 +1,6 @@
 """Fold break events into breaks: one place in the source and one reason is one break, however often it occurs.
 
-The words of a message are no key: they differ between the frames in which one break occurs. See :class:`BreakTable`.
+The text of a message cannot be the key: it differs between the frames in which a break occurs. See :class:`BreakTable`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.analysis.ledger import Event
-from jupyter_graphbreak.analysis.passed import PassedBreaks
+from jupyter_graphbreak.analysis.passed import SameLineBreaks
 from jupyter_graphbreak.analysis.reasons import advice
 from jupyter_graphbreak.analysis.source.locations import shown_stack
 from jupyter_graphbreak.analysis.torch_text import messages
@@ -31,40 +31,45 @@ if TYPE_CHECKING:
 Outcome = Literal["resumed", "skipped", "error"]
 #: The registry's name of a branch that a tensor decides.
 _BRANCHING = "Data-dependent branching"
-_WORST: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
+_SEVERITY: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
 
 
 @dataclass
 class FoldedBreak:
-    """A break in the making: the first of its events, and what all of them said.
+    """A break while its events are being collected.
 
-    ``behind`` is how many breaks of its kind come before it on its line, as far as that is known.
+    Parameters
+    ----------
+    preceding : int
+        The number of breaks of its kind known to come before it on its line.
+    reasons : list of str
+        Dynamo's internal names for the reason why the graphs before the break ended.
     """
 
     ident: str
     first: Event
     location: Location | None
-    behind: int = 0
+    preceding: int = 0
     occurrences: list[Occurrence] = field(default_factory=list)
     consequence: Reason | None = None
-    reasons: list[str] = field(default_factory=list)  # why the graphs before it ended, as Dynamo names it inside
+    reasons: list[str] = field(default_factory=list)
 
 
 class BreakTable:
     """Folds the events of a run into its breaks.
 
-    Two events are occurrences of one break when they have the source line, the GB id (or else the type) and, where
-    both have it, part of the column range in common; where neither has it, the number of breaks of their kind that
-    came before them on the line.
+    Two events are occurrences of one break if they share the source line and the GB id (or else the type), and their
+    column ranges overlap. If neither event has columns, the number of preceding breaks of that kind on the line must
+    be the same.
 
     Parameters
     ----------
     sources : Sources
-        Places and texts.
+        The source texts, and the locations in them.
     scopes : ScopeTable
-        Notes which scope governs which break.
+        Receives the breaks that each scope governs.
     notes : list of Diagnostic
-        Where to put what run and source disagree on.
+        Receives a warning if the run and the source disagree.
     """
 
     def __init__(self, sources: Sources, scopes: ScopeTable, notes: list[Diagnostic]) -> None:
@@ -75,13 +80,15 @@ class BreakTable:
         self._by_place: dict[tuple[Any, str], list[FoldedBreak]] = {}
         self._of_frame: dict[str, list[str]] = {}
         self._of_event: dict[int, FoldedBreak] = {}  # by id() of the event
-        self._events: list[tuple[Event, str]] = []  # each with the id of its break
-        self._passed = PassedBreaks(sources.is_reached_again)
-        self._eager: dict[tuple[str, str, int], list[FoldedBreak]] = {}  # by the code that runs eagerly for it
+        self._events: list[tuple[Event, str]] = []  # event, id of its break
+        self._same_line = SameLineBreaks(sources.is_reached_again)
+        self._given_up_at: dict[
+            tuple[str, str, int], list[FoldedBreak]
+        ] = {}  # by the code that runs eagerly because of it
 
     def fold(self, frame: FrameLedger) -> None:
         """Fold the events of a frame."""
-        self._passed.begin(frame)
+        self._same_line.enter_frame(frame)
         for event in frame.events:
             message = event.message
             stack = self._stack(event)
@@ -103,16 +110,16 @@ class BreakTable:
                 consequence=_reason(message.consequence),
                 setting=self._setting(event.conditions, location),
             )
-            folded = self._add(event, location, occurrence, frame.ident, self._passed.behind(frame, event))
+            folded = self._add(event, location, occurrence, frame.ident, self._same_line.count_preceding(frame, event))
             if event is frame.given_up and not event.raised:
-                self._eager.setdefault(frame.code, []).append(folded)
-        self._passed.end(frame)
+                self._given_up_at.setdefault(frame.code, []).append(folded)
+        self._same_line.leave_frame(frame)
         ending = self.ending(frame)
         if ending is not None:
             ending.reasons += [graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason]
 
     def fold_refusal(self, refusal: additions.FrameRefused, order: int) -> tuple[FoldedBreak, Setting | None]:
-        """Make a break, at its first line, of a function that Dynamo refused before it began, such as a generator.
+        """Add a break at the first line of a function that Dynamo refused to begin, such as a generator.
 
         Parameters
         ----------
@@ -122,14 +129,15 @@ class BreakTable:
 
         Returns
         -------
-        FoldedBreak, Setting or None
-            The break, and the setting in force at it.
+        folded : FoldedBreak
+        setting : Setting or None
+            The setting in force at the break.
         """
         registry = refusal.registry
         cause = messages.Cause(
             gb_type=registry.gb_type or refusal.reason,
             gb_id=registry.gb_id,
-            url=messages.page_of(registry.gb_id),
+            url=messages.page_url(registry.gb_id),
             explanation=registry.explanation,
             hints=registry.hints,
         )
@@ -148,14 +156,14 @@ class BreakTable:
         )
         folded = self._add(event, location, occurrence, None)
         if refusal.code is not None and not refusal.raised:
-            self._eager.setdefault(refusal.code, []).append(folded)
+            self._given_up_at.setdefault(refusal.code, []).append(folded)
         return folded, setting
 
     def cause_of(self, refusal: additions.FrameRefused, order: int) -> FoldedBreak | None:
-        """Return the earlier break because of which Dynamo was to begin a generator of a library, if there is one.
+        """Return the earlier break that made Dynamo try to begin a library's generator, if there is one.
 
-        A generator is inlined where its caller is compiled. It comes to Dynamo by itself where its caller runs
-        eagerly: inside the call at which a graph broke, or in a function that was given up at a break.
+        Dynamo inlines a generator if it compiles the caller. It only tries to begin the generator separately if the
+        caller runs eagerly: inside the call at which a graph broke, or in a function that was given up at a break.
 
         Parameters
         ----------
@@ -167,14 +175,14 @@ class BreakTable:
             return None
         earlier = [(event, ident) for event, ident in reversed(self._events) if event.order < order]
         by_id = {folded.ident: folded for folded in self._breaks}
-        below_own = True  # in the library still, or at the line of the reader's code that called it
+        below_own = True  # still in the library, or at the line of the user's code that called it
         for entry in reversed(refusal.above):
             for event, ident in earlier:
                 stack = event.conditions.whole_stack or event.message.stack
-                # Further out only a call that itself broke runs eagerly, not one with a break somewhere in it.
-                if any(_at_line(entry, passed) for passed in (stack if below_own else stack[-1:])):
+                # Further out, a call runs eagerly only if it broke the graph, not if a break is somewhere inside it.
+                if any(_is_at_line(entry, caller) for caller in (stack if below_own else stack[-1:])):
                     return by_id[ident]
-            given_up = self._eager.get((entry.function, entry.filename, entry.first_line or 0), [])
+            given_up = self._given_up_at.get((entry.function, entry.filename, entry.first_line or 0), [])
             for folded in reversed(given_up):
                 if folded.first.order < order:
                     return folded
@@ -193,11 +201,11 @@ class BreakTable:
         return self._of_frame.get(frame, [])
 
     def ending(self, frame: FrameLedger) -> FoldedBreak | None:
-        """Return the break at which the graphs of a frame end and its resume functions begin, if it has one."""
+        """Return the break that ends the graphs of a frame and starts its resume functions, if there is one."""
         return self._of_event.get(id(frame.ending)) if frame.ending is not None else None
 
-    def passing(self, filename: str, line: int) -> FoldedBreak | None:
-        """Return the first break that has a line in one of its stacks."""
+    def first_through(self, filename: str, line: int) -> FoldedBreak | None:
+        """Return the first break whose stacks include a line."""
         at = self._sources.location(filename, line)
         for folded in self._breaks:
             for occurrence in folded.occurrences:
@@ -206,7 +214,7 @@ class BreakTable:
         return None
 
     def breaks(self, resumes: Iterable[Resume], skipped: Iterable[Skipped]) -> list[Break]:
-        """Return the breaks, with the resume functions and the skipped functions that point at them."""
+        """Return the breaks, each with the ids of its resume functions and of the functions it makes run eagerly."""
         resumes_of: dict[str | None, list[str]] = {}
         for resume in resumes:
             resumes_of.setdefault(resume.break_, []).append(resume.id)
@@ -219,7 +227,7 @@ class BreakTable:
         ]
 
     def what_if(self) -> WhatIf:
-        """Work out what a stricter setting would have made of the run, as far as the run shows it."""
+        """Return which breaks would have been errors under stricter settings, as far as the run shows it."""
         ordered = sorted(self._events, key=lambda pair: pair[0].order)
         strict: list[str] = []
         for event, ident in ordered:
@@ -245,18 +253,18 @@ class BreakTable:
         return shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
 
     def _add(
-        self, event: Event, location: Location | None, occurrence: Occurrence, frame: str | None, behind: int = 0
+        self, event: Event, location: Location | None, occurrence: Occurrence, frame: str | None, preceding: int = 0
     ) -> FoldedBreak:
         cause = event.message.cause
         place = (location.source, location.line) if location else None
         same_line = self._by_place.setdefault((place, cause.gb_id or cause.gb_type), [])
-        folded = next((known for known in same_line if _is_same(known, location, behind)), None)
+        folded = next((known for known in same_line if _may_be_same(known, location, preceding)), None)
         if folded is None:
-            folded = FoldedBreak(f"b{len(self._breaks) + 1}", event, location, behind)
+            folded = FoldedBreak(f"b{len(self._breaks) + 1}", event, location, preceding)
             self._breaks.append(folded)
             same_line.append(folded)
         elif folded.location is not None and folded.location.column is None and location is not None:
-            folded.location = location  # which may say where on the line: what stands beside it is another place
+            folded.location = location  # it may have columns, which tell this place from others on the line
         self._of_event[id(event)] = folded
         self._events.append((event, folded.ident))
         self._scopes.govern(occurrence.setting, folded.ident)
@@ -274,7 +282,7 @@ class BreakTable:
         stack = _code_of(folded.first)
         owner = self._sources.owner(stack)
         path = self._sources.module_path(stack[-1].filename) if stack else None
-        outcome = max((occurrence.outcome for occurrence in folded.occurrences), key=_WORST.__getitem__)
+        outcome = max((occurrence.outcome for occurrence in folded.occurrences), key=_SEVERITY.__getitem__)
         return Break(
             id=folded.ident,
             gb_id=cause.gb_id,
@@ -299,23 +307,23 @@ class BreakTable:
 
 
 def _under_fullgraph(ordered: list[tuple[Event, str]]) -> tuple[list[str], str | None]:
-    """Return the breaks that ``fullgraph=True`` captures, and the one at which it raises an error at the latest."""
+    """Return the breaks that ``fullgraph=True`` captures, and the break at which it raises an error at the latest."""
     captured: list[str] = []
     for event, ident in ordered:
         cause = event.message.cause
         known = known_cause(cause.gb_id, cause.gb_type)
         if not known.is_captured_by_fullgraph and not hints.is_captured_by_fullgraph(cause.hints):
-            # After a captured break the run takes another course: a break may be gone that only that one led to.
+            # After a captured break the run takes a different path, so a break that followed from it may not occur.
             return captured, None if captured and hints.may_follow_from_earlier(cause.hints) else ident
         if ident not in captured:
             captured.append(ident)
-        if event.failed:  # what ran eagerly after it is then traced as a part of its caller
+        if event.failed:  # the rest, which ran eagerly, would be traced as part of its caller
             break
     return captured, None
 
 
 def _code_of(event: Event) -> list[StackEntry]:
-    """Return the stack to what broke; of a function that Dynamo refused, that function is its end."""
+    """Return the stack down to the break; for a refused function, it ends with that function."""
     conditions = event.conditions
     stack = conditions.whole_stack or event.message.stack
     if isinstance(conditions, additions.FrameRefused) and conditions.filename is not None:
@@ -323,22 +331,22 @@ def _code_of(event: Event) -> list[StackEntry]:
     return stack
 
 
-def _at_line(entry: StackEntry, other: StackEntry) -> bool:
-    """Whether an entry of a stack is at the line, or among the lines, of another."""
+def _is_at_line(entry: StackEntry, other: StackEntry) -> bool:
+    """Return whether a stack entry is on one of the lines of another entry."""
     if entry.filename != other.filename or entry.line is None or other.line is None:
         return False
     return other.line <= entry.line <= (other.end_line or other.line)
 
 
-def _is_same(known: FoldedBreak, location: Location | None, behind: int) -> bool:
-    """Whether a break on the line of a known one may be that one."""
+def _may_be_same(known: FoldedBreak, location: Location | None, preceding: int) -> bool:
+    """Return whether a break on the line of a known break may be the same one."""
     if known.location is not None and location is not None and known.location.column is location.column is None:
-        return known.behind == behind
-    return _overlap(known.location, location)
+        return known.preceding == preceding
+    return _may_overlap(known.location, location)
 
 
-def _overlap(one: Location | None, other: Location | None) -> bool:
-    """Whether two places on one line may be one expression: events name the whole of it, a part, or just the line."""
+def _may_overlap(one: Location | None, other: Location | None) -> bool:
+    """Return whether two places on one line may be one expression; an event names all of it, a part, or the line."""
     if one is None or other is None or one.column is None or other.column is None:
         return True
     first, second = sorted([one, other], key=lambda place: place.column or 0)

@@ -1,9 +1,8 @@
-"""Make the report: pure functions from records to a :class:`~jupyter_graphbreak.report.schema.Report`.
+"""Build a :class:`~jupyter_graphbreak.report.schema.Report` from records, with pure functions.
 
-The records are read once, in order, into one ledger per compiled frame (``ledger``). Of the ledgers the lists of the
-report are made, each in the module that has its name: ``breaks``, ``graphs``, ``resumes``, ``skips``, ``scopes``,
-``frames``, ``recompiles``. Here they are put together. Nothing imports torch or reads a file, so that a report can be
-made of a recording from another machine.
+The records are read once, in order, into one ledger per compiled frame (``ledger``). One module builds each list of the
+report from the ledgers: ``breaks``, ``graphs``, ``resumes``, ``skips``, ``scopes``, ``frames``, ``recompiles``. This
+module combines the lists. Nothing imports torch or reads a file, so a recording can come from a different machine.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Frame, Resume, Scope, Skipped
 
 _T = TypeVar("_T")
-#: Exceptions that say a break by another name.
+#: Exceptions whose class name differs from the type of the break that they report.
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
-#: The entries of the trace that say whether inductor generated code. AOTAutograd's cache holds the code or leads to it.
+#: Trace entries that show whether inductor generated code. A hit in AOTAutograd's cache means that it did not.
 _CACHE_HITS = ("artifact:fx_graph_cache_hit", "artifact:aotautograd_cache_hit")
 _CACHE_MISSES = ("artifact:fx_graph_cache_miss", "artifact:fx_graph_cache_bypass")
 
 
 def build_report(records: Iterable[Record]) -> Report:
-    """Make the report of a run.
+    """Build the report of a run.
 
     Parameters
     ----------
@@ -67,13 +66,13 @@ def build_report(records: Iterable[Record]) -> Report:
     Returns
     -------
     Report
-        What cannot be read is left out and said in ``diagnostics``; nothing is raised for it.
+        Records that cannot be read are left out and listed in ``diagnostics``; they raise no error.
     """
     return build_with_files(records)[0]
 
 
 def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]:
-    """Make the report of a run, and name the file of each source as code objects name it, by the source's id."""
+    """Build the report of a run; also return, by source id, each file name as it appears in code objects."""
     ledger = read_records(records)
     run = ledger.run
     kinds = Sources([], run.library_roots, package_folders=run.package_folders)
@@ -85,43 +84,43 @@ def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]
             sources.name_function(filename, line, frame.start.qualname)
     report = _report(ledger, sources)
     notes: list[Diagnostic] = []
-    ordered = _Steps(notes).take("the order of the breaks", lambda: with_priorities(report), report)
+    ordered = _PartBuilder(notes).build("the order of the breaks", lambda: with_priorities(report), report)
     return msgspec.structs.replace(ordered, diagnostics=[*ordered.diagnostics, *notes]), sources.files()
 
 
 def _report(ledger: Ledger, sources: Sources) -> Report:
-    """Fill the tables in the order in which they refer to each other, and write them out."""
+    """Fill the tables, each after the tables it refers to, and build the report from them."""
     scopes = ScopeTable(sources)
     breaks = BreakTable(sources, scopes, ledger.notes)
     graphs = GraphTable(sources, ledger.notes)
     skips = SkipTable(sources, breaks, ledger.resumed_lines())
-    steps = _Steps(ledger.notes)
-    steps.each("scopes", ledger.scopes, scopes.open)
+    parts = _PartBuilder(ledger.notes)
+    parts.for_each("scopes", ledger.scopes, scopes.open)
     for frame in ledger.started:
         if frame.start is not None:
-            steps.each("scopes", [frame.start.fullgraph_site], scopes.open_fullgraph)
-    steps.each("breaks", ledger.started, breaks.fold)
-    steps.each("refused functions", [ledger], lambda ledger: _read_refusals(ledger, breaks, skips))
-    resumes = steps.take("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
-    steps.each("graphs", ledger.started, lambda frame: graphs.add(frame, breaks.ending(frame)))
-    steps.each("eager functions", ledger.started, skips.add_frame)
-    steps.each("eager functions", ledger.skips, skips.add_unbegun)
+            parts.for_each("scopes", [frame.start.fullgraph_site], scopes.open_fullgraph)
+    parts.for_each("breaks", ledger.started, breaks.fold)
+    parts.for_each("refused functions", [ledger], lambda ledger: _read_refusals(ledger, breaks, skips))
+    resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
+    parts.for_each("graphs", ledger.started, lambda frame: graphs.add(frame, breaks.ending(frame)))
+    parts.for_each("eager functions", ledger.started, skips.add_frame)
+    parts.for_each("eager functions", ledger.skips, skips.add_unbegun)
     listed_resumes: list[Resume] = []
     frames: list[Frame] = []
     if resumes is not None:
-        listed_resumes = steps.listed("resume functions", lambda: resumes.resumes(graphs))
-        frames = steps.listed("frames", lambda: list_frames(ledger, sources, breaks, graphs, resumes))
-    skipped = steps.listed("eager functions", lambda: skips.skipped(frames))
-    listed_breaks = steps.listed("breaks", lambda: breaks.breaks(listed_resumes, skipped))
+        listed_resumes = parts.build_list("resume functions", lambda: resumes.resumes(graphs))
+        frames = parts.build_list("frames", lambda: list_frames(ledger, sources, breaks, graphs, resumes))
+    skipped = parts.build_list("eager functions", lambda: skips.skipped(frames))
+    listed_breaks = parts.build_list("breaks", lambda: breaks.breaks(listed_resumes, skipped))
     listed_graphs = graphs.graphs()
-    listed_scopes = steps.listed("scopes", scopes.scopes)
-    recompiles = steps.listed("recompiles", lambda: list_recompiles(ledger, sources))
-    error = steps.take("error", lambda: _error(ledger, sources, listed_breaks), None)
-    others: list[Frame | Skipped | Scope] = [*frames, *skipped, *listed_scopes]
+    listed_scopes = parts.build_list("scopes", scopes.scopes)
+    recompiles = parts.build_list("recompiles", lambda: list_recompiles(ledger, sources))
+    error = parts.build("error", lambda: _error(ledger, sources, listed_breaks), None)
+    other_parts: list[Frame | Skipped | Scope] = [*frames, *skipped, *listed_scopes]
     run = ledger.run
     no_settings: tuple[dict[str, Any], list[Diagnostic]] = ({}, [])
-    config, notes = steps.take("settings", lambda: settings_of_run(ledger), no_settings)
-    repeated = steps.listed("notes", lambda: _repeated_compiling(ledger, sources))
+    config, notes = parts.build("settings", lambda: settings_of_run(ledger), no_settings)
+    repeated = parts.build_list("notes", lambda: _repeated_compiling(ledger, sources))
     return Report(
         status=ledger.error.status if ledger.error is not None else "ok",
         device=_device(ledger.device),
@@ -129,22 +128,22 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         python=run.python,
         config=config,
         error=error,
-        timing=steps.take("times", lambda: _timing(ledger), Timing()),
+        timing=parts.build("times", lambda: _timing(ledger), Timing()),
         summary=Summary(
             frames=len(frames),
             graphs=len(listed_graphs),
             ops=sum(len(graph.ops) for graph in listed_graphs),
             breaks=len(listed_breaks),
-            events=sum(len(listed.occurrences) for listed in listed_breaks),
+            events=sum(len(break_.occurrences) for break_ in listed_breaks),
             resumes=len(listed_resumes),
             skipped=len(skipped),
             recompiles=len(recompiles),
             errors=sum(frame.outcome == "error" for frame in frames),
         ),
-        sources=steps.listed(
+        sources=parts.build_list(
             "sources",
             lambda: sources.sources(
-                (listed.location for listed in listed_breaks), (other.location for other in others)
+                (break_.location for break_ in listed_breaks), (part.location for part in other_parts)
             ),
         ),
         frames=frames,
@@ -154,49 +153,49 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         skipped=skipped,
         scopes=listed_scopes,
         recompiles=recompiles,
-        cudagraph_skips=steps.listed("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
-        what_if=steps.take("consequences of other settings", breaks.what_if, WhatIf()),
-        compiled=steps.take("what was compiled for it", lambda: _compiled(ledger, sources), None),
-        held=steps.take("what PyTorch held before the run", lambda: _held(ledger, sources), None),
+        cudagraph_skips=parts.build_list("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
+        what_if=parts.build("consequences of stricter settings", breaks.what_if, WhatIf()),
+        compiled=parts.build("the list of calls compiled for the report", lambda: _compiled(ledger, sources), None),
+        held=parts.build("the list of functions compiled before the run", lambda: _held(ledger, sources), None),
         diagnostics=[*ledger.notes, *notes, *repeated],
     )
 
 
-class _Steps:
-    """Makes the parts of a report one by one: a fault in one is noted, and leaves the others.
+class _PartBuilder:
+    """Builds the parts of a report one by one; an internal error in one part does not affect the others.
 
     Parameters
     ----------
     notes : list of Diagnostic
-        Where to say what the report lacks.
+        Receives a note about each part that may be incomplete.
     """
 
     def __init__(self, notes: list[Diagnostic]) -> None:
         self._notes = notes
 
-    def take(self, what: str, make: Callable[[], _T], default: _T) -> _T:
-        """Return what is made, or the default where that fails."""
+    def build(self, part: str, build: Callable[[], _T], default: _T) -> _T:
+        """Return the part of this name, or the default if building it fails."""
         try:
-            return make()
-        except Exception as fault:  # noqa: BLE001 - a fault of ours costs this part only
-            note = internal_error(f"working out {what}", fault)
+            return build()
+        except Exception as fault:  # noqa: BLE001 - an internal error costs this part only
+            note = internal_error(f"working out {part}", fault)
             if all(known.message != note for known in self._notes):
                 self._notes.append(Diagnostic("error", note))
             return default
 
-    def listed(self, what: str, make: Callable[[], list[_T]]) -> list[_T]:
-        """Return the list that is made, an empty one where that fails."""
+    def build_list(self, part: str, build: Callable[[], list[_T]]) -> list[_T]:
+        """Return the list of this name, or an empty list if building it fails."""
         empty: list[_T] = []
-        return self.take(what, make, empty)
+        return self.build(part, build, empty)
 
-    def each(self, what: str, items: Iterable[_T], do: Callable[[_T], object]) -> None:
-        """Do something with each item, also with those after one with which it fails."""
+    def for_each(self, part: str, items: Iterable[_T], add: Callable[[_T], object]) -> None:
+        """Call a function with each item; continue with the next item if it fails."""
         for item in items:
-            self.take(what, functools.partial(do, item), None)
+            self.build(part, functools.partial(add, item), None)
 
 
 def _read_refusals(ledger: Ledger, breaks: BreakTable, skips: SkipTable) -> None:
-    """Add what Dynamo refused: functions it cannot begin, and functions that it compiled too often."""
+    """Add the functions that Dynamo refused to begin or to compile once more."""
     for refusal, order in ledger.refusals:
         cause = breaks.cause_of(refusal, order)
         if cause is not None:
@@ -209,20 +208,20 @@ def _read_refusals(ledger: Ledger, breaks: BreakTable, skips: SkipTable) -> None
         if frame.refusal is None:
             continue
         if not frame.refusal.raised:
-            skips.add_limited(frame.refusal, ledger.limited_code(frame))
+            skips.add_limited(frame.refusal, ledger.refused_code(frame))
         elif frame.refusal.code is not None:
             breaks.fold_refusal(frame.refusal, frame.refusal_order)
 
 
 def _compiled(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
-    """Return what was compiled for the report, ``None`` if the program compiles by itself."""
+    """Return what was compiled only for the report, ``None`` if the program calls ``torch.compile`` itself."""
     if not ledger.run.compiled_calls:
         return None
-    return [CompiledCall(each.name, each.type, each.code, _insertion(each, sources)) for each in ledger.compiled]
+    return [CompiledCall(call.name, call.type, call.code, _insertion(call, sources)) for call in ledger.compiled]
 
 
 def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
-    """Return the edit that inserts the statement by which a cell would compile something."""
+    """Return the edit that inserts the statement with which a cell would compile something."""
     if compiled.code is None or compiled.filename is None or compiled.line is None:
         return None
     source = sources.source(compiled.filename)
@@ -240,25 +239,25 @@ def _timing(ledger: Ledger) -> Timing:
     spent = [frame.metrics.get("entire_frame_compile_time_s") for frame in ledger.frames]
     hits = max(ledger.kinds[kind] for kind in _CACHE_HITS)
     misses = sum(ledger.kinds[kind] for kind in _CACHE_MISSES)
-    asked = hits + misses > 0
+    used_cache = hits + misses > 0
     return Timing(
         wall_s=ledger.run.wall_s,
         compile_s=_sum(spent) + sum(frame.backward_s for frame in ledger.frames),
         capture_s=ledger.run.capture_s,
-        cache_hits=hits if asked else None,
-        cache_misses=misses if asked else None,
+        cache_hits=hits if used_cache else None,
+        cache_misses=misses if used_cache else None,
     )
 
 
 def _repeated_compiling(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
-    """Return a warning for each place that compiles something compiled."""
+    """Return a warning for each place that compiles something already compiled."""
     sentences: list[str] = []
-    for again in ledger.compiled_again:
-        place = sources.place(again.site) if again.site is not None else None
+    for compiled in ledger.compiled_again:
+        place = sources.place(compiled.site) if compiled.site is not None else None
         where = f"{sources.name_of(place.source)} line {place.line}" if place is not None else ""
         sentences.append(
             sentence_on_repeated_compiling(
-                again.name, where, is_module=again.is_module, stays_module=again.stays_module
+                compiled.name, where, is_module=compiled.is_module, stays_module=compiled.stays_module
             )
         )
     return [Diagnostic("warning", sentence) for sentence in dict.fromkeys(sentences)]
@@ -272,7 +271,7 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     message = error.message.partition("\n\nfrom user code:")[0]
     parsed = messages.parse_reason(message, error.type)
     names = {parsed.cause.gb_type, error.type, _RAISED_AS.get(error.type)}
-    same = [listed for listed in breaks if listed.outcome == "error" and listed.gb_type in names]
+    same = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
     cause = same[-1] if same else None
     location = cause.location if cause is not None else (stack[-1] if stack else None)
     return RunError(error.type, message, location, cause.id if cause is not None else None)
@@ -292,7 +291,7 @@ def _source_text(recorded: SourceRecorded, kinds: Sources) -> SourceText:
 
 
 def _held(ledger: Ledger, sources: Sources) -> list[HeldFunction] | None:
-    """Return what PyTorch held when the run began: nothing for a log, which begins with the process."""
+    """Return the functions that PyTorch held when the run began; empty for a log, which begins with the process."""
     if ledger.run.held is None:
         return None if ledger.run.watched else []
     held = (

@@ -1,4 +1,4 @@
-"""List the frames: what each code object that Dynamo began came to, and who called it."""
+"""List the frames: the outcome and the caller of each code object that Dynamo began to compile."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def list_frames(
 ) -> list[Frame]:
     """Return the frames that Dynamo began, in order."""
     callers = _callers(ledger.started)
-    listed = []
+    result = []
     for frame in ledger.started:
         name, filename, line = frame.code
         captured = graphs.of_frame(frame.ident)
-        listed.append(
+        result.append(
             Frame(
                 id=frame.ident,
                 function=compiled_function(name),
@@ -38,11 +38,11 @@ def list_frames(
                 graphs=captured,
                 breaks=breaks.of_frame(frame.ident),
                 compile_s=frame.metrics.get("entire_frame_compile_time_s"),
-                recompile_of=ledger.first_id(frame) if frame.key.compile > 0 else None,
+                recompile_of=ledger.first_compilation_id(frame) if frame.key.compile > 0 else None,
                 recompile_reasons=[guard(reason) for reason in frame.recompile_reasons],
             )
         )
-    return listed
+    return result
 
 
 def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empty", "skipped", "error"]:
@@ -51,17 +51,17 @@ def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empt
         return "error" if given_up.raised else "skipped"
     if frame.compiled:
         return "compiled"
-    if frame.left_at is not None:
+    if frame.skip_frame is not None:
         return "skipped"
     if frame.metrics_lost:
         return "empty"
     if graphs or frame.metrics.get("fail_type") or not frame.metrics:
-        return "error"  # also when the user interrupted it
+        return "error"  # or the user interrupted it
     return "empty"
 
 
 def _role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
-    if frame.start is None:  # of a log, whose stacks lack the wrapper
+    if frame.start is None:  # a log, whose stacks lack the wrapper
         return "entry" if caller is None else "call"
     stack = frame.start.stack
     # torch/_dynamo/eval_frame.py holds the wrapper that torch.compile returns
@@ -69,7 +69,7 @@ def _role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
 
 
 def _callers(started: list[FrameLedger]) -> dict[str, str]:
-    """Return for each frame's id the innermost frame on its stack that was compiled before it, where there is one."""
+    """Return, for each frame's id, the innermost frame on its stack that was compiled before it, if there is one."""
     callers: dict[str, str] = {}
     earlier: dict[tuple[str, str, int | None], str] = {}
     in_log = _LogCallers()
@@ -89,21 +89,21 @@ def _callers(started: list[FrameLedger]) -> dict[str, str]:
 
 
 class _LogCallers:
-    """Works out callers from the breaks of earlier frames; the stacks of a log lack functions that run compiled."""
+    """Infers callers from the breaks of earlier frames, because a log's stacks lack functions that run compiled."""
 
     def __init__(self) -> None:
-        self._broken: dict[tuple[str, str], str] = {}  # the last frame of a function that met a break
-        self._passed: dict[tuple[str, str], str] = {}  # the last frame whose break lay in a call of a function
+        self._frame_of_function: dict[tuple[str, str], str] = {}  # the last frame of a function that had a break
+        self._frame_of_call: dict[tuple[str, str], str] = {}  # the last frame with a break inside a call of a function
 
     def caller(self, frame: FrameLedger) -> str | None:
-        """Return the frame that a frame goes on from, or that called it at a break; and remember it for later ones."""
+        """Return the frame that a frame resumes or that called it at a break; remember the frame for later calls."""
         name, filename, _ = frame.code
         own = (plain_function(name), filename)
-        caller = self._broken.get(own) if is_resume(name) else self._passed.get((name, filename))
+        caller = self._frame_of_function.get(own) if is_resume(name) else self._frame_of_call.get((name, filename))
         if frame.events:
-            self._broken[own] = frame.ident
+            self._frame_of_function[own] = frame.ident
         for event in frame.events:
             for entry in event.message.stack:
                 if (plain_function(entry.function), entry.filename) != own:
-                    self._passed[entry.function, entry.filename] = frame.ident
+                    self._frame_of_call[entry.function, entry.filename] = frame.ident
         return caller

@@ -1,4 +1,4 @@
-"""Make graphs of what frames captured: operations with their places in the source, inputs, readable code."""
+"""List the graphs that frames captured: operations with their places in the source, inputs, readable code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
 
 
-#: How PyTorch begins the reason why it uses no CUDA graph, and what comes before the stack of the cause.
+#: The beginning of PyTorch's reason for not using a CUDA graph. ``_FOUND_FROM`` precedes the stack of the cause.
 _SKIPPING = re.compile(r"^skipping cudagraphs? due to (?:skipping cudagraphs? due to )?", re.IGNORECASE)
 _PLACE = re.compile(
     r"^(?P<indent>[ \t]*)# File: (?P<file>.{1,4096}?):(?P<line>\d{1,9}) in (?P<name>[^,\n]{1,300}), code:", re.MULTILINE
@@ -29,14 +29,14 @@ _FOUND_FROM = re.compile(r"\.?\s*Found from\s*:")
 
 
 class GraphTable:
-    """Lists the graphs of a run; letters name them in the order of their capture.
+    """Lists the graphs of a run, named by letters in the order of their capture.
 
     Parameters
     ----------
     sources : Sources
-        Places and texts.
+        The source texts, and the locations in them.
     notes : list of Diagnostic
-        Where to put what could not be read.
+        Receives a warning about lines that could not be read.
     """
 
     def __init__(self, sources: Sources, notes: list[Diagnostic]) -> None:
@@ -54,7 +54,7 @@ class GraphTable:
         return self._of_frame.get(frame, [])
 
     def add(self, frame: FrameLedger, ending: FoldedBreak | None) -> None:
-        """Add the graphs of a frame, and the break at which they end."""
+        """Add the graphs of a frame, which end at the given break."""
         for captured in frame.graphs:
             code, stacks = captured.code, captured.stacks
             parsed = graph_code.parse_graph(code)
@@ -71,10 +71,10 @@ class GraphTable:
                     frame=frame.ident,
                     ops=[self._op(op, traces) for op in parsed.ops],
                     inputs=[
-                        Tensor(given.name, given.tensor.shape, given.tensor.dtype, given.tensor.device)
-                        if given.tensor
-                        else Tensor(given.name, None, "unknown")
-                        for given in parsed.inputs
+                        Tensor(parameter.name, parameter.tensor.shape, parameter.tensor.dtype, parameter.tensor.device)
+                        if parameter.tensor
+                        else Tensor(parameter.name, None, "unknown")
+                        for parameter in parsed.inputs
                     ],
                     lines=self._lines(parsed.ops, traces),
                     code=self._readable(code),
@@ -85,18 +85,18 @@ class GraphTable:
             self._of_frame.setdefault(frame.ident, []).append(ident)
 
     def cudagraph_skips(self, ledger: Ledger) -> list[CudagraphSkip]:
-        """Return why graphs run without a CUDA graph: each reason once for a graph."""
-        made = []
+        """Return why graphs run without a CUDA graph, each reason once per graph."""
+        skips = []
         for frame, message in ledger.cudagraph_skips:
-            reason, stack = _parted(message)
+            reason, stack = _split_reason(message)
             graphs = self.of_frame(frame.ident) if frame is not None else []
             entry = next(reversed(strip_torch_function_frames(read_stack(stack), ledger.packages)), None)
             location = self._sources.place(entry) if entry is not None else None
-            made.append(CudagraphSkip(reason, graphs[-1] if graphs else None, location))
-        return [skip for number, skip in enumerate(made) if skip not in made[:number]]
+            skips.append(CudagraphSkip(reason, graphs[-1] if graphs else None, location))
+        return [skip for number, skip in enumerate(skips) if skip not in skips[:number]]
 
     def _readable(self, code: str) -> str:
-        """Return a graph's code with places named as everywhere else, without what only frees memory."""
+        """Return a graph's code without assignments that only free memory, and with places named as in the report."""
 
         def renamed(match: re.Match[str]) -> str:
             location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
@@ -112,7 +112,7 @@ class GraphTable:
     def _op(self, op: graph_code.CodeOp, traces: _Traces) -> Op:
         trace = traces.of(op)
         shown = [entry for entry in trace if self._sources.kind(entry.filename, entry.function) != "machinery"]
-        inner = next((e for e in reversed(shown) if not self._is_of_torch(e)), None)
+        inner = next((e for e in reversed(shown) if not self._is_in_torch(e)), None)
         entry = inner or (shown[-1] if shown else (trace[-1] if trace else None))
         tensor = op.tensor
         return Op(
@@ -124,7 +124,7 @@ class GraphTable:
             else None,
         )
 
-    def _is_of_torch(self, entry: StackEntry) -> bool:
+    def _is_in_torch(self, entry: StackEntry) -> bool:
         return (self._sources.module_path(entry.filename) or "").startswith("torch/")
 
     def _lines(self, ops: list[graph_code.CodeOp], traces: _Traces) -> list[GraphLine]:
@@ -142,27 +142,27 @@ class GraphTable:
 
 
 def _line_only(location: Location | None) -> Location | None:
-    """Leave out the text of a place: of ten thousand operations it would make half of the report."""
+    """Remove the text of a place: for ten thousand operations it would be half of the report."""
     return msgspec.structs.replace(location, code=None) if location is not None else None
 
 
 class _Traces:
-    """The call stacks of the operations of one graph: as recorded, or else the one line that the code names."""
+    """The call stacks of the operations of one graph, as recorded, or else the single line that its code names."""
 
     def __init__(self, stacks: GraphStacks | None) -> None:
         self._stacks = [read_stack(text) for text in stacks.stacks] if stacks is not None else []
         self._ops = stacks.ops if stacks is not None else {}
 
     def of(self, op: graph_code.CodeOp) -> list[StackEntry]:
-        """Return the stack of an operation, outermost first."""
+        """Return the stack of an operation, outermost entry first."""
         index = self._ops.get(op.name)
         if index is not None and 0 <= index < len(self._stacks):
             return self._stacks[index]
         return [StackEntry(*op.place[:3])] if op.place else []
 
 
-def _parted(message: str) -> tuple[str, str]:
-    """Return the reason for using no CUDA graph, and the stack of the cause."""
+def _split_reason(message: str) -> tuple[str, str]:
+    """Return the reason for not using a CUDA graph, and the stack of the cause."""
     text = _SKIPPING.sub("", message.strip())
     reason, *stack = _FOUND_FROM.split(text, maxsplit=1)
     return reason.strip(), "".join(stack)

@@ -1,4 +1,4 @@
-"""Read records, in order, into one ledger per compiled frame: what was said of it, before anything is made of it."""
+"""Sort records, in order, into one ledger per compiled frame, before any part of the report is built."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.records import CompileKey, Record
 
 _LIMIT = "Dynamo recompile limit exceeded"
-#: What both our hooks and PyTorch's trace see, by different means, and under which names.
+#: What both our hooks and PyTorch's trace record, with the kinds of their records.
 _PAIRS = (
-    ("frames", additions.FrameStarted.kind, "dynamo_start"),
-    ("graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
-    ("graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
+    ("Frames", additions.FrameStarted.kind, "dynamo_start"),
+    ("Graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
+    ("Graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
 )
-_SO = "This torch may differ from those that are known here; the report may be incomplete."
-_MOST_WORDS = 300
-#: PyTorch's reasons for a recompile are shorter, and fewer than the compilations that its limit allows.
-_LONGEST_REASON, _MOST_REASONS = 4000, 100
+_UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
+_MAX_ERROR_LENGTH = 300
+#: PyTorch's reasons for a recompile are shorter than this, and its limit allows fewer compilations.
+_MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
 _LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reached")  # the last two before torch 2.11
 
 
 @dataclass
 class Event:
-    """One break as it happened in one frame.
+    """One occurrence of a break in one frame.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Event:
     failed : bool
         Whether the frame was given up at this event.
     raised : bool
-        Whether the error went up to the user.
+        Whether the error reached the user.
     """
 
     message: messages.BreakMessage
@@ -57,7 +57,7 @@ class Event:
 
 @dataclass
 class CapturedGraph:
-    """The code of a graph, and the call stacks of its operations where they were recorded."""
+    """The code of a graph, and the call stacks of its operations if they were recorded."""
 
     code: str
     stacks: additions.GraphStacks | None
@@ -65,7 +65,7 @@ class CapturedGraph:
 
 @dataclass
 class FrameLedger:
-    """What the records say of one compilation of one code object, or of its refusal."""
+    """The contents of all records about one compilation of one code object, or about its refusal."""
 
     key: CompileKey
     ident: str
@@ -73,7 +73,7 @@ class FrameLedger:
     trace_stack: list[StackEntry] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     graphs: list[CapturedGraph] = field(default_factory=list)
-    resumes: list[additions.ResumeMade] = field(default_factory=list)
+    resumes: list[additions.ResumeCreated] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)
     metrics_lost: bool = False  # for all frames of the run
     backward_s: float = 0.0
@@ -81,7 +81,7 @@ class FrameLedger:
     recompile_reasons: list[str] = field(default_factory=list)
     refusal: additions.FrameRefused | None = None
     refusal_order: int = 0
-    left_at: additions.FrameGivenUp | None = None
+    skip_frame: additions.FrameGivenUp | None = None
     attempts: int = 1
     pending_break: additions.BreakSeen | None = None
     pending_failure: additions.FrameFailed | None = None
@@ -89,7 +89,7 @@ class FrameLedger:
 
     @property
     def started(self) -> bool:
-        """Whether Dynamo began to compile it."""
+        """Whether Dynamo began to compile the frame."""
         return self.start is not None or bool(self.trace_stack)
 
     @property
@@ -106,15 +106,15 @@ class FrameLedger:
 
     @property
     def compiled(self) -> bool:
-        """Whether code came of it; ``has_guarded_code`` is true of skipped frames, too."""
+        """Whether compiled code resulted; the metric ``has_guarded_code`` is also true for skipped frames."""
         if self.metrics_lost:
             return self.given_up is None and bool(self.graphs or self.resumes)
         return self.metrics.get("graph_op_count") is not None
 
-    def within(self, event: Event) -> list[StackEntry]:
-        """Return the stack of an event from this frame on, without its callers; empty where the frame is not in it.
+    def stack_from(self, event: Event) -> list[StackEntry]:
+        """Return the stack of an event from this frame inwards, without its callers; empty if the frame is not in it.
 
-        A log writes two functions of one name that call each other as one.
+        A log does not distinguish two functions of the same name that call each other.
         """
         if event.conditions.stack:
             return list(event.conditions.stack)
@@ -132,33 +132,33 @@ class FrameLedger:
 
     @property
     def ending(self) -> Event | None:
-        """The event at which its graphs end and its resume functions begin, where there is one."""
+        """The event that ends its graphs and starts its resume functions, if there is one."""
         return next((event for event in reversed(self.events) if not event.failed), None)
 
     @property
     def given_up(self) -> Event | None:
-        """The event at which Dynamo gave it up, where it did."""
+        """The event at which Dynamo gave the frame up, if it did."""
         return next((event for event in reversed(self.events) if event.failed), None)
 
 
 @dataclass
 class Ledger:
-    """What the records of a run say, sorted.
+    """The contents of a run's records, sorted.
 
     Parameters
     ----------
     sees_skips : bool
-        Whether this torch says of every frame that Dynamo did not begin why.
+        Whether this PyTorch gives a reason for every frame that Dynamo did not begin.
     refusals : list of (FrameRefused, int)
-        Each with the number of its record.
+        The refusals, with the numbers of their records.
     settings : list of (str, SettingsInForce)
-        Each with the id of the frame from which on they were in force.
+        The id of the frame from which on the settings were in force, and the settings.
     cudagraph_skips : list of (FrameLedger or None, str)
-        Why a graph runs without a CUDA graph; without a frame where that was found out when it ran.
+        Why a graph runs without a CUDA graph. There is no frame if PyTorch only decided so when the graph ran.
     packages : PackagePaths
-        Where the run's packages are.
+        The folders of the run's packages.
     kinds : Counter
-        How many records there are of each kind.
+        The number of records of each kind.
     """
 
     frames: list[FrameLedger] = field(default_factory=list)
@@ -185,17 +185,17 @@ class Ledger:
         return [frame for frame in self.frames if frame.started]
 
     def resumed_lines(self) -> dict[int, int]:
-        """Return the line at which each resume function goes on, by the id of its code object."""
-        made = (made for frame in self.started for made in frame.resumes)
-        return {made.id: made.line for made in made if made.id is not None and made.line is not None}
+        """Return the line at which each resume function continues, by the id of its code object."""
+        resumes = (resume for frame in self.started for resume in frame.resumes)
+        return {resume.id: resume.line for resume in resumes if resume.id is not None and resume.line is not None}
 
-    def first_id(self, frame: FrameLedger) -> str | None:
-        """Return the id of the first compilation of a frame's code object, if it is another one."""
+    def first_compilation_id(self, frame: FrameLedger) -> str | None:
+        """Return the id of the first compilation of a frame's code object, ``None`` if it is the frame itself."""
         first = next((f for f in self.frames if f.key.frame == frame.key.frame and f.started and f is not frame), None)
         return first.ident if first is not None else None
 
-    def limited_code(self, frame: FrameLedger) -> tuple[str, str, int]:
-        """Return the code of a frame that was not begun any more: the refusal's, or that of its first compilation."""
+    def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
+        """Return the code of a frame that Dynamo refused to begin: the refusal's, or that of its first compilation."""
         if frame.refusal is not None and frame.refusal.code is not None:
             return frame.refusal.code
         earlier = (f for f in self.frames if f.started and f.key.frame == frame.key.frame)
@@ -208,7 +208,7 @@ def _line(entry: StackEntry) -> tuple[str, str, int | None]:
 
 
 def read_records(records: Iterable[Record]) -> Ledger:
-    """Read a recording; a record that cannot be read is a diagnostic."""
+    """Read a recording; a record that cannot be read becomes a diagnostic."""
     records = list(records)
     run = next(reversed(additions.additions_of(records, additions.RunSummary)), additions.RunSummary())
     reader = _Reader(PackagePaths(tuple(run.library_roots), tuple(run.package_folders)))
@@ -218,14 +218,14 @@ def read_records(records: Iterable[Record]) -> Ledger:
     for frame in reader.ledger.frames:
         _infer_giving_up(frame)
     error = reader.ledger.error
-    # An interrupt may have come between what our hooks saw and what the trace says of it.
+    # After an interrupt, the trace may lack what our hooks saw last.
     if reader.ledger.run.watched and (error is None or error.status != "interrupted"):
         _infer_loss_of_metrics(reader.ledger.started)
-        reader.ledger.notes += _doubts(reader.ledger)
+        reader.ledger.notes += _disagreements(reader.ledger)
     return reader.ledger
 
 
-#: Entries of ours that the ledger lists, each in the attribute of this name.
+#: The attributes in which the ledger lists our additions to the trace.
 _LISTS: dict[type[additions.Addition], str] = {
     additions.CompiledAgain: "compiled_again",
     additions.CompiledForReport: "compiled",
@@ -236,18 +236,18 @@ _LISTS: dict[type[additions.Addition], str] = {
 
 
 class _Reader:
-    """Reads one record after the other; what it holds beside the ledger is where it stands."""
+    """Reads records one by one into a ledger; its private attributes are the state between two records."""
 
     def __init__(self, packages: PackagePaths) -> None:
         self.ledger = Ledger(packages=packages)
-        self._names: dict[int, str] = {}  # of files, by the number that the trace gives them
+        self._names: dict[int, str] = {}  # file names by their number in the trace
         self._current: dict[CompileKey, FrameLedger] = {}
         self._begun: Counter[CompileKey] = Counter()
         self._unreadable: Counter[str] = Counter()
-        self._why: dict[str, str] = {}
+        self._first_errors: dict[str, str] = {}
 
     def read(self, record: Record) -> None:
-        """Take one record; what cannot be read is noted."""
+        """Read one record; remember it if it cannot be read."""
         ledger = self.ledger
         ledger.records += 1
         ledger.kinds[record.kind] += 1
@@ -255,25 +255,28 @@ class _Reader:
             addition = additions.read_addition(record)
             if addition is None:
                 self._read_entry(record)
-            elif not self._read_about_run(record, addition) and record.compile_key is not None:
-                self._read_about_frame(record, record.compile_key, addition)
-        except Exception as error:  # noqa: BLE001 - one record that cannot be read leaves the others
-            why = f"{type(error).__name__}: {error}"
+            elif not self._read_run_addition(record, addition) and record.compile_key is not None:
+                self._read_frame_addition(record, record.compile_key, addition)
+        except Exception as error:  # noqa: BLE001 - an unreadable record must not prevent reading the others
+            message = f"{type(error).__name__}: {error}"
             self._unreadable[record.kind] += 1
-            self._why.setdefault(record.kind, why[:_MOST_WORDS])
+            self._first_errors.setdefault(record.kind, message[:_MAX_ERROR_LENGTH])
 
     def notes(self) -> list[Diagnostic]:
-        """Return what is to be said of records that could not be read: of each kind how many, and why the first."""
+        """Return a warning for each kind of unreadable record: the number of records, and the first error."""
         return [
-            Diagnostic("warning", f"{_records(number)} {kind[:_MOST_WORDS]!r} could not be read ({self._why[kind]}).")
+            Diagnostic(
+                "warning",
+                f"{_records(number)} {kind[:_MAX_ERROR_LENGTH]!r} could not be read ({self._first_errors[kind]}).",
+            )
             for kind, number in self._unreadable.items()
         ]
 
-    def _read_about_run(self, record: Record, addition: additions.Addition) -> bool:
-        """Take an entry of ours that is about no single frame; return whether it was one."""
+    def _read_run_addition(self, record: Record, addition: additions.Addition) -> bool:
+        """Read an addition that is about the run, not about one frame; return whether it was one."""
         ledger = self.ledger
-        if (listed := _LISTS.get(type(addition))) is not None:
-            getattr(ledger, listed).append(addition)
+        if (name := _LISTS.get(type(addition))) is not None:
+            getattr(ledger, name).append(addition)
             return True
         match addition:
             case additions.RunSummary():
@@ -282,8 +285,8 @@ class _Reader:
                 ledger.error = addition
             case additions.DeviceUsed():
                 ledger.device = addition
-            case additions.Note() | additions.WatchFailed() | additions.Blind():
-                ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.Blind)
+            case additions.Note() | additions.WatchFailed() | additions.UnrecordedSkips():
+                ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.UnrecordedSkips)
                 ledger.notes += _diagnostics(addition)
             case additions.SettingsInForce():
                 ledger.settings.append((str(record.compile_key), addition))
@@ -303,7 +306,7 @@ class _Reader:
         else:
             self.ledger.refusals.append((refusal, self.ledger.records))
 
-    def _read_about_frame(self, record: Record, key: CompileKey, addition: additions.Addition) -> None:
+    def _read_frame_addition(self, record: Record, key: CompileKey, addition: additions.Addition) -> None:
         if isinstance(addition, additions.FrameStarted):
             self._frame(key, fresh=True).start = addition
             return
@@ -315,17 +318,17 @@ class _Reader:
                     addition, stack=strip_torch_function_frames(addition.stack, self.ledger.packages)
                 )
             case additions.FrameGivenUp():
-                frame.left_at = addition
+                frame.skip_frame = addition
             case additions.FrameFailed():
                 frame.pending_failure = msgspec.structs.replace(
                     addition, stack=strip_torch_function_frames(addition.stack, self.ledger.packages)
                 )
             case additions.GraphStacks():
                 frame.pending_graph = addition
-                if frame.graphs and frame.graphs[-1].stacks is None:  # in some releases the trace's entry comes first
+                if frame.graphs and frame.graphs[-1].stacks is None:  # in some releases, PyTorch's entry comes first
                     frame.graphs[-1].stacks = addition
                     frame.pending_graph = None
-            case additions.ResumeMade():
+            case additions.ResumeCreated():
                 frame.resumes.append(addition)
             case additions.ResumedAt(line=line):
                 frame.resumed_at = line
@@ -333,7 +336,7 @@ class _Reader:
                 pass
 
     def _read_entry(self, record: Record) -> None:
-        """Take an entry of PyTorch's own."""
+        """Read one of PyTorch's own entries."""
         data, key = record.data, record.compile_key
         if record.kind == "str":
             self._names[data[1]] = data[0]
@@ -342,7 +345,7 @@ class _Reader:
             return
         if record.kind == "dynamo_start":
             known = self._current.get(key)
-            # Our own record of the same start came just before; without it this is the start.
+            # Our hooks record the same start just before. A log has only this entry.
             frame = known if known is not None and not known.trace_stack else self._frame(key, fresh=True)
             frame.trace_stack = [
                 StackEntry(self._names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
@@ -376,30 +379,30 @@ class _Reader:
                 pass
 
     def _note_cudagraph_skip(self, frame: FrameLedger, metrics: dict[str, Any]) -> None:
-        """Take the reason that metrics hold, the last one of a frame, where no hook of ours took it, as in a log."""
+        """Add the last reason of a frame from its metrics, unless our hooks recorded it; a log has only the metrics."""
         reason = metrics.get("cudagraph_skip_reason")
         if reason and (frame, reason) not in self.ledger.cudagraph_skips:
             self.ledger.cudagraph_skips.append((frame, str(reason)))
 
     def _frame(self, key: CompileKey, *, fresh: bool = False) -> FrameLedger:
-        """Return the ledger of a compile id; ``fresh`` begins a new one, as after ``torch._dynamo.reset()``."""
+        """Return the ledger of a compile id; ``fresh`` starts a new one if the id is reused after a reset of Dynamo."""
         known = self._current.get(key)
         if known is not None and not (fresh and known.started):
             return known
         self._begun[key] += 1
-        again = self._begun[key]
-        made = FrameLedger(key, f"{key}#{again}" if again > 1 else str(key))
-        self._current[key] = made
-        self.ledger.frames.append(made)
-        return made
+        number = self._begun[key]
+        frame = FrameLedger(key, f"{key}#{number}" if number > 1 else str(key))
+        self._current[key] = frame
+        self.ledger.frames.append(frame)
+        return frame
 
 
-def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.Blind) -> list[Diagnostic]:
+def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.UnrecordedSkips) -> list[Diagnostic]:
     match addition:
         case additions.WatchFailed():
             return [Diagnostic("error", f"Watching failed at {addition.hook}: {addition.message}.")]
-        case additions.Blind(what=what):
-            return [Diagnostic("info", f"Not seen with this torch: {what}.")] if what else []
+        case additions.UnrecordedSkips(what=what):
+            return [Diagnostic("info", f"Not recorded with this PyTorch: {what}.")] if what else []
         case _:
             return [Diagnostic(addition.level, addition.message)]
 
@@ -408,10 +411,10 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     seen, frame.pending_break = frame.pending_break, None
     text = record.payload or ""
     if text.startswith("Graph break: ") and frame.pending_failure is not None:
-        return  # logged once more when the frame is given up, if the user's logs show graph breaks
+        return  # a repetition, logged when the frame is given up if the user's logs show graph breaks
     message = messages.parse_break(text, seen.type if seen is not None else None, ledger.packages)
-    if seen is not None and seen.gb_id is not None and message.cause.gb_id is None:  # torch < 2.11 links some only
-        cause = msgspec.structs.replace(message.cause, gb_id=seen.gb_id, url=messages.page_of(seen.gb_id))
+    if seen is not None and seen.gb_id is not None and message.cause.gb_id is None:  # torch < 2.11 links only some
+        cause = msgspec.structs.replace(message.cause, gb_id=seen.gb_id, url=messages.page_url(seen.gb_id))
         message = msgspec.structs.replace(message, cause=cause)
     frame.events.append(Event(message, record.attempt, seen or additions.Conditions(), ledger.records))
 
@@ -425,16 +428,16 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
         message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, list(seen.stack))
     else:
-        message = _within(frame, messages.parse_error(record.payload or "", exception, ledger.packages))
+        message = _with_callers(frame, messages.parse_error(record.payload or "", exception, ledger.packages))
     raised = seen is not None and seen.raised
     last = frame.events[-1] if frame.events else None
     if last is not None and last.attempt == record.attempt and not raised and _same_cause(last.message, message):
-        last.failed = True  # the event was logged, then the same exception left the frame
+        last.failed = True  # Dynamo logged the event, then the same exception left the frame
         if message.consequence is not None and last.message.consequence is None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
     if seen is None and last is not None and last.attempt == record.attempt:
-        last.failed = True  # a log: Dynamo logs the break at which it gives a frame up, and an error it does not
+        last.failed = True  # a log: Dynamo gave the frame up at the break it had logged; errors are not logged before
         return
     conditions = seen or additions.Conditions()
     frame.events.append(
@@ -442,8 +445,8 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     )
 
 
-def _within(frame: FrameLedger, message: messages.BreakMessage) -> messages.BreakMessage:
-    """Return an error's message with the stack that leads to its frame: its own begins there."""
+def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> messages.BreakMessage:
+    """Return an error's message with the callers of its frame added to its stack, which begins at the frame."""
     if not (frame.trace_stack and message.stack):
         return message
     *callers, own = frame.trace_stack
@@ -454,14 +457,14 @@ def _within(frame: FrameLedger, message: messages.BreakMessage) -> messages.Brea
 
 
 def _infer_giving_up(frame: FrameLedger) -> None:
-    """Note a frame as given up after whose break there is no code and no resume function; torch < 2.11 is silent."""
-    left = frame.compiled or frame.resumes
-    if frame.metrics and frame.events and frame.given_up is None and not left:
+    """Mark a frame as given up if there is no code or resume function after its break; torch < 2.11 is silent."""
+    has_result = frame.compiled or frame.resumes
+    if frame.metrics and frame.events and frame.given_up is None and not has_result:
         frame.events[-1].failed = True
 
 
 def _infer_loss_of_metrics(frames: list[FrameLedger]) -> None:
-    """Note that a run has no metrics of its compiled frames: there are graphs, but no frame that became code."""
+    """Mark a run as having lost its metrics if it has graphs but, by the metrics, no compiled frame."""
     if any(frame.compiled for frame in frames):
         return
     ended_well = (frame for frame in frames if frame.given_up is None and not frame.metrics.get("fail_type"))
@@ -470,23 +473,23 @@ def _infer_loss_of_metrics(frames: list[FrameLedger]) -> None:
             frame.metrics_lost = True
 
 
-def _doubts(ledger: Ledger) -> list[Diagnostic]:
-    """Return a warning for everything that only our hooks or only the trace saw, or neither.
+def _disagreements(ledger: Ledger) -> list[Diagnostic]:
+    """Return a warning for everything that only our hooks or only the trace recorded, or neither.
 
-    Where they do not agree, a report without breaks is no good news.
+    If they disagree, a report without breaks may be wrong.
     """
     sentences = []
-    for what, ours, torchs in _PAIRS:
-        hooked, traced = ledger.kinds[ours], ledger.kinds[torchs]
-        if hooked != traced and (what == "frames" or not hooked or not traced):
-            sentences.append(f"Number of {what} that our hooks saw: {hooked}; that PyTorch's trace has: {traced}.")
+    for what, hook_kind, trace_kind in _PAIRS:
+        hooked, traced = ledger.kinds[hook_kind], ledger.kinds[trace_kind]
+        if hooked != traced and (what == "Frames" or not hooked or not traced):
+            sentences.append(f"{what} recorded by the hooks: {hooked}, by PyTorch's trace: {traced}.")
     begun = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _PAIRS[0][1:]))
-    refused = any(frame.refusal for frame in ledger.frames)  # that is counted, too
+    refused = any(frame.refusal for frame in ledger.frames)  # Dynamo counts a refused compilation as well
     if begun and not ledger.started and not refused:
-        sentences.append(f"Dynamo began to compile ({begun}x), and nothing of that could be read.")
+        sentences.append(f"Dynamo began {begun} compilations, but none could be read.")
     if any(frame.metrics_lost for frame in ledger.started):
-        sentences.append("PyTorch's trace does not say what came of the frames; their outcomes are inferred.")
-    return [Diagnostic("warning", f"{sentence} {_SO}") for sentence in sentences]
+        sentences.append("PyTorch's trace lacks the outcomes of the frames; they are inferred.")
+    return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH}") for sentence in sentences]
 
 
 def _same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:
@@ -498,10 +501,10 @@ def _records(number: int) -> str:
 
 
 def _reasons(payload: str) -> list[str]:
-    """Read the payload of ``recompile_reasons``: one reason is a bare string, several are a JSON list."""
+    """Read the payload of ``recompile_reasons``: a bare string for one reason, a JSON list for several."""
     try:
         reasons = msgspec.json.decode(payload)
     except (msgspec.DecodeError, RecursionError):
         reasons = payload or []
-    listed = reasons if isinstance(reasons, list) else [reasons]
-    return [str(reason)[:_LONGEST_REASON] for reason in listed[:_MOST_REASONS]]
+    as_list = reasons if isinstance(reasons, list) else [reasons]
+    return [str(reason)[:_MAX_REASON_LENGTH] for reason in as_list[:_MAX_REASONS]]

@@ -1,7 +1,7 @@
-"""Tell breaks of one kind on one line apart where no column does: by what a resume function has behind it.
+"""Distinguish breaks of one kind on one line if their columns are unknown, by counting the breaks before each.
 
-A resume function is named after the line of the break that made it. Dynamo makes none in a loop. So where a resume
-function breaks on the very line that it is named after, it has passed one place on that line, and this is another.
+The name of a resume function contains the line of the break that created it, and Dynamo creates none in a loop. If a
+resume function breaks on the line in its name, it has already resumed after one break there, and this is a second one.
 """
 
 from __future__ import annotations
@@ -20,86 +20,86 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.ledger import Event, FrameLedger
     from jupyter_graphbreak.recording.records import CompileKey, StackEntry
 
-#: A function, as a resume function names it: its name, its file, and a line.
-_Line = tuple[str, str, int | None]
-#: What makes two resume functions of one break: one for each side of a branch.
+#: The origin in the name of a resume function: function, file and line.
+_Origin = tuple[str, str, int | None]
+#: A break of this type creates two resume functions, one for each side of the branch.
 _BRANCHING = "Data-dependent branching"
 
 
 @dataclass
-class _Maker:
-    """A frame that ended at a line: which kinds of breaks on it are behind its resume functions, and how many."""
+class _ResumeOrigin:
+    """A frame that ended at a line: how many breaks of each kind precede its resume functions on that line."""
 
-    behind: Counter[str]
-    several: bool  # whether it makes more than one
+    preceding: Counter[str]
+    has_two_resumes: bool
 
 
-class PassedBreaks:
-    """Counts for the frames of a run, in order, what each has behind it on the line that it is named after.
+class SameLineBreaks:
+    """Counts, for each resume function of a run, the breaks that precede it on the line in its name.
 
-    Which frame made a resume function is known where only one can have. Where several can, only what all of them have
-    behind them counts, so that no place is taken for two.
+    If several frames can have created a resume function, only the breaks that precede all of them count, so that
+    one place is never reported as two.
 
     Parameters
     ----------
-    reached_again : callable
-        Given a file, a line and whether a branch is taken there, whether a function can come back to the same place
-        of the line without a loop around it.
+    is_reached_again : callable
+        Takes a file, a line and whether there is a branch; returns whether a function can come back to the same place
+        on the line without a loop around it.
     """
 
-    def __init__(self, reached_again: Callable[[str, int, bool], bool]) -> None:
-        self._reached_again = reached_again
+    def __init__(self, is_reached_again: Callable[[str, int, bool], bool]) -> None:
+        self._is_reached_again = is_reached_again
         self._seen: set[CompileKey] = set()
-        self._makers: dict[_Line, list[_Maker]] = {}
-        self._behind: dict[tuple[int | None, int], Counter[str]] = {}  # by the frame id
+        self._origins: dict[_Origin, list[_ResumeOrigin]] = {}
+        self._preceding: dict[tuple[int | None, int], Counter[str]] = {}  # by the frame id
 
-    def begin(self, frame: FrameLedger) -> None:
-        """Find out what is behind a frame."""
-        if frame.key in self._seen:  # compiled once more after a reset: all resume functions are made anew
-            for table in (self._seen, self._makers, self._behind):
+    def enter_frame(self, frame: FrameLedger) -> None:
+        """Count the breaks that precede a frame. Frames must be entered in the order in which they were compiled."""
+        if frame.key in self._seen:  # compiled again after a reset, which recreates all resume functions
+            for table in (self._seen, self._origins, self._preceding):
                 table.clear()
         self._seen.add(frame.key)
         name, filename, _ = frame.code
         line = resumed_at(name)
         code = frame.key.autograd, frame.key.frame
-        if line is None or (frame.key.compile > 0 and code in self._behind):
+        if line is None or (frame.key.compile > 0 and code in self._preceding):
             return
-        makers = self._makers.get((plain_function(name), filename, line), [])
-        self._behind[code] = reduce(and_, (maker.behind for maker in makers)) if makers else Counter()
-        if len(makers) == 1 and not makers[0].several:
-            makers.clear()
+        origins = self._origins.get((plain_function(name), filename, line), [])
+        self._preceding[code] = reduce(and_, (origin.preceding for origin in origins)) if origins else Counter()
+        if len(origins) == 1 and not origins[0].has_two_resumes:
+            origins.clear()
 
-    def behind(self, frame: FrameLedger, event: Event) -> int:
-        """Return how many breaks of an event's kind are behind a frame, on the line of the event."""
+    def count_preceding(self, frame: FrameLedger, event: Event) -> int:
+        """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
         name, _, _ = frame.code
         own = _own(frame, event)
         if own is None or event.message.inlined or own.line != resumed_at(name) or own.line is None:
             return 0
-        if self._reached_again(own.filename, own.line, _branches(event)):
+        if self._is_reached_again(own.filename, own.line, _is_branch(event)):
             return 0
-        return self._behind.get((frame.key.autograd, frame.key.frame), Counter())[_kind(event)]
+        return self._preceding.get((frame.key.autograd, frame.key.frame), Counter())[_kind(event)]
 
-    def end(self, frame: FrameLedger) -> None:
-        """Note that resume functions may come of the event at which a frame ends."""
+    def leave_frame(self, frame: FrameLedger) -> None:
+        """Remember the event at which a frame ends: it may create resume functions."""
         event = frame.ending
         own = _own(frame, event) if event is not None else None
         if event is None or own is None:
             return
         name, filename, _ = frame.code
-        known = self._behind.get((frame.key.autograd, frame.key.frame))
-        behind = Counter(known) if known is not None and own.line == resumed_at(name) else Counter()
+        known = self._preceding.get((frame.key.autograd, frame.key.frame))
+        preceding = Counter(known) if known is not None and own.line == resumed_at(name) else Counter()
         if not event.message.inlined:
-            behind[_kind(event)] += 1
-        self._makers.setdefault((plain_function(name), filename, own.line), []).append(
-            _Maker(behind, several=_branches(event))
+            preceding[_kind(event)] += 1
+        self._origins.setdefault((plain_function(name), filename, own.line), []).append(
+            _ResumeOrigin(preceding, has_two_resumes=_is_branch(event))
         )
 
 
 def _own(frame: FrameLedger, event: Event) -> StackEntry | None:
-    return next(iter(frame.within(event)), None)
+    return next(iter(frame.stack_from(event)), None)
 
 
-def _branches(event: Event) -> bool:
+def _is_branch(event: Event) -> bool:
     return event.message.cause.gb_type == _BRANCHING
 
 

@@ -1,4 +1,4 @@
-"""List the recompiles: which guard failed, and where a limit ended them."""
+"""List the recompiles: the guards that failed, and the recompiles that a limit prevented."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 
 def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
-    """Return the recompiles of a run, with those that a limit forbade."""
-    made = []
+    """Return the recompiles of a run, including those that a limit prevented."""
+    recompiles = []
     for frame in ledger.frames:
-        limit = frame.refusal is not None
-        if frame.key.compile == 0 and not limit:
+        refused = frame.refusal is not None
+        if frame.key.compile == 0 and not refused:
             continue
-        name, filename, line = ledger.limited_code(frame) if limit or not frame.started else frame.code
-        made.append(
+        name, filename, line = ledger.refused_code(frame) if refused or not frame.started else frame.code
+        recompiles.append(
             Recompile(
                 frame=frame.ident,
-                of=ledger.first_id(frame),
+                of=ledger.first_compilation_id(frame),
                 function=compiled_function(name),
                 location=sources.location(filename, line, name) if line else None,
                 reasons=[_guard_failure(reason, sources) for reason in frame.recompile_reasons],
-                limit_hit=limit,
+                limit_hit=refused,
             )
         )
-    return made
+    return recompiles
 
 
 def guard(reason: str) -> str:
-    """Return the guard of a recompile reason: ``0/0: tensor 'x' size mismatch ...  # line`` without id, line, stack."""
+    """Return the guard in a recompile reason, e.g. ``0/0: tensor 'x' size mismatch ...  # line``, without the rest."""
     text = reason.partition("User stack trace:")[0].partition("  # ")[0].strip()
     head, colon, rest = text.partition(": ")
     return rest.strip() if colon and "/" in head and head.replace("/", "").isdigit() else text

@@ -1,8 +1,8 @@
-"""Which ``error_on_graph_break`` or ``fullgraph`` governed a break: what the run did, joined with what is written.
+"""Find the ``error_on_graph_break`` or ``fullgraph`` that governed a break, by joining the run with the source.
 
-The run says which scopes were open, in order, and with which values; the source says where each is written and how far
-it reaches. A scope that Dynamo opens again in a resume function has the line at which that function goes on, not its
-own: it is looked up as the ``with`` block around that line. Where the source and the run disagree the run is right.
+The run records which scopes were open, in which order and with which values. The source shows the extent of each scope.
+A scope that Dynamo reopens in a resume function is recorded with the line at which that function continues, not its
+own: it is looked up as the ``with`` block around that line. If the source and the run disagree, the run counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = "error_on_graph_break"
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A place in the source that can open a scope: its expression, how far it reaches, in the source's own lines."""
+    """A place in the source that can open a scope: its expression and the last line it covers, as source lines."""
 
     form: Form
     line: int
@@ -38,13 +38,13 @@ class Region(msgspec.Struct, frozen=True):
     names_setting: bool
 
 
-class Written:
+class SourceRegions:
     """The regions of one source.
 
     Parameters
     ----------
     source : Source
-        Its segments are read one by one; what is not Python (a notebook's magics) is left out.
+        Its segments are parsed one by one; a segment that is not Python is left out.
     """
 
     def __init__(self, source: Source) -> None:
@@ -54,14 +54,14 @@ class Written:
             if tree is not None:
                 self._regions += _regions(tree, segment.first_line - 1)
 
-    def around(self, line: int) -> list[Region]:
-        """Return the ``with`` regions around a line that name the setting, outermost first."""
+    def withs_around(self, line: int) -> list[Region]:
+        """Return the ``with`` regions around a line, outermost first."""
         withs = (region for region in self._regions if region.form == "with")
         around = (region for region in withs if region.line <= line <= region.last_line)
         return sorted(around, key=lambda region: (region.line, region.column))
 
-    def opened_at(self, line: int, column: int | None) -> Region | None:
-        """Return what opens a scope at a line: a ``with`` item, a decorator, or else a call."""
+    def opener_at(self, line: int, column: int | None) -> Region | None:
+        """Return the region that opens a scope at a line: a ``with`` item, a decorator, or else a call."""
         here = [region for region in self._regions if region.line <= line <= region.end_line]
         order: dict[Form, int] = {"with": 0, "decorator": 1, "call": 2}
 
@@ -71,7 +71,7 @@ class Written:
         return min(here, key=distance, default=None)
 
     def decorators_of(self, line: int) -> list[Region]:
-        """Return the decorators of the function whose first line (of code) is given."""
+        """Return the decorators of the function whose code starts at a line."""
         decorators = (region for region in self._regions if region.form == "decorator")
         return [region for region in decorators if line <= region.line <= region.last_line]
 
@@ -109,45 +109,45 @@ class ScopeTable:
     Parameters
     ----------
     sources : Sources
-        Places and texts.
+        The source texts, and the locations in them.
     """
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._written: dict[str, Written] = {}
+        self._regions_by_file: dict[str, SourceRegions] = {}
         self._scopes: dict[tuple[Any, ...], Scope] = {}
         self._breaks: dict[str, list[str]] = {}
-        # Where a scope was seen to open, whatever name its with statement gives it.
-        self._known_sites: set[tuple[str, int]] = set()
+        # Lines of with statements that opened a scope in the run, under whatever name.
+        self._opened_lines: set[tuple[str, int]] = set()
 
     def scopes(self) -> list[Scope]:
-        """Return the scopes listed so far, with the breaks that they governed."""
+        """Return the scopes found so far, with the breaks that they governed."""
         return [
             msgspec.structs.replace(scope, breaks=self._breaks.get(scope.id, [])) for scope in self._scopes.values()
         ]
 
     def open(self, opened: additions.ScopeOpened) -> None:
-        """List a scope that the run opened, whether or not it governed anything."""
-        if not _reopened(opened):
+        """Add a scope that the run opened, whether or not it governed a break."""
+        if not _is_reopened(opened):
             around = self._chain(opened.around, [])
             self._find(opened, [], None, around[-1] if around else None)
 
     def open_fullgraph(self, site: additions.FullgraphSite | None) -> str | None:
-        """List a ``torch.compile(fullgraph=True)`` and return its id."""
+        """Add a ``torch.compile(fullgraph=True)`` and return its id."""
         return self._fullgraph(site) if site is not None else None
 
     def setting(self, conditions: additions.Conditions, place: Location | None) -> tuple[Setting | None, str | None]:
-        """Return the setting in force at an event, and a sentence where run and source disagree.
+        """Return the setting in force at an event, and a clause that explains a disagreement of run and source, if any.
 
         Parameters
         ----------
         conditions : Conditions
-            What was in force at the event.
+            The recorded settings and open scopes.
         place : Location or None
-            Where the event is.
+            The place of the event.
         """
-        held = conditions.error_on_graph_break
-        if held is None and not conditions.fullgraph:
+        in_force = conditions.error_on_graph_break
+        if in_force is None and not conditions.fullgraph:
             return None, None
         chain = self._chain(conditions.scopes, conditions.whole_stack)
         if conditions.fullgraph:
@@ -158,19 +158,22 @@ class ScopeTable:
         table = {scope.id: scope for scope in self._scopes.values()}
         inner = table[chain[-1]] if chain else None
         if inner is None:
-            disagreement = None if not held else "error_on_graph_break is True here, set where nobody watched"
-            return Setting(bool(held), ["default"], None, []), disagreement
-        if inner.value is not bool(held):
+            disagreement = None if not in_force else "error_on_graph_break is True here, set before watching began"
+            return Setting(bool(in_force), ["default"], None, []), disagreement
+        if inner.value is not bool(in_force):
             where = f"line {inner.location.line}" if inner.location else "an unknown line"
-            disagreement = f"the scope of {where} says {inner.value}, Dynamo held {bool(held)}: the run is right"
-            return Setting(bool(held), ["default"], None, chain), disagreement
+            disagreement = (
+                f"the scope at {where} sets error_on_graph_break to {inner.value}, but Dynamo used {bool(in_force)}; "
+                "the report follows Dynamo"
+            )
+            return Setting(bool(in_force), ["default"], None, chain), disagreement
         rules: list[Rule] = ["own" if _covers(inner, place) else "inherited"]
         if any(table[ident].value is not inner.value for ident in chain[:-1]):
             rules.append("inner over outer")
         return Setting(inner.value, rules, inner.id, chain), None
 
     def govern(self, setting: Setting | None, break_id: str) -> None:
-        """Note that a break was governed by the scope of a setting."""
+        """Add a break to the breaks that the scope of its setting governed."""
         if setting is not None and setting.scope is not None:
             known = self._breaks.setdefault(setting.scope, [])
             if break_id not in known:
@@ -180,9 +183,13 @@ class ScopeTable:
         chain: list[str] = []
         for index, scope in enumerate(scopes):
             region_index = None
-            if _reopened(scope):
-                # Scopes opened again together are those around one line, from the outermost to the innermost.
-                same = [i for i, other in enumerate(scopes) if _reopened(other) and _where(other) == _where(scope)]
+            if _is_reopened(scope):
+                # Scopes that Dynamo reopens together are those around one line, from the outermost to the innermost.
+                same = [
+                    i
+                    for i, other in enumerate(scopes)
+                    if _is_reopened(other) and _entered_function(other) == _entered_function(scope)
+                ]
                 region_index = same.index(index) - len(same)
             ident = self._find(scope, stack, region_index, chain[-1] if chain else None)
             if ident is not None and ident not in chain:
@@ -200,13 +207,13 @@ class ScopeTable:
         note = None
         if wrapped is not None:
             filename, region = self._around_function(site, wrapped)
-            around = f"put around {plain_function(wrapped.name)}"
-            if region is None and site is not None:  # outside the functions whose text is known
+            around = f"wrapped around {plain_function(wrapped.name)}"
+            if region is None and site is not None:  # outside the functions whose text was recorded
                 location = self._sources.place(site)
                 return self._add("call", location, parent, around, value=value)
             if region is None:
                 location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
-                return self._add("call", location, parent, f"{around} where nobody watched", value=value)
+                return self._add("call", location, parent, f"{around} before watching began", value=value)
             if region.form == "call":
                 note = around
             return self._add(region.form, self._place(filename, region), parent, note, value=value)
@@ -215,25 +222,27 @@ class ScopeTable:
     def _find_with(
         self, scope: additions.OpenScope, stack: Sequence[StackEntry], region_index: int | None, parent: str | None
     ) -> str | None:
-        """Find a scope that is not put around a function: a ``with`` block, or a call such as ``enter_context``."""
+        """Find a scope that does not wrap a function: a ``with`` block, or a call such as ``enter_context``."""
         entered = scope.entered
         if entered is None or entered.line is None:
             return None
         filename, line = entered.filename, entered.line
-        written = self._of(filename)
+        regions = self._regions_in(filename)
         if region_index is not None:
             same = (e.line for e in reversed(stack) if _function_of(e) == _function_of(entered) and e.line is not None)
             line = next(same, line)
-            around = written.around(self._shift(filename, line))
-            named = [region for region in around if self._names(filename, region)]
+            around = regions.withs_around(self._source_line(filename, line))
+            named = [region for region in around if self._opens_scope(filename, region)]
             region = named[region_index] if len(named) >= -region_index else None
         else:
-            region = written.opened_at(self._shift(filename, line), entered.column)
-            named = [region for region in written.around(self._shift(filename, line)) if region.names_setting]
+            region = regions.opener_at(self._source_line(filename, line), entered.column)
+            named = [
+                region for region in regions.withs_around(self._source_line(filename, line)) if region.names_setting
+            ]
             if named and (region is None or region.form != "with"):
                 region = named[-1]
             if region is not None and region.form == "with":
-                self._known_sites.add((filename, region.line))
+                self._opened_lines.add((filename, region.line))
         if region is None:
             location = self._sources.location(filename, line, entered.function)
             return self._add("with", location, parent, value=scope.value)
@@ -242,13 +251,15 @@ class ScopeTable:
     def _around_function(
         self, site: StackEntry | None, wrapped: additions.CodeObject | None
     ) -> tuple[str, Region | None]:
-        """Return the file and the region of what is put around a function: where it was made, else its decorator."""
+        """Return the file and the region that wrapped a function: where the wrapper was created, else the decorator."""
         if site is not None and site.line is not None:
-            return site.filename, self._of(site.filename).opened_at(self._shift(site.filename, site.line), site.column)
+            return site.filename, self._regions_in(site.filename).opener_at(
+                self._source_line(site.filename, site.line), site.column
+            )
         if wrapped is None:
             return "", None
         filename = wrapped.filename
-        decorators = self._of(filename).decorators_of(self._shift(filename, wrapped.firstlineno))
+        decorators = self._regions_in(filename).decorators_of(self._source_line(filename, wrapped.firstlineno))
         return filename, next((region for region in decorators if region.names_setting), None)
 
     def _fullgraph(self, fullgraph: additions.FullgraphSite | None) -> str | None:
@@ -286,35 +297,35 @@ class ScopeTable:
         return known.id
 
     def _place(self, filename: str, region: Region) -> Location | None:
-        """Return the location of a region: it starts at the line that opens it and ends where it ends."""
-        start = self._sources.location(filename, self._unshift(filename, region.line))
+        """Return the location of a region, from the line that opens it to its last line."""
+        start = self._sources.location(filename, self._code_line(filename, region.line))
         if start is None:
             return None
         return msgspec.structs.replace(start, end_line=region.last_line)
 
-    def _names(self, filename: str, region: Region) -> bool:
-        """Whether a ``with`` item opens a scope: it says so, or it was seen to (under another name)."""
-        return region.names_setting or (filename, region.line) in self._known_sites
+    def _opens_scope(self, filename: str, region: Region) -> bool:
+        """Return whether a ``with`` item opens a scope: it names the setting, or it opened one in the run."""
+        return region.names_setting or (filename, region.line) in self._opened_lines
 
-    def _of(self, filename: str) -> Written:
-        if filename not in self._written:
+    def _regions_in(self, filename: str) -> SourceRegions:
+        if filename not in self._regions_by_file:
             source = self._sources.source(filename)
-            self._written[filename] = Written(source)
-        return self._written[filename]
+            self._regions_by_file[filename] = SourceRegions(source)
+        return self._regions_by_file[filename]
 
-    def _shift(self, filename: str, line: int) -> int:
+    def _source_line(self, filename: str, line: int) -> int:
         return line + self._sources.line_offset(filename)
 
-    def _unshift(self, filename: str, line: int) -> int:
+    def _code_line(self, filename: str, line: int) -> int:
         return line - self._sources.line_offset(filename)
 
 
-def _reopened(scope: additions.OpenScope) -> bool:
-    """Whether Dynamo opened the scope again, in code of its own: its line is not the scope's."""
+def _is_reopened(scope: additions.OpenScope) -> bool:
+    """Return whether Dynamo reopened the scope in generated code, whose line is not the scope's."""
     return scope.wrapped is None and scope.generated
 
 
-def _where(scope: additions.OpenScope) -> tuple[str, str] | None:
+def _entered_function(scope: additions.OpenScope) -> tuple[str, str] | None:
     return _function_of(scope.entered) if scope.entered is not None else None
 
 

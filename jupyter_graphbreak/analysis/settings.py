@@ -1,4 +1,4 @@
-"""Say with which settings of Dynamo the frames of a run were compiled."""
+"""Determine the Dynamo settings with which the frames of a run were compiled."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _DEFAULT = object()
 def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
     """Return the settings in force while frames were compiled, and a note for each that changed between two frames.
 
-    Of a setting that changed the value that is not the default is returned; the note has both. Where no frame was
-    compiled, or nobody recorded the settings then, those at the end of the run are returned.
+    For a setting that changed, the returned value is one that is not the default; the note has all values. If there is
+    no record of the settings of any frame, the settings at the end of the run are returned.
     """
     if not ledger.settings:
         return ledger.run.config, []

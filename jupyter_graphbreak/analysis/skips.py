@@ -1,4 +1,4 @@
-"""List the functions of a run that run eagerly."""
+"""List the functions that run eagerly."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Frame, Setting
 
-#: What runs eagerly because of a block around the break: the way out is to move lines.
+#: Functions that run eagerly because of a block around the break: moving lines out of the block helps.
 _MOVES_LINES: frozenset[SkipKind] = frozenset({"loop", "context manager", "try", "skip_frame"})
 
 
 class SkipTable:
-    """Lists the functions of a run that run eagerly, each with the break that is to blame, if one is.
+    """Lists the functions of a run that run eagerly, each with the break that caused it, if any.
 
     Parameters
     ----------
     sources : Sources
-        Places and texts.
+        The source texts, and the locations in them.
     breaks : BreakTable
-        Where the events are folded.
+        The breaks, with the events of all frames folded in.
     resumed_lines : dict
-        The line at which each resume function goes on, by the id of its code object.
+        The line at which each resume function continues, by the id of its code object.
     """
 
     def __init__(self, sources: Sources, breaks: BreakTable, resumed_lines: dict[int, int]) -> None:
@@ -50,7 +50,7 @@ class SkipTable:
         self._skipped: list[Skipped] = []
 
     def skipped(self, frames: list[Frame]) -> list[Skipped]:
-        """Return the skipped functions, with those of the frames that they call and that are compiled all the same."""
+        """Return the skipped functions, with the compiled frames that they call."""
         return [
             msgspec.structs.replace(
                 skipped, callees=[f.id for f in frames if f.caller == skipped.frame and f.outcome == "compiled"]
@@ -61,11 +61,11 @@ class SkipTable:
         ]
 
     def add_frame(self, frame: FrameLedger) -> None:
-        """Add a frame, if it was given up, at a break or at ``skip_frame()``, and no error went up to the user."""
+        """Add a frame if Dynamo gave it up, at a break or at ``skip_frame()``, and no error reached the user."""
         event = frame.given_up
         name, filename, line = frame.code
         line = frame.resumed_at or line
-        if event is None and frame.left_at is not None:
+        if event is None and frame.skip_frame is not None:
             code_id = frame.start.id if frame.start is not None else None
             self._add(frame.ident, name, self._lines(filename, line, name, code_id), SKIP_FRAME)
         if event is None or event.raised:
@@ -77,11 +77,11 @@ class SkipTable:
         self._add(frame.ident, name, location, reason, folded, occurrence.setting if occurrence else None)
 
     def add_refused(self, refusal: additions.FrameRefused, folded: FoldedBreak, setting: Setting | None) -> None:
-        """Add a function that Dynamo refused before it began, and the break that was made of the refusal."""
+        """Add a function that Dynamo refused to begin, with the break that stands for the refusal."""
         self._add_generator(refusal, GENERATOR, folded, setting)
 
     def add_consequence(self, refusal: additions.FrameRefused, cause: FoldedBreak) -> None:
-        """Add a generator that Dynamo refused only because its caller runs eagerly, and the break that is to blame."""
+        """Add a generator that Dynamo refused only because its caller runs eagerly, with the break that caused that."""
         self._add_generator(refusal, CALLED_EAGERLY, cause, None)
 
     def _add_generator(
@@ -94,8 +94,15 @@ class SkipTable:
             self._add(None, name, location, reason, folded, setting)
 
     def add_limited(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
-        """Add a function that a limit forbade to compile once more; ``code`` is its name, file and first line."""
-        # Where the wrapper that torch shares reached the limit, what is lost is the decorated function.
+        """Add a function that a limit prevented from being compiled again.
+
+        Parameters
+        ----------
+        refusal : FrameRefused
+        code : tuple
+            Name, file and first line of the function.
+        """
+        # If the limit was reached by the wrapper that torch shares, it is the decorated function that runs eagerly.
         name, filename, line = refusal.wrapped.place if refusal.wrapped is not None else code
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
         location = self._lines(filename, line, name, code_id) if line else None
@@ -105,7 +112,7 @@ class SkipTable:
             self._add(None, name, location, reason)
 
     def add_unbegun(self, skip: additions.FrameSkipped) -> None:
-        """Add a frame that Dynamo never began for a reason that is no break: the trace has nothing of it."""
+        """Add a frame that Dynamo never began, for a reason other than a break; the trace has no entry for it."""
         reason = of_refusal(skip.reason)
         kind = self._sources.kind(skip.filename, skip.name)
         shown = {"dispatch mode": True, "remembered": kind != "machinery"}
@@ -114,7 +121,7 @@ class SkipTable:
             self._add(None, skip.name, location, reason)
 
     def _lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
-        """Return the lines that run eagerly: the whole function, of a resume function those where it goes on."""
+        """Return the lines that run eagerly: the whole function, or those after the resume point."""
         if code_id is not None and is_resume(name):
             line = self._resumed_lines.get(code_id, line)
         return self._sources.rest_of_function(filename, line, name)
@@ -137,22 +144,22 @@ class SkipTable:
                 reason=reason.sentence,
                 break_=folded.ident if folded is not None else None,
                 kind=reason.kind,
-                way_out=reason.way_out if self._helps(reason, location) else None,
+                way_out=reason.way_out if self._can_apply(reason, location) else None,
                 setting=setting,
             )
         )
 
-    def _helps(self, reason: SkipReason, location: Location | None) -> bool:
-        """Whether the reader can take a way out: not if it moves lines of a library."""
+    def _can_apply(self, reason: SkipReason, location: Location | None) -> bool:
+        """Return whether the user can apply the way out: not if it means moving lines of a library."""
         return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
 
     def _block(self, frame: FrameLedger, event: Event) -> SkipKind | None:
-        """Return the block in the frame's own function that holds the break, or the call that leads to it."""
+        """Return the kind of block in the frame's own function that contains the break or the call that leads to it."""
         name, filename, first_line = frame.code
         source, offset = self._sources.source(filename), self._sources.line_offset(filename)
         own = (
             e
-            for e in frame.within(event)
+            for e in frame.stack_from(event)
             if (e.filename, plain_function(e.function)) == (filename, plain_function(name))
         )
         line = next((entry.line for entry in own), None)

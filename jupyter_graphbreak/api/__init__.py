@@ -1,5 +1,5 @@
-"""The face for plain Python: functions in, reports that users hold out.
+"""The Python API.
 
-In come functions, blocks of code and files; out come the classes of ``results``. May import all that is below it, and
-imports torch only when something is explained.
+In: functions, blocks of code and files. Out: the classes of ``results``.
+May import all layers below it; imports torch only when it explains something.
 """

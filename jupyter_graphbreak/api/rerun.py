@@ -1,4 +1,4 @@
-"""Further questions to a run whose entries were kept: they run again on copies, and nothing of it is shown."""
+"""Analyse a finished run further by running its kept entries again on copies, without showing their output."""
 
 from __future__ import annotations
 
@@ -24,65 +24,65 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report import schema
     from jupyter_graphbreak.trial.entry import Entry, KeptEntries
 
-#: Seconds that measuring or checking takes at most.
+#: The time limit, in seconds, for measuring or checking.
 _PATIENCE_S = 120.0
-#: The share of them after which no further entry is measured or checked, and few calls are timed.
+#: The share of it after which no further entry is measured or checked, and few calls are timed.
 _SHARE_OF_ENTRIES = 0.5
 
 
-class Kept(NamedTuple):
-    """What is kept of a run for further questions: copies of its entries, and the times of the calls that it made."""
+class KeptRun(NamedTuple):
+    """The parts of a run that are kept for further analysis: copies of its entries, and the times of its calls."""
 
     entries: KeptEntries
     warm: WarmCalls
 
 
 @contextlib.contextmanager
-def kept_for_questions() -> Iterator[Kept]:
-    """Keep what further questions need, while the context is open."""
+def keep_for_analysis() -> Iterator[KeptRun]:
+    """Keep what further analysis needs while the context is open."""
     require_torch()
     from jupyter_graphbreak.cost.warm_calls import timed_calls
     from jupyter_graphbreak.trial.entry import kept_entries
 
     with timed_calls() as warm, kept_entries() as entries:
-        yield Kept(entries, warm)
+        yield KeptRun(entries, warm)
 
 
 class Rerun:
-    """The entries of a run, and its report, to which each question adds its answer.
+    """The kept entries of a run, and its report, which each analysis extends.
 
     Parameters
     ----------
     report : Report
     files : mapping
-        The file name of each of its sources, by the source's id.
-    kept : Kept
-        What was kept of its run.
+        The file name of each source of the report, by source id.
+    kept : KeptRun
+        The kept parts of the run.
     find_cell : callable
-        Given the file name of a code object, the cell it comes from.
-    tell : callable
-        Told what is done.
+        Returns the cell that a code object comes from, given its file name.
+    on_status : callable
+        Receives status messages.
 
     Attributes
     ----------
     report : Report
-        With all answers so far.
+        The report with all results so far.
     """
 
     def __init__(
         self,
         report: Report,
         files: Mapping[str, str],
-        kept: Kept,
+        kept: KeptRun,
         find_cell: FindCell = lambda _: None,
-        tell: Callable[[str], None] = lambda _: None,
+        on_status: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.report = report
         self._files = files
         self._kept = kept.entries
         self._warm = kept.warm
         self._find_cell = find_cell
-        self._tell = tell
+        self._on_status = on_status
         self._found: Found | None = None
         self._notes: list[str] = []
 
@@ -92,7 +92,7 @@ class Rerun:
         Parameters
         ----------
         **options
-            As :func:`jupyter_graphbreak.remedies.finding.find_remedies` takes them.
+            The options of :func:`jupyter_graphbreak.remedies.finding.find_remedies`.
         """
         from jupyter_graphbreak.remedies.finding import find_remedies
 
@@ -101,18 +101,18 @@ class Rerun:
             self._files,
             self._kept,
             find_cell=self._find_cell,
-            tell=self._tell,
+            tell=self._on_status,
             **options,
         )
-        return self._answered(self._found.report)
+        return self._update(self._found.report)
 
     def measure(self, seconds: float | None = None) -> Report:
-        """Measure what the entries cost, and with remedies that were found before, what they save.
+        """Measure the cost of the entries, and the savings of the remedies found before.
 
         Parameters
         ----------
         seconds : float or None
-            When to stop; by default after 120 seconds.
+            The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, measure_entry
         from jupyter_graphbreak.trial.side_effects import TrialStoppedError
@@ -120,8 +120,8 @@ class Rerun:
         end, late = _limits(seconds)
         costs = []
         for entry in self._entries(late, "measured"):
-            self._tell(f"{entry.function}: runs again and again on copies")
-            with entry.set_up(), self._faults_noted(f"measuring {entry.function}"), time_limited(end):
+            self._on_status(f"{entry.function}: running repeatedly on copies")
+            with entry.set_up(), self._noting_failures(f"measuring {entry.function}"), time_limited(end):
                 remedied = self._found.remedied(entry) if self._found is not None else {}
                 try:
                     measured = measure_entry(entry, remedied, self.report, end=late, find_cell=self._find_cell).cost
@@ -132,16 +132,16 @@ class Rerun:
         if costs:
             first = self._kept.entries[0]
             cost = Cost(device_of(first), backend_name(first.backend), costs)
-            return self._answered(with_priorities(replace(self.report, cost=cost)))
-        return self._answered(self.report)
+            return self._update(with_priorities(replace(self.report, cost=cost)))
+        return self._update(self.report)
 
     def check(self, seconds: float | None = None) -> Report:
-        """Compare what the entries compute compiled with what they compute eagerly.
+        """Compare the compiled results of the entries with their eager results.
 
         Parameters
         ----------
         seconds : float or None
-            When to stop; by default after 120 seconds.
+            The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.cost.correctness.checking import check_entry
         from jupyter_graphbreak.trial.side_effects import TrialStoppedError
@@ -149,35 +149,35 @@ class Rerun:
         end, late = _limits(seconds)
         checks = []
         for entry in self._entries(late, "checked"):
-            self._tell(f"{entry.function}: compiled is compared with eager")
-            with entry.set_up(), self._faults_noted(f"checking {entry.function}"), time_limited(end):
+            self._on_status(f"{entry.function}: comparing compiled with eager results")
+            with entry.set_up(), self._noting_failures(f"checking {entry.function}"), time_limited(end):
                 try:
                     checks.append(check_entry(entry, self.report, find_cell=self._find_cell).check)
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
-        return self._answered(replace(self.report, check=checks))
+        return self._update(replace(self.report, check=checks))
 
-    def _entries(self, late: float, done: str) -> Iterator[Entry]:
-        """Yield the entries until it gets late, and note what was left out then."""
+    def _entries(self, late: float, verb: str) -> Iterator[Entry]:
+        """Yield the entries until time is up; add a note about those left out."""
         for number, entry in enumerate(self._kept.entries):
             if time.monotonic() > late:
                 left = len(self._kept.entries) - number
-                self._notes.append(f"{left} of the {number + left} calls were not {done}: there was no time left.")
+                self._notes.append(f"{left} of {number + left} calls were not {verb}: time was up.")
                 return
             yield entry
 
     @contextlib.contextmanager
-    def _faults_noted(self, what: str) -> Iterator[None]:
-        """Note what fails for one entry, which leaves the others as they are."""
+    def _noting_failures(self, what: str) -> Iterator[None]:
+        """Add a note if an entry fails, and continue with the others."""
         try:
             yield
         except TimeUpError:
-            self._notes.append(f"{what.capitalize()} took too long and was ended.")
-        except Exception as fault:  # noqa: BLE001 - the function itself, or what it needs and a copy has not
+            self._notes.append(f"{what.capitalize()} took too long and was stopped.")
+        except Exception as fault:  # noqa: BLE001 - the function failed, or a copy lacks something that it needs
             self._notes.append(f"{what.capitalize()} failed ({type(fault).__name__}: {fault}).")
 
-    def _answered(self, report: schema.Report) -> Report:
-        """Keep a report with an answer, and return it; what was not kept of the run is said in it, once."""
+    def _update(self, report: schema.Report) -> Report:
+        """Store and return an extended report; add a note about each entry that was left out, once."""
         from jupyter_graphbreak.trial.effect_places import with_effects
 
         report = with_effects(report, self._files, self._kept.effects, self._find_cell)
@@ -189,6 +189,6 @@ class Rerun:
 
 
 def _limits(seconds: float | None) -> tuple[float, float]:
-    """Return when a question ends, and from when on it is late; both in seconds of :func:`time.monotonic`."""
+    """Return the end of the time limit, and the time after which no further entry starts, as :func:`time.monotonic`."""
     limit = _PATIENCE_S if seconds is None else seconds
     return time.monotonic() + limit, time.monotonic() + _SHARE_OF_ENTRIES * limit

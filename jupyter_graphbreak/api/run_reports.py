@@ -1,4 +1,4 @@
-"""The report of a complete recording, and the job of the processes that took part in it."""
+"""Build the report of a complete recording, and the job of all processes of the run."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def report_of(recording: Recording) -> tuple[Report, dict[str, str]]:
-    """Make the report of a complete recording, its own making counted in ``timing.capture_s``.
+    """Build the report of a complete recording; ``timing.capture_s`` includes the time for building it.
 
     Returns
     -------
-    Report
-    dict
-        The file name of each of its sources, by the source's id.
+    report : Report
+    files : dict
+        The file name of each source of the report, by source id.
     """
     start = time.perf_counter()
     built, files = build_with_files(recording.records)
@@ -42,9 +42,9 @@ def job_with(report: Report, folder: Path) -> Job | None:
     Parameters
     ----------
     report : Report
-        Of this process, which comes first.
+        The report of this process, which comes first.
     folder : Path
-        That of :func:`jupyter_graphbreak.recording.children.watched_children`.
+        The folder from :func:`jupyter_graphbreak.recording.children.watched_children`.
     """
     return job_of(report, processes_in(folder))
 
@@ -56,12 +56,12 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> list[Pro
     ----------
     folder : Path
     find_cell : callable
-        Given the file name of a code object, the cell that it comes from.
+        Returns the cell that a code object comes from, given its file name.
     """
     from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files
     from jupyter_graphbreak.trace.source_folders import SourceFolders
 
-    anywhere = SourceFolders([folder.absolute().anchor])  # the logs of our own run: they name what it imported
+    anywhere = SourceFolders([folder.absolute().anchor])  # these are logs of this run, so their paths can be trusted
     try:
         traces = list(read_processes(trace_files(folder), find_cell=find_cell, folders=anywhere))
     except UnreadableTrace:  # there are none
@@ -73,7 +73,7 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> list[Pro
 
 
 def job_of(report: Report, children: list[Process]) -> Job | None:
-    """Return the job of this process and of those that it started; ``None`` if there are none."""
+    """Return the job of this process and of those that it started; ``None`` if it started none."""
     from jupyter_graphbreak.analysis.reports.jobs import build_job
 
     if not children:

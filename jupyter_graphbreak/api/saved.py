@@ -1,4 +1,4 @@
-"""What was recorded or saved before: traces of other programs, and notebooks."""
+"""Read reports from logs and notebooks, and run notebooks with every cell explained."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 
 def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress: bool = False) -> Report | Job:
-    """Read the logs that a program wrote with ``TORCH_TRACE``, and explain what happened in it.
+    """Read the logs that a program wrote with ``TORCH_TRACE``, and explain what happened in the program.
 
     Parameters
     ----------
     path : str or Path
-        A folder of such logs, or one of them; also compressed with gzip or zstd, and cut short.
+        A folder of logs, or one log. Logs may be compressed with gzip or zstd, or incomplete.
     sources : iterable of str or Path
-        Folders from which source files that the logs name may be read, besides the working folder and those of
-        installed packages. The text of a file is used only if the lines that the log quotes are still the same.
+        Folders from which the source files named in the logs may be read, in addition to the working folder and
+        the folders of installed packages. A file is used only if it still has the lines that the log quotes.
     progress : bool
         Whether to show a progress bar, on ``stderr`` or in the notebook.
 
     Returns
     -------
     Report or Job
-        A report if one process wrote the logs, a job with a report for each of them if there were several. What could
-        not be read is counted in their ``diagnostics``.
+        A report if one process wrote the logs, or a job with a report for each process. Their ``diagnostics`` tell
+        what could not be read.
 
     Raises
     ------
     UnreadableTrace
-        If there is no trace at that place.
+        If the path has no trace.
 
     Examples
     --------
@@ -48,11 +48,11 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
     from jupyter_graphbreak.trace.processes import read_processes, trace_files
     from jupyter_graphbreak.trace.source_folders import SourceFolders
 
-    found = trace_files(Path(path))
-    size = sum(file.stat().st_size for file in found.files)
+    logs = trace_files(Path(path))
+    size = sum(file.stat().st_size for file in logs.files)
     processes: list[Process] = []
     with tqdm(total=size, unit="B", unit_scale=True, leave=False, delay=1, disable=not progress) as bar:
-        for trace in read_processes(found, bar.update, folders=SourceFolders(sources)):
+        for trace in read_processes(logs, bar.update, folders=SourceFolders(sources)):
             report = build_report(trace.records)
             processes.append(Process(f"p{len(processes) + 1}", trace.rank, trace.pid or None, None, report))
     if len(processes) == 1:
@@ -61,47 +61,48 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
 
 
 def read_notebook(path: str | Path) -> list[Report]:
-    """Return the reports in the outputs of a notebook, in the order of its cells; warn of those that cannot be read.
+    """Return the reports in the outputs of a notebook, in the order of its cells; warn about unreadable reports.
 
     Raises
     ------
     UnreadableNotebook
-        If the file is no notebook of format 4, or none of its reports can be read.
+        If the file is not a notebook of format 4, or if none of its reports can be read.
     """
     from jupyter_graphbreak.notebookfiles.reading import read_cells, reports_in
 
-    found = reports_in(read_cells(Path(path)))
-    for problem in found.problems:
+    reports, problems = reports_in(read_cells(Path(path)))
+    for problem in problems:
         warnings.warn(f"{path}: {problem}", stacklevel=2)
-    return [Report.of(report) for report in found.reports]
+    return [Report.of(report) for report in reports]
 
 
 def explain_notebook(
     path: str | Path, *, output: str | Path | None = None, kernel: str | None = None, progress: bool = False
 ) -> ExplainedNotebook:
-    """Run a notebook in a kernel of its own, with every cell explained, and leave the file as it is.
+    """Run a notebook in a new kernel, with every cell explained; the file stays unchanged.
 
-    Lines count as the notebook's editor shows them. A cell that runs no tensor operation has no report.
+    Line numbers are those in the notebook's editor. A cell without tensor operations has no report.
 
     Parameters
     ----------
     path : str or Path
+        The notebook.
     output : str or Path or None
-        Where to write the executed copy, if anywhere.
+        The file for the executed copy; ``None`` writes no copy.
     kernel : str or None
-        The kernel's name, where it is to be another than the notebook's own.
+        The name of the kernel; ``None`` uses the kernel that the notebook names.
     progress : bool
         Whether to show a progress bar, on ``stderr`` or in the notebook.
 
     Returns
     -------
     ExplainedNotebook
-        The reports, the executed copy, and the exception that ended it, if a cell raised one.
+        The reports, the executed copy, and the exception that ended the run, if a cell raised one.
 
     Raises
     ------
     UnreadableNotebook
-        If the file is no notebook of format 4, or its kernel cannot explain cells.
+        If the file is not a notebook of format 4, or if its kernel cannot explain cells.
     """
     from tqdm.auto import tqdm
 

@@ -1,4 +1,4 @@
-"""Further questions to one call of a function: what would mend it, what it costs, whether it is right."""
+"""Analyse one call of a function: try remedies, measure its cost, check its results, compare front ends."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.recording.source_texts import FindCell
     from jupyter_graphbreak.trial.inputs import Arguments
 
-#: Seconds that measuring, checking or comparing front ends takes at most.
+#: The time limit, in seconds, for measuring, checking or comparing front ends.
 _PATIENCE_S = 120.0
-#: The share of them after which measuring makes do with few calls.
+#: The share of it after which measuring settles for few calls.
 _SHARE_OF_CALLS = 0.5
-#: Where Python copies objects.
+#: The file of Python's own code for copying objects.
 _COPYING = copy.__file__
 #: What raises the error of the function itself again, which for a function of PyTorch's ends there.
 _RAISES_AGAIN = "Reference.__init__"
@@ -42,38 +42,39 @@ def try_remedies(
     seconds: float | None = None,
     **kwargs: Any,
 ) -> Report:
-    """Compile a function on copies, and try to remove each graph break that it has.
+    """Compile a function on copies, and try changes that may remove its graph breaks.
 
-    The function runs on copies: arguments, globals, random state, output and settings are as before. A function that
-    would write to a file, open a connection, start a process or do anything else that no copy keeps to itself is
-    stopped before it does; ``report.effects`` says what that is and where, and no change is tried. Otherwise each
-    change is compiled with the function's backend and compared with the function itself, on the given arguments and on
-    others that are derived from them; ``report.remedies`` has what was tried, with the verdicts.
+    The function runs on copies, so your arguments, globals, random state, output and settings stay untouched. If the
+    function would do something that a copy cannot contain, such as writing to a file, opening a connection or starting
+    a process, it is stopped before that: ``report.effects`` lists the effect and its place, and no change is tried.
+    Otherwise each change is compiled with the function's backend and compared with the original function, on the given
+    arguments and on arguments derived from them. ``report.remedies`` lists the changes with their verdicts.
 
     Parameters
     ----------
     fn : callable
-        A function, a method or a module; a compiled one keeps its backend, another has ``eager``.
+        A function, a method or a module. A compiled one keeps its backend; otherwise the backend is ``eager``.
     *args, **kwargs
-        What to call it with.
+        The arguments of the call.
     also : sequence of callable or path
-        What you, or an assistant, wrote: functions in place of this one, or files with patches of its source, unified
-        diffs. Each is judged in the same way, before anything else is tried; its family is ``own``.
+        Your own changes: functions to use instead of ``fn``, or files with unified diffs of its source. They are judged
+        in the same way, before all other changes; their family is ``own``.
     seconds : float or None
-        When to stop; by default after 100 seconds.
+        Time limit in seconds; by default 100.
 
     Returns
     -------
     Report
+        The report of the compilation, with ``remedies``.
 
     Raises
     ------
     OSError
         If a patch cannot be read.
     ValueError
-        If it is none, or changes nothing that the call compiles.
+        If a file is not a patch, or changes nothing that the call compiles.
     Exception
-        Whatever the function itself raises with these arguments.
+        Any exception that the function itself raises with these arguments.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def try_remedies(
 
     own = [rewrite if callable(rewrite) else read_patch(rewrite) for rewrite in also]
 
-    def tried() -> schema.Report:
+    def try_all() -> schema.Report:
         try:
             return remedies_of_call(fn, args, kwargs, also=own, seconds=seconds).report
         except TrialStoppedError as stopped:
@@ -99,36 +100,36 @@ def try_remedies(
             reason = f"the function was not run: it {stopped.effect.what}"
             return with_remedies(report, files, [], [reason])[0]
 
-    return _without_faults("trying changes", tried, remedies=[])
+    return _reporting_failures("trying changes", try_all, remedies=[])
 
 
 def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
-    """Measure what compiling a function costs and yields, and where the time of the compiled call goes.
+    """Measure what compiling a function costs and saves, and the parts of the compiled call's time.
 
-    The function is called some hundred times on copies of itself, of what it uses and of the arguments: as it is and
-    compiled, in turn, once nothing is compiled any more. Nothing of yours changes: a function that would write to a
-    file, open a connection, start a process or do anything else that no copy keeps to itself is stopped before it does,
-    and ``report.effects`` says what that is. A function that is not compiled yet
-    is compiled with the backend ``inductor``, as ``torch.compile`` does; one that is, with its own.
+    The function is called a few hundred times on copies of itself, of the objects it uses and of the arguments,
+    alternating between eager and compiled, after a warm-up. Your objects stay untouched. If the function would do
+    something that a copy cannot contain, such as writing to a file, opening a connection or starting a process, it is
+    stopped before that, and ``report.effects`` lists the effect.
 
     Parameters
     ----------
     fn : callable
-        A function, a method or a module; compiled or not.
+        A function, a method or a module. A compiled one keeps its backend; otherwise the backend is ``inductor``, the
+        default of ``torch.compile``.
     *args, **kwargs
-        What to call it with.
+        The arguments of the call.
     seconds : float or None
-        When to stop; by default after 120 seconds. The closer the end, the fewer calls are timed.
+        The time limit; by default 120 seconds. The less time is left, the fewer calls are timed.
 
     Returns
     -------
     Report
-        Of the compilation, with :attr:`~Report.cost`.
+        The report of the compilation, with :attr:`~Report.cost`. Times are in microseconds.
 
     Raises
     ------
     Exception
-        Whatever the call itself raises.
+        Any exception that the call itself raises.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
 
     begun = time.monotonic()
 
-    def measured() -> schema.Report:
+    def measure_call() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         refused = entry.why_not_run()
         if refused is not None:
@@ -160,30 +161,35 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
         cost = Cost(device_of(entry), backend_name(entry.backend), [found.cost])
         return with_priorities(msgspec.structs.replace(found.report, cost=cost))
 
-    return _without_faults("measuring", measured)
+    return _reporting_failures("measuring", measure_call)
 
 
 def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
-    """Check that a compiled function computes what the function itself does: values and gradients.
+    """Check that a compiled function computes the same values and gradients as the eager function.
 
-    Both are called on copies, with the same random numbers. Where they differ by more than rounding does, which a run
-    in double precision tells, the report names the first graph and operation that does, and the step of compiling that
-    brings the difference in. A function that would do something that no copy keeps to itself, such as writing to a
-    file, is stopped before it does; ``report.effects`` says what that is, and nothing is compared.
+    Both are called on copies, with the same random numbers. A run in double precision shows how much rounding explains.
+    If they differ by more, the report names the first operation with a different result, its graph, and the
+    compilation step that introduces the difference. If the function would do something that a copy cannot contain,
+    such as writing to a file, it is stopped before that: ``report.effects`` lists the effect, and nothing is compared.
 
     Parameters
     ----------
     fn : callable
-        A function, a method or a module; compiled or not. One that is not is compiled with the backend ``inductor``.
+        A function, a method or a module. A compiled one keeps its backend; otherwise the backend is ``inductor``.
     *args, **kwargs
-        What to call it with.
+        The arguments of the call.
     seconds : float or None
-        When to stop; by default after 120 seconds.
+        The time limit; by default 120 seconds.
 
     Returns
     -------
     Report
-        Of the compilation, with :attr:`~Report.check`.
+        The report of the compilation, with :attr:`~Report.check`.
+
+    Raises
+    ------
+    Exception
+        Any exception that the call itself raises.
 
     Examples
     --------
@@ -196,7 +202,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
 
     end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
 
-    def checked() -> schema.Report:
+    def check_call() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         refused = entry.why_not_run()
         if refused is not None:
@@ -210,18 +216,21 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
             return msgspec.structs.replace(report_until_stopped(entry, stopped.effect)[0], check=[])
         return msgspec.structs.replace(found.report, check=[found.check])
 
-    return _without_faults("checking", checked)
+    return _reporting_failures("checking", check_call)
 
 
-def _without_faults(what: str, answer: Callable[[], schema.Report], **empty: Any) -> Report:
-    """Return the answer to a question; if we fail, a report that says so. An error of the user's code is raised."""
+def _reporting_failures(what: str, analyse: Callable[[], schema.Report], **empty: Any) -> Report:
+    """Return the report of an analysis, or after an internal error an empty one with a note.
+
+    Exceptions that the user's code raises are passed on.
+    """
     require_torch()
     try:
-        return Report.of(answer())
+        return Report.of(analyse())
     except TimeUpError:
-        return Report.of(_empty_report(Diagnostic("warning", f"{what.capitalize()} took too long and was ended.")))
+        return Report.of(_empty_report(Diagnostic("warning", f"{what.capitalize()} took too long and was stopped.")))
     except Exception as fault:
-        if not _is_ours(fault):
+        if not _is_internal(fault):
             raise
         note = internal_error(what, fault)
         return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
@@ -233,50 +242,50 @@ def _empty_report(note: Diagnostic) -> schema.Report:
     return schema.Report("ok", device, diagnostics=[note])
 
 
-def _is_ours(fault: Exception) -> bool:
-    """Whether an exception was raised in our code, or in what it called of Python's, rather than in the user's."""
+def _is_internal(fault: Exception) -> bool:
+    """Return whether an exception was raised in this package or in ``copy``, not in the user's code."""
     code: CodeType | None = None
     last = fault.__traceback__
     while last is not None:
         code, last = last.tb_frame.f_code, last.tb_next
     if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:
-        return False  # a usage error is raised here on purpose
+        return False  # OSError and ValueError are usage errors, raised on purpose
     return code.co_filename.startswith((str(Path(__file__).parents[1]), _COPYING))
 
 
 def compare_frontends(
     fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), seconds: float | None = None, **kwargs: Any
 ) -> Frontends:
-    """Capture a function with each of PyTorch's front ends, and find out which result is right.
+    """Capture a function with each of PyTorch's front ends, and find out which captured program is right.
 
-    Each verdict is found by running: the function is captured with the given arguments, the captured program is called
-    with these and with other inputs, and what it returns and does to its arguments is compared with what the function
-    itself does. Functions, modules and arguments are copied for each run; random numbers are drawn from the same seed.
-    A function that would do something that no copy keeps to itself, such as writing to a file, is stopped before it
-    does; ``effects`` says what that is, and there are no verdicts.
+    Each front end captures the function with the given arguments. The captured program then runs with these and with
+    further inputs, and its results and changes to the arguments are compared with those of the function itself. Each
+    run has its own copies of functions, modules and arguments, and the same random seed. If the function would do
+    something that a copy cannot contain, such as writing to a file, it is stopped before that: ``effects`` lists the
+    effect, and there are no verdicts.
 
     Parameters
     ----------
     fn : callable
-        A function, a method or a module. It is called some dozens of times.
+        A function, a method or a module. It is called a few dozen times.
     *args, **kwargs
-        What to capture it with.
+        The arguments with which to capture it.
     also : sequence
-        Other inputs to run the captured programs with, those on which they may be wrong. Each is a tuple of positional
-        arguments (keyword arguments stay those of the first), one argument, or
-        :class:`~jupyter_graphbreak.Arguments`. Without them inputs are derived from the first: other values, Python
-        numbers and flags, sizes.
+        Further inputs, on which the captured programs may be wrong. Each is a tuple of positional arguments (keyword
+        arguments stay the same), a single argument, or :class:`~jupyter_graphbreak.Arguments`. By default, inputs are
+        derived from the first: different values, Python numbers, flags and sizes.
     seconds : float or None
-        When to stop; by default after 120 seconds. ``left_out`` names the front ends for which there was no time.
+        The time limit; by default 120 seconds. ``left_out`` names the front ends for which there was no time.
 
     Returns
     -------
     Frontends
+        One verdict per front end.
 
     Raises
     ------
     Exception
-        Whatever the function itself raises with these arguments.
+        Any exception that the function itself raises with these arguments.
 
     Examples
     --------
@@ -309,13 +318,13 @@ def compare(
     ----------
     fn : callable
     first, others : Arguments
-        What to capture it with, and other inputs.
+        The arguments with which to capture it, and further inputs.
     backend : str
         The backend of ``torch.compile``.
     find_cell : callable
-        Given the file name of a code object, the cell it comes from; for the report.
+        Returns the cell that a code object comes from, given its file name; for the report.
     seconds : float or None
-        When to stop; by default after 120 seconds.
+        The time limit; by default 120 seconds.
     """
     require_torch()
     from jupyter_graphbreak.cost.entry_cost import entry_of
@@ -338,6 +347,6 @@ def compare(
                 report = report_until_stopped(entry, stopped.effect, find_cell)[0]
                 return Frontends.of(comparison.without_verdicts(entry.call, first, report))
     except Exception as fault:
-        if not _is_ours(fault):
+        if not _is_internal(fault):
             raise
         return Frontends.of(comparison.after_fault(fn, fault))

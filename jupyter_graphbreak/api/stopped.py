@@ -1,4 +1,4 @@
-"""The report of a call whose first trial was stopped before it did something outside of its copies."""
+"""Report on a call that was stopped before it had an effect outside its copies."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 def report_until_stopped(
     entry: Entry, effect: SeenEffect, find_cell: FindCell = lambda _: None
 ) -> tuple[Report, dict[str, str]]:
-    """Return the report of what was compiled before a call was stopped, and the file of each source by its id.
+    """Return the report of the compilations before a call was stopped, and its file names by source id.
 
-    The call is made on copies and stopped again.
+    The call runs again on copies, and is stopped again.
 
     Parameters
     ----------
     entry : Entry
     effect : SeenEffect
-        Before which it was stopped; the report names it.
+        The effect that the call was about to have; the report lists it.
     find_cell : callable
-        Given the file name of a code object, the cell it comes from.
+        Returns the cell that a code object comes from, given its file name.
     """
     import torch
 
@@ -47,9 +47,9 @@ def report_until_stopped(
             with compiling_anew(subject.call):
                 run(torch.compile(subject.call, backend="eager"), subject, subject.arguments or entry.arguments)
         except TrialStoppedError:
-            pass  # as before
-        except Exception as error:  # noqa: BLE001 - then there is nothing but the effect to report
-            recording.note("warning", f"What was compiled before the call was stopped is not known ({error}).")
+            pass  # at the same effect
+        except Exception as error:  # noqa: BLE001 - the effect is still worth reporting
+            recording.note("warning", f"The report lacks what was compiled before the call was stopped ({error}).")
     report, files = build_with_files(recording.records)
     reported = with_effects(report, files, [effect], find_cell)
     return replace(reported, status="ok", error=None), files

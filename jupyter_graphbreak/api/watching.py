@@ -10,9 +10,9 @@ import msgspec
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
-from jupyter_graphbreak.api.rerun import Rerun, kept_for_questions
+from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
 from jupyter_graphbreak.api.run_reports import job_with, report_of
-from jupyter_graphbreak.compiling.compile_options import Options, ensure_compiled
+from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
 from jupyter_graphbreak.faults import internal_error, noted
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import forget
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from jupyter_graphbreak.api.rerun import Kept
+    from jupyter_graphbreak.api.rerun import KeptRun
     from jupyter_graphbreak.results import Job
 
 
 class Run:
-    """A run that is being watched; :attr:`report` is there when it has ended."""
+    """A watched run; its :attr:`report` is available after the ``with`` block."""
 
     def __init__(self) -> None:
         self._report: Report | None = None
         self._rerun: Rerun | None = None
-        #: The job of this process and of those that it started, where they were watched and there were any.
+        #: The job of this process and of those that it started, if any were started and watched.
         self.job: Job | None = None
 
     @property
@@ -44,14 +44,16 @@ class Run:
         Raises
         ------
         RuntimeError
-            While the ``with`` block is still running.
+            If the ``with`` block is still running.
         """
         if self._report is None:
-            raise RuntimeError("the report is made when the with block of capture() ends; read it after the block")
+            raise RuntimeError(
+                "the report is not ready before the with block of capture() ends; read it after the block"
+            )
         return self._report
 
-    def close(self, recording: recorder.Recording, children: Path | None, kept: Kept | None) -> None:
-        """Make the report of a complete recording, and the job with the processes that wrote into a folder."""
+    def close(self, recording: recorder.Recording, children: Path | None, kept: KeptRun | None) -> None:
+        """Build the report of a complete recording, and the job with the processes that wrote into a folder."""
         self._report, files = report_of(recording)
         if kept is not None:
             self._rerun = Rerun(self._report, files, kept)
@@ -59,36 +61,48 @@ class Run:
             self.job = job_with(self._report, children)
 
     def give_up(self, what: str, fault: Exception) -> None:
-        """Note an internal error after which there is no report of the run, or no job."""
+        """Add a note about an internal error that leaves the run without a report or a job."""
         note = Diagnostic("error", internal_error(what, fault))
         report = self._report if self._report is not None else Report("ok", Device("auto", "unknown"))
         self._report = Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, note]))
 
     def try_remedies(self, *, also: Sequence[str | os.PathLike[str]] = (), seconds: float | None = None) -> Report:
-        """Try to remove the breaks of the block, on copies of its entries, and return the report with what was tried.
+        """Try to remove the breaks of the block, on copies of its entries.
 
         Parameters
         ----------
         also : sequence of path
-            Files with patches that you, or an assistant, wrote, unified diffs: each is judged in the same way.
+            Files with your own patches, as unified diffs; they are judged in the same way.
         seconds : float or None
-            When to stop; by default after 100 seconds.
+            Time limit in seconds; by default 100.
+
+        Returns
+        -------
+        Report
+            The report of the block, with ``remedies``.
 
         Raises
         ------
         RuntimeError
             If the entries were not kept.
-        OSError, ValueError
-            If a patch cannot be read, or is none.
+        OSError
+            If a patch cannot be read.
+        ValueError
+            If a file is not a patch.
         """
         from jupyter_graphbreak.remedies.program.own_edits import read_patch
 
-        return self._again().try_remedies(also=[read_patch(path) for path in also], seconds=seconds)
+        return self._kept_run().try_remedies(also=[read_patch(path) for path in also], seconds=seconds)
 
     def measure(self, seconds: float | None = None) -> Report:
-        """Measure what compiling the entries of the block costs and yields, and return the report with it.
+        """Measure what compiling the entries of the block costs and saves.
 
-        After :meth:`try_remedies` the remedies that work are measured, too.
+        After :meth:`try_remedies`, working remedies are measured as well.
+
+        Returns
+        -------
+        Report
+            The report of the block, with ``cost``.
 
         Parameters
         ----------
@@ -100,10 +114,15 @@ class Run:
         RuntimeError
             If the entries were not kept.
         """
-        return self._again().measure(seconds)
+        return self._kept_run().measure(seconds)
 
     def check(self, seconds: float | None = None) -> Report:
-        """Compare the results of the block's entries with eager ones, and return the report with what was found.
+        """Compare the compiled results of the block's entries with eager ones.
+
+        Returns
+        -------
+        Report
+            The report of the block, with ``check``.
 
         Parameters
         ----------
@@ -115,19 +134,19 @@ class Run:
         RuntimeError
             If the entries were not kept.
         """
-        return self._again().check(seconds)
+        return self._kept_run().check(seconds)
 
     def add_cost(self) -> None:
-        """Have the report say what the entries cost; where they cannot be measured, why."""
+        """Add the cost of the entries to the report, or a note if they cannot be measured."""
         try:
             self._report = self.measure()
-        except Exception as fault:  # noqa: BLE001 - the block has run, and its report stands
+        except Exception as fault:  # noqa: BLE001 - the block has run, and its report is valid
             note = Diagnostic("error", internal_error("measuring", fault))
             self._report = msgspec.structs.replace(self.report, diagnostics=[*self.report.diagnostics, note])
 
-    def _again(self) -> Rerun:
+    def _kept_run(self) -> Rerun:
         if self._rerun is None:
-            raise RuntimeError("the entries were not kept; write capture(entries=True)")
+            raise RuntimeError("the entries were not kept; use capture(entries=True)")
         return self._rerun
 
 
@@ -137,38 +156,38 @@ def capture(
     processes: bool = False,
     entries: bool = False,
     cost: bool = False,
-    compile: bool = False,  # noqa: A002 - what it is in torch
+    compile: bool = False,  # noqa: A002 - the word in torch
 ) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.
 
-    The block runs as it would without; an exception goes on unchanged, and the report is made all the same. It has the
-    compilations of this thread, and of threads that the block starts and that capture nothing themselves. Captures may
-    lie within each other, and several threads may capture at once.
+    The block runs as it would without this function. An exception is passed on unchanged, and there is still a report.
+    The report covers this thread, and threads that the block starts unless they capture themselves. Captures may be
+    nested, and several threads may capture at the same time.
 
     Parameters
     ----------
     processes : bool
-        Whether to watch the processes that the block starts, too: workers of a ``DataLoader``, of
-        ``torch.multiprocessing``, ranks of ``torchrun``.
+        Whether to watch the processes that the block starts as well, such as the workers of a ``DataLoader`` or of
+        ``torch.multiprocessing``, or the ranks of ``torchrun``.
     entries : bool
         Whether to keep copies of each entry's arguments and state, so that remedies can be tried after the block.
     cost : bool
-        Whether to measure when the block has ended what compiling its entries costs and yields. A block that raises is
-        not measured.
+        Whether to measure, after the block, what compiling its entries costs and saves. A block that raises is not
+        measured.
     compile : bool
-        Whether to compile the outermost call of each module in the block, with the backend ``eager``, though the code
-        does not; ``report.compiled`` names them. Functions of the block are not compiled: use :func:`explain` for one.
+        Whether to compile the outermost call of each module in the block with the backend ``eager``;
+        ``report.compiled`` lists them. Functions are not compiled: use :func:`explain` for a function.
 
     Yields
     ------
     Run
-        Its ``report`` can be read after the block, and with ``processes`` its ``job``; with ``entries`` its
-        ``try_remedies()``, ``measure()`` and ``check()`` can be called.
+        After the block, it has the ``report`` and, with ``processes``, the ``job``. With ``entries``, you can call its
+        ``try_remedies()``, ``measure()`` and ``check()``.
 
     Raises
     ------
     TorchUnavailable
-        If there is no torch, or one older than 2.9.
+        If torch is missing or older than 2.9.
 
     Examples
     --------
@@ -182,23 +201,23 @@ def capture(
     run = Run()
     recording: recorder.Recording | None = None
 
-    told: list[str] = []
+    early_notes: list[str] = []
 
-    def tell(sentence: str) -> None:
+    def add_note(sentence: str) -> None:
         if recording is None:
-            told.append(sentence)
+            early_notes.append(sentence)
         else:
             recording.note("warning", sentence)
 
     with (
         claimed(),
-        watched_children(tell) if processes else contextlib.nullcontext() as children,
-        kept_for_questions() if entries or cost else contextlib.nullcontext() as kept,
+        watched_children(add_note) if processes else contextlib.nullcontext() as children,
+        keep_for_analysis() if entries or cost else contextlib.nullcontext() as kept,
     ):
         try:
             with recorder.record() as recording:
                 recording.describe_device(Device("auto", default_device_name()))
-                for sentence in told:
+                for sentence in early_notes:
                     recording.note("warning", sentence)
                 if compile:
                     with _compiled_modules(recording):
@@ -215,11 +234,11 @@ def capture(
 
 @contextlib.contextmanager
 def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
-    """Compile the modules that the code calls while the context is open, and record what they are."""
+    """Compile the modules that the code calls while the context is open, and record which they are."""
     from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
     from jupyter_graphbreak.compiling.descriptions import described
 
-    with compiled_calls(Options(), recording.note_fault) as calls:
+    with compiled_calls(CompileOptions(), recording.note_fault) as calls:
         try:
             yield
         finally:
@@ -228,19 +247,19 @@ def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
 
 
 def run_routed(path: str, module: str | None = None) -> None:
-    """Run a program as ``__main__``, with its own calls routed to what compiles them (see :func:`capture`).
+    """Run a program as ``__main__``, and compile what it calls (see :func:`capture`).
 
     Parameters
     ----------
     path : str
-        The program's file; unused for a module.
+        The program's file; not used for a module.
     module : str or None
-        The module to run, as ``python -m`` does.
+        The module to run, as with ``python -m``.
 
     Raises
     ------
     BaseException
-        Whatever the program raises.
+        Any exception that the program raises.
     """
     from jupyter_graphbreak.compiling.programs import run_as_main
 
@@ -250,15 +269,15 @@ def run_routed(path: str, module: str | None = None) -> None:
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     """Compile a function, call it once with the given arguments, and explain what happened.
 
-    A function or module that is not compiled yet is compiled with the backend ``eager``, which finds the same graphs
-    and breaks as any other and generates no code. What the call returns is dropped.
+    A function or module that is not compiled yet is compiled with the backend ``eager``, which has the same graphs and
+    breaks as any other backend but generates no code. The result of the call is discarded.
 
     Parameters
     ----------
     fn : callable
         A function, a method or a module; compiled or not.
     *args, **kwargs
-        What to call it with.
+        The arguments of the call.
 
     Returns
     -------
@@ -267,9 +286,9 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     Raises
     ------
     Exception
-        Whatever the call raises; use :func:`capture` to have the report as well.
+        Any exception that the call raises. To get a report in this case, use :func:`capture`.
     """
-    compiled = ensure_compiled(fn, Options())
+    compiled = ensure_compiled(fn, CompileOptions())
     forget(fn)
     with capture() as run:
         compiled(*args, **kwargs)

@@ -20,9 +20,9 @@ from jupyter_graphbreak.results import Report
 @click.argument("after", metavar="B", type=click.Path(path_type=Path))
 @format_option(tuple(form for form in FORMATS if form != "sarif"))
 def diff_command(before: Path, after: Path, form: str) -> int:
-    """Show which breaks are gone, new or elsewhere in B, compared with A.
+    """Show the breaks that are gone, new or moved in B compared with A.
 
-    Each is a report that was saved as JSON, a notebook with one report, or the log of one process.
+    A and B are reports saved as JSON, notebooks with one report, or logs of one process.
     """
     changes = _report(before).diff(_report(after))
     match form:
@@ -42,7 +42,7 @@ def diff_command(before: Path, after: Path, form: str) -> int:
     return 0
 
 
-_LARGEST = 512 << 20
+_MAX_BYTES = 512 << 20
 
 
 def _first_byte(path: Path) -> bytes:
@@ -59,15 +59,15 @@ def _report(path: Path) -> Report:
         if path.suffix == ".ipynb":
             reports = read_notebook(path)
             if len(reports) != 1:
-                raise click.UsageError(f"{path}: {len(reports)} reports; save the one to compare as JSON")
+                raise click.UsageError(f"{path}: it has {len(reports)} reports; save the one to compare as JSON")
             return reports[0]
         if path.is_file() and _first_byte(path) in {b"{", b"["}:
-            return Report.from_json(read_regular(path, _LARGEST))
+            return Report.from_json(read_regular(path, _MAX_BYTES))
         read = read_trace(path)
     except (UnreadableNotebook, UnreadableTrace, OSError) as error:
         raise FileProblem(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise FileProblem(f"{path}: not a report: {' '.join(str(error).split())}") from None
     if not isinstance(read, Report):
-        raise click.UsageError(f"{path}: {len(read.processes)} processes; compare the log of one of them")
+        raise click.UsageError(f"{path}: it has {len(read.processes)} processes; compare the log of one of them")
     return read

@@ -1,4 +1,4 @@
-"""The exit statuses of ``graphbreak``, and the exception of those that a file is the cause of."""
+"""The exit statuses of ``graphbreak``, and the exception for files that cannot be read or written."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ FINE, FAILED, MISUSE, UNREADABLE, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 class FileProblem(click.ClickException):
-    """A file or folder cannot be read or written; the message says in one line which and why."""
+    """A file or folder cannot be read or written; the message gives the path and the reason in one line."""
 
     exit_code = UNREADABLE

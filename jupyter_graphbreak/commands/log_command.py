@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from jupyter_graphbreak.commands.exit_statuses import FileProblem
-from jupyter_graphbreak.commands.output_formats import Found, of_job
-from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_options, sources_option
+from jupyter_graphbreak.commands.output_formats import CommandResult, result_of_job
+from jupyter_graphbreak.commands.shared_options import Gate, SharedOptions, shared_options, sources_option
 
 
 @click.command("log", short_help="Explain the logs that a program wrote with TORCH_TRACE.")
@@ -20,8 +20,8 @@ from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_opti
 def log_command(path: Path, *, sources: tuple[Path, ...], **shared: Any) -> int:
     """Explain the logs that a program wrote with TORCH_TRACE=FOLDER.
 
-    PATH is such a folder, or one log of it; logs may be compressed with gzip or zstd, and cut short. Several processes
-    make a job: breaks that only some ranks have come first.
+    PATH is that folder or one log in it. Logs may be compressed with gzip or zstd, or incomplete. For several
+    processes, breaks that only some ranks have come first.
     """
     from jupyter_graphbreak.api.saved import read_trace
     from jupyter_graphbreak.results import Job
@@ -29,10 +29,10 @@ def log_command(path: Path, *, sources: tuple[Path, ...], **shared: Any) -> int:
 
     for folder in sources:
         if not folder.is_dir():
-            raise click.UsageError(f"--sources {folder}: there is no such folder")
-    gate = Gate(Shared(**shared))
+            raise click.UsageError(f"--sources {folder}: no such folder")
+    gate = Gate(SharedOptions(**shared))
     try:
         read = read_trace(path, sources=sources, progress=sys.stderr.isatty())
     except (UnreadableTrace, OSError) as error:
         raise FileProblem(str(error)) from None
-    return gate.finish(of_job(read) if isinstance(read, Job) else Found([read]))
+    return gate.finish(result_of_job(read) if isinstance(read, Job) else CommandResult([read]))

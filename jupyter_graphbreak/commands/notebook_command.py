@@ -1,4 +1,4 @@
-"""``graphbreak notebook``: the reports in a notebook, or of running it."""
+"""``graphbreak notebook``: show the reports in a notebook, or run it and show the new ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from jupyter_graphbreak.commands.exit_statuses import UNREADABLE, FileProblem
-from jupyter_graphbreak.commands.output_formats import Found
-from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_options
+from jupyter_graphbreak.commands.output_formats import CommandResult
+from jupyter_graphbreak.commands.shared_options import Gate, SharedOptions, shared_options
 
 
 @click.command("notebook", short_help="Show the reports in a notebook, or run it with every cell explained.")
@@ -22,19 +22,19 @@ from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_opti
 def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared: Any) -> int:
     """Show the reports in the outputs of the notebook PATH.
 
-    With --execute the notebook is run first, up to the first cell that raises (the exit status is 1 then); the file
-    stays as it is.
+    With --execute, a copy of the notebook is run first, up to the first cell that raises; in this case the exit status
+    is 1. The file stays unchanged.
     """
     from jupyter_graphbreak.api.saved import explain_notebook, read_notebook
     from jupyter_graphbreak.notebookfiles.reading import UnreadableNotebook
 
-    gate = Gate(Shared(**shared))
+    gate = Gate(SharedOptions(**shared))
     if output is not None and not execute:
-        raise click.UsageError("--output: there is an executed copy only with --execute")
+        raise click.UsageError("--output needs --execute, which makes the executed copy")
     if output is not None and not output.resolve().parent.is_dir():
-        raise click.UsageError(f"--output {output}: there is no folder {output.parent}")
+        raise click.UsageError(f"--output {output}: no such folder: {output.parent}")
     if output is not None and output.resolve() == path.resolve():
-        raise click.UsageError(f"--output {output}: the notebook itself is not overwritten")
+        raise click.UsageError(f"--output {output}: choose a different file; the notebook itself is not overwritten")
     error = None
     problems: list[warnings.WarningMessage] = []
     try:
@@ -47,7 +47,7 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
                 reports = read_notebook(path)
     except UnreadableNotebook as problem:
         raise FileProblem(str(problem)) from None
-    status = gate.finish(Found(reports, notebook=path.as_posix()))
+    status = gate.finish(CommandResult(reports, notebook=path.as_posix()))
     if error is not None:
         click.echo(
             f"graphbreak: a cell raised {error}" if not shared["redact"] else "graphbreak: a cell raised", err=True

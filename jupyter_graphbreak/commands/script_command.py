@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jupyter_graphbreak.commands.output_formats import Found, of_job
-from jupyter_graphbreak.commands.shared_options import Gate, Shared, shared_options
+from jupyter_graphbreak.commands.output_formats import CommandResult, result_of_job
+from jupyter_graphbreak.commands.shared_options import Gate, SharedOptions, shared_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ _INTERRUPTED = 130
 
 
 class _ProgramCommand(click.Command):
-    """A command whose options end where the program's name stands: what follows belongs to the program."""
+    """A command whose options end before the name of a program; all later arguments belong to the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         index = 0
@@ -38,21 +38,21 @@ class _ProgramCommand(click.Command):
 
 
 @click.command("script", cls=_ProgramCommand, short_help="Run a Python program and explain what was compiled.")
-@click.option("--processes", is_flag=True, help="Explain the processes that the program starts, too.")
-@click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that it calls.")
+@click.option("--processes", is_flag=True, help="Also explain the processes that the program starts.")
+@click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
 @shared_options
 @click.pass_context
 def script_command(context: click.Context, /, *, processes: bool, compiles: bool, **shared: Any) -> int:
     """Run the Python program FILE, or MODULE as `python -m` does, and explain what torch.compile did in it.
 
-    With --compile, modules and functions on tensors that the program calls are compiled with the backend eager, as in
-    a notebook's cell without torch.compile.
+    With --compile, the modules and tensor functions that the program calls are compiled with the backend eager, as in
+    a notebook cell without torch.compile.
 
-    Options of graphbreak stand before the program, those of the program after it. In other formats than text the
-    program prints to stderr, so that stdout holds the report alone. Where the program ends with a status of its own
-    that is not 0, that is the status.
+    Put options of graphbreak before the program, and the program's own options after it. In all formats except text,
+    the program prints to stderr, so that stdout has only the report. If the program ends with an exit status other
+    than 0, that is the exit status of graphbreak.
     """
-    gate = Gate(Shared(**shared))
+    gate = Gate(SharedOptions(**shared))
     program = context.meta["program"]
     if program[:1] == ["-m"]:
         module, arguments = program[1] if len(program) > 1 else "", program[2:]
@@ -61,17 +61,17 @@ def script_command(context: click.Context, /, *, processes: bool, compiles: bool
     else:
         module, arguments = None, program[1:]
     if module == "" or not program:
-        raise click.UsageError("which program? graphbreak script FILE or graphbreak script -m MODULE")
-    if module is None and not os.path.isfile(program[0]):  # noqa: PTH113 - the name is used as it was written
+        raise click.UsageError("no program given: use graphbreak script FILE or graphbreak script -m MODULE")
+    if module is None and not os.path.isfile(program[0]):  # noqa: PTH113 - the name stays unchanged
         raise click.UsageError(f"{program[0]}: no such file")
-    if module is not None and not _is_there(module):
+    if module is not None and not _module_exists(module):
         raise click.UsageError(f"-m {module}: no such module")
 
     from jupyter_graphbreak.api.watching import capture, run_routed
 
     status = 0
     run = None
-    with _stdout_to_stderr(really=shared["form"] != "text"):
+    with _stdout_to_stderr(enabled=shared["form"] != "text"):
         try:
             with capture(processes=processes, compile=compiles) as run, _as_main(module, program[0], arguments):
                 if compiles:
@@ -84,7 +84,7 @@ def script_command(context: click.Context, /, *, processes: bool, compiles: bool
             status = _status(end.code)
         except KeyboardInterrupt:
             status = _INTERRUPTED
-        except Exception as error:  # noqa: BLE001 - the program's own
+        except Exception as error:  # noqa: BLE001 - any error of the program
             own = _own_traceback(error)
             sys.excepthook(type(error), error.with_traceback(own), own)
             status = 1
@@ -92,19 +92,19 @@ def script_command(context: click.Context, /, *, processes: bool, compiles: bool
             sys.stdout.flush()
     if run is None:
         return status or 1
-    gate_status = gate.finish(of_job(run.job) if run.job is not None else Found([run.report]))
+    gate_status = gate.finish(result_of_job(run.job) if run.job is not None else CommandResult([run.report]))
     return status or gate_status
 
 
 def _status(code: Any) -> int:
-    """Return the exit status of ``sys.exit(code)``, and print what is none, as Python does."""
+    """Return the exit status for ``sys.exit(code)``; print a code that is not an integer, as Python does."""
     if code is None or isinstance(code, int):
         return int(code or 0) & 0xFF
     click.echo(code, err=True)
     return 1
 
 
-def _is_there(module: str) -> bool:
+def _module_exists(module: str) -> bool:
     import importlib.util
 
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as Python does
@@ -118,7 +118,7 @@ def _is_there(module: str) -> bool:
 
 @contextlib.contextmanager
 def _as_main(module: str | None, file: str, arguments: list[str]) -> Iterator[None]:
-    """Have arguments and the search path of modules as Python gives them to a program."""
+    """Set the arguments and the module search path to what Python sets for a program."""
     argv, path = sys.argv, list(sys.path)
     sys.argv = [file if module is None else "-m", *arguments]
     folder = os.path.dirname(os.path.abspath(file)) if module is None else os.getcwd()  # noqa: PTH100, PTH109, PTH120
@@ -130,9 +130,9 @@ def _as_main(module: str | None, file: str, arguments: list[str]) -> Iterator[No
 
 
 @contextlib.contextmanager
-def _stdout_to_stderr(*, really: bool) -> Iterator[None]:
-    """Have the program, and the programs that it starts, print to stderr."""
-    if not really:
+def _stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
+    """Redirect the output of the program, and of programs that it starts, to stderr."""
+    if not enabled:
         yield
         return
     sys.stdout.flush()
@@ -146,7 +146,7 @@ def _stdout_to_stderr(*, really: bool) -> Iterator[None]:
 
 
 def _own_traceback(error: Exception) -> TracebackType | None:
-    """Return the traceback of an error from the program's first line on, without what ran the program."""
+    """Return the traceback of an error without the frames that ran the program."""
     from jupyter_graphbreak.analysis.source.machinery import is_runner
     from jupyter_graphbreak.recording.library import package_paths
 
@@ -157,4 +157,4 @@ def _own_traceback(error: Exception) -> TracebackType | None:
         if path is None or not (is_runner(path) or path.startswith(("jupyter_graphbreak/", "contextlib.py"))):
             return own
         own = own.tb_next
-    return None if isinstance(error, SyntaxError) else error.__traceback__  # the program itself may be no Python
+    return None if isinstance(error, SyntaxError) else error.__traceback__  # the program itself may not be valid Python

@@ -1,5 +1,5 @@
-"""Compile what a program calls, though the program itself does not compile it, and run its statements as Python does.
+"""Compile the modules and tensor functions that a program calls without compiling them, and run the program as usual.
 
-In: a program whose calls are routed here. Out: the same results, with the calls of modules and of the reader's tensor
-functions compiled. May import ``recording``, ``_torch_compat`` and what reads source text.
+In: a program whose calls are routed here. Out: the same results, with calls of modules and of the user's tensor
+functions compiled. May import ``recording``, ``_torch_compat`` and the modules that parse source text.
 """

@@ -1,4 +1,4 @@
-"""How to compile what the reader did not compile."""
+"""The options for compiling what the user did not compile."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Options(msgspec.Struct, frozen=True):
-    """Arguments for ``torch.compile``, as far as the reader gave them.
+class CompileOptions(msgspec.Struct, frozen=True):
+    """The arguments for ``torch.compile`` that the user has given.
 
-    Without a backend and a mode the backend is ``eager``: it captures the same graphs and breaks at the same places
-    as any other, gives the same numbers as uncompiled code, and generates no code, so that a second look is quick.
+    Without a backend and a mode, the backend is ``eager``: it has the same graphs and breaks as any other backend and
+    the same results as eager code, and it generates no code, so compiling is fast.
     """
 
     backend: str | None = None
@@ -35,7 +35,7 @@ class Options(msgspec.Struct, frozen=True):
         return given
 
 
-def ensure_compiled(fn: Callable[..., Any], options: Options) -> Callable[..., Any]:
+def ensure_compiled(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., Any]:
     """Return the function compiled, or the function itself if it is compiled already."""
     import torch
 

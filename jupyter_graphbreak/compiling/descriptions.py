@@ -1,4 +1,4 @@
-"""Describe what was compiled for a report in the program's own words: its names, and the statement that compiles it."""
+"""Describe what was compiled for a report: the program's names for it, and the statement that compiles it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
-#: How many attributes of an object are looked at for a name.
-_MOST_ATTRIBUTES = 200
+#: The number of attributes of an object to search for a name.
+_MAX_ATTRIBUTES = 200
 
 
 class CompiledCallable(NamedTuple):
@@ -26,15 +26,15 @@ class CompiledCallable(NamedTuple):
     Parameters
     ----------
     target : callable
-        A weak reference to the module or the function; returns ``None`` when that is gone.
+        A weak reference to the module or the function; returns ``None`` if it no longer exists.
     name : str
         The class of the module, or the qualified name of the function.
     module_type : str or None
         The class of the module.
     line : int or None
-        The line of the program's top level that was running when it was first called.
+        The line at the program's top level that was running at the first call.
     path : str or None
-        The expression by which the code that called it named it then; only if the program's file is not known.
+        The caller's expression for it at the first call; only if the program's file is unknown.
     """
 
     target: Callable[[], Any]
@@ -53,28 +53,28 @@ def described(
     ----------
     compiled : iterable of CompiledCallable
     namespace : mapping or None
-        The program's global names, when it has run; without them each is called as when it was first called.
+        The program's globals after the run; without them, the names at the first call are used.
     filename : str or None
         The file name of the program's code.
     """
     statements = _statements(filename) if filename is not None else []
-    found: list[CompiledForReport] = []
-    for each in compiled:
-        target = each.target()
-        name = each.path if target is None or namespace is None else path_to(target, namespace)
-        kind = type(target).__name__ if isinstance(target, torch.nn.Module) else each.module_type
+    descriptions: list[CompiledForReport] = []
+    for call in compiled:
+        target = call.target()
+        name = call.path if target is None or namespace is None else path_to(target, namespace)
+        kind = type(target).__name__ if isinstance(target, torch.nn.Module) else call.module_type
         code = _compiling_code(name, target, namespace) if name is not None else None
-        line = _line_before(statements, each.line, name or "") if code is not None and each.line is not None else None
-        found.append(
+        line = _line_before(statements, call.line, name or "") if code is not None and call.line is not None else None
+        descriptions.append(
             CompiledForReport(
-                name=name or each.name, type=kind, code=code, filename=filename if line else None, line=line
+                name=name or call.name, type=kind, code=code, filename=filename if line else None, line=line
             )
         )
-    return found
+    return descriptions
 
 
 def path_to(target: Any, namespace: Mapping[str, Any]) -> str | None:
-    """Return the expression by which a program names an object: ``model``, ``trainer.net``, ``trainer.loss``."""
+    """Return a program's expression for an object: ``model``, ``trainer.net``, ``trainer.loss``."""
     owner = getattr(target, "__self__", None) if isinstance(target, types.MethodType) else None
     if owner is not None:
         name = path_to(owner, namespace)
@@ -97,14 +97,14 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(held, dict):
         parts = [held, held["_modules"]] if isinstance(held.get("_modules"), dict) else [held]
         for part in parts:
-            yield from list(part.items())[:_MOST_ATTRIBUTES]
+            yield from list(part.items())[:_MAX_ATTRIBUTES]
 
 
 def _compiling_code(name: str, target: Any, namespace: Mapping[str, Any] | None) -> str | None:
     if isinstance(target, torch.nn.Module):
         return f"{name}.compile()"
     if not isinstance(target, types.FunctionType | types.MethodType):
-        return None  # compiled, an instance would be a function without its attributes
+        return None  # torch.compile turns an instance into a function without its attributes
     names = {"torch": torch} if namespace is None else namespace
     imported = next((known for known, value in names.items() if value is torch), None)
     code = f"{name} = {imported or 'torch'}.compile({name})"
@@ -120,15 +120,17 @@ def _statements(filename: str) -> list[ast.stmt]:
 
 
 def _line_before(statements: list[ast.stmt], line: int, name: str) -> int | None:
-    """Return the line of the statement that is at a line, if a name is bound before it; else ``None``."""
+    """Return the first line of the statement at a line if a name is bound before it; otherwise ``None``."""
     root = name.partition(".")[0]
     for index, statement in enumerate(statements):
         if statement.lineno <= line <= (statement.end_lineno or statement.lineno):
-            first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))])
-            on_line = [each for each in statements if each.lineno <= line and (each.end_lineno or 0) >= first]
-            later = [each for each in statements[index + 1 :] if _binds(each, root)]
-            earlier = [each for each in statements[:index] if _binds(each, root)]
-            is_bound_here = any(_binds(each, root) for each in on_line)
+            first = min(
+                [statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", ()))]
+            )
+            on_line = [other for other in statements if other.lineno <= line and (other.end_lineno or 0) >= first]
+            later = [other for other in statements[index + 1 :] if _binds(other, root)]
+            earlier = [other for other in statements[:index] if _binds(other, root)]
+            is_bound_here = any(_binds(other, root) for other in on_line)
             return None if is_bound_here or (later and not earlier) else first
     return None
 

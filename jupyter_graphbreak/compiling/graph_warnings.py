@@ -1,4 +1,4 @@
-"""Let the operations of a graph warn at the program's own lines, not at those of the graph's code."""
+"""Attribute warnings from a graph's operations to the program's own lines instead of the graph's code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def warnings_at_own_lines() -> Iterator[None]:
-    """Show the warnings of this thread's graphs as warnings of the lines that the operations come from."""
+    """Show warnings from this thread's graphs at the lines that the operations come from."""
     with redirected_here(warnings, "_showwarnmsg", _at_own_line):
         yield
 
 
 def _at_own_line(message: Any) -> tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]] | None:
-    """Return how to warn at the line that an operation comes from; ``None`` if it is no graph that warns."""
+    """Return the call that warns at the line of an operation; ``None`` if the warning is not from a graph."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the graph that warns
     while frame is not None and frame.f_code.co_filename != message.filename:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Run a whole program with its calls routed to what compiles them."""
+"""Run a whole program with its calls routed, so that they are compiled."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ def run_as_main(path: str, module: str | None) -> None:
     Parameters
     ----------
     path : str
-        The file; unused for a module.
+        The file; not used for a module.
     module : str or None
+        The name of the module.
 
     Raises
     ------
     SyntaxError
-        If it is not Python.
+        If the program is not valid Python.
     BaseException
-        Whatever the program raises.
+        Any exception that the program raises.
     """
     spec = _spec_of(module) if module is not None else None
     filename = str(spec.origin) if spec is not None else path

@@ -1,4 +1,4 @@
-"""Decide which of the reader's functions are compiled for a report: those that a person would put torch.compile on."""
+"""Decide which of the user's functions to compile for a report: those to which a user would apply torch.compile."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from jupyter_graphbreak.recording.targets import is_own, is_written_here
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: What is done with a call: the function is compiled; it runs as Python runs it and what it calls is looked at; it is
-#: none of the reader's tensor code and is called as it is.
+#: How to treat a call: compile the function; run it uncompiled and route its own calls; leave it unchanged, because it
+#: is not the user's tensor code.
 Role = Literal["compile", "look inside", "leave"]
 
-#: Names by which code trains, drives a library, sets what holds for the whole process, or inspects the interpreter. A
-#: function that uses one is not compiled; what it calls is.
-_DRIVES = frozenset(
+#: Names used by code that trains, drives a library, changes settings of the process, or inspects the interpreter. A
+#: function that uses one of them is not compiled, but the functions that it calls are.
+_DRIVING = frozenset(
     {
         # training, and libraries' own loops
         "backward", "zero_grad", "fit", "generate",
@@ -38,43 +38,43 @@ _DRIVES = frozenset(
         "weakref",
     }
 )  # fmt: skip
-#: Names of what surrounds computation: clocks, files, logs, progress bars, seeds, modes of modules. A function that
-#: uses one is not compiled if it only calls a module or another of the reader's functions.
-_SURROUNDS = frozenset(
+#: Names used by code around computation: clocks, files, logs, progress bars, seeds, modes of modules. A function that
+#: uses one of them is not compiled if it calls a module or another function of the user.
+_SURROUNDING = frozenset(
     {
         "time", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "sleep", "open", "tqdm", "trange",
         "getLogger", "basicConfig", "simplefilter", "filterwarnings", "catch_warnings", "manual_seed", "save", "load",
         "train", "eval", "synchronize", "Event",
     }
 )  # fmt: skip
-#: Packages for plots, tables, files and logs. A function that uses one is not compiled either.
+#: Packages for plots, tables, files and logs. A function that uses one of them is not compiled either.
 _SURROUNDING_PACKAGES = frozenset(
     {
         "IPython", "PIL", "csv", "json", "logging", "matplotlib", "mlflow", "os", "pandas", "pathlib", "pickle",
         "plotly", "requests", "seaborn", "shutil", "subprocess", "sys", "tensorboard", "threading", "tqdm", "wandb",
     }
 )  # fmt: skip
-#: Names by which code only shows or stores what a tensor holds.
+#: Names used by code that only shows or stores the values of a tensor.
 _READING = frozenset(
     {"item", "tolist", "numpy", "detach", "cpu", "shape", "size", "dim", "ndim", "numel", "dtype", "device", "append",
      "extend", "add_scalar", "format", "join", "info", "debug", "warning", "write"}
 )  # fmt: skip
-#: In a graph ``torch.full`` makes floats of a random integer of Python's.
+#: Sets of names that count as driving. In a graph, ``torch.full`` turns Python's random integers into floats.
 _DRIVING_PAIRS = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
-#: Of these, what takes values out of a tensor.
-_TAKING = frozenset({"item", "tolist", "numpy"})
+#: Those names in ``_READING`` that extract values from a tensor.
+_EXTRACTING = frozenset({"item", "tolist", "numpy"})
 _BUILTINS = frozenset(vars(builtins))
 _DATA = (bool, int, float, str, list, tuple, dict, set, logging.Logger)
 _OPERATORS = frozenset({"BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE", "BINARY_SUBSCR", "BINARY_SLICE"})
 _UNCOMPILABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-#: How many functions deep, and how many in all, a function's helpers are read.
-_DEEPEST, _MOST = 4, 200
-#: How many items of a container are looked at.
-_MOST_ITEMS = 50
+#: The depth to which, and the total number of functions in which, the helpers of a function are examined.
+_MAX_DEPTH, _MAX_FUNCTIONS = 4, 200
+#: The number of items to examine in a container.
+_MAX_ITEMS = 50
 
 
 def may_be_compiled(call: Any) -> bool:
-    """Whether a callable is a function, a method, a partial or an instance with a ``__call__`` written in Python."""
+    """Return whether a callable is a function, a method, a partial, or an instance with a ``__call__`` in Python."""
     if isinstance(call, types.FunctionType | types.MethodType | functools.partial):
         return True
     if isinstance(call, type | types.BuiltinFunctionType | torch.nn.Module):
@@ -83,16 +83,16 @@ def may_be_compiled(call: Any) -> bool:
 
 
 def role_of(call: Any) -> Role | None:
-    """Return what is done with calls of a callable, ``None`` if that depends on what it is called with.
+    """Return how to treat calls of a callable, ``None`` if that depends on the arguments.
 
     Parameters
     ----------
     call : callable
-        As :func:`may_be_compiled` lets it pass.
+        A callable for which :func:`may_be_compiled` is true.
     """
     while isinstance(call, functools.partial):
         call = call.func
-    if not may_be_compiled(call) or not is_readers(call):
+    if not may_be_compiled(call) or not is_user_code(call):
         return "leave"
     function = plain_function(call)
     if function is None:
@@ -100,46 +100,46 @@ def role_of(call: Any) -> Role | None:
     if function.__code__.co_flags & _UNCOMPILABLE:
         return "look inside"
     names = _Uses(function, _owner(call)).names
-    is_driver = names & _DRIVES or any(pair <= names for pair in _DRIVING_PAIRS)
+    is_driver = names & _DRIVING or any(pair <= names for pair in _DRIVING_PAIRS)
     return "look inside" if is_driver else None
 
 
 def role_with(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
-    """Return what is done with a call of a callable for which :func:`role_of` gives ``None``.
+    """Return how to treat a call of a callable for which :func:`role_of` returns ``None``.
 
     Parameters
     ----------
     call : callable
-        No partial.
+        Any callable except a partial.
     args, kwargs
-        What it is called with.
+        The arguments of the call.
     """
     if isinstance(call, torch.nn.Module):
-        return "leave"  # its call is compiled by itself
+        return "leave"  # calls of modules are compiled elsewhere
     function = plain_function(call)
     if function is None:
         return "compile"
     uses = _Uses(function, _owner(call))
     handled = [*args, *kwargs.values(), *uses.values]
-    if is_transform(call):  # within the transform Dynamo could not begin to trace
+    if is_transform(call):  # Dynamo cannot begin to trace within a transform
         return "leave" if any(map(_drives, handled)) else "compile"
     if any(map(_drives, handled)) or not any(map(_holds_tensor, handled)) or _computes_in_numpy(uses):
         return "look inside"
     if any(map(_is_surrounding, uses.values)) or not uses.computes:
         return "look inside"
     has_module = any(isinstance(value, torch.nn.Module) for value in handled)
-    return "look inside" if uses.names & _SURROUNDS and (uses.calls_own or has_module) else "compile"
+    return "look inside" if uses.names & _SURROUNDING and (uses.calls_own or has_module) else "compile"
 
 
 def _owner(call: Any) -> Any:
-    """Return the instance whose method, or whose ``__call__``, is called; ``None`` for a function."""
+    """Return the instance whose method or ``__call__`` is called; ``None`` for a function."""
     if isinstance(call, types.FunctionType):
         return None
     return getattr(call, "__self__", call)
 
 
 def is_driver(module: torch.nn.Module) -> bool:
-    """Whether the ``forward`` of one of the reader's modules trains: it runs a backward pass or uses an optimizer."""
+    """Return whether the ``forward`` of a user's module trains: it runs a backward pass or uses an optimizer."""
     forward = getattr(type(module), "forward", None)
     if not isinstance(forward, types.FunctionType) or not is_written_here(forward):
         return False
@@ -149,25 +149,25 @@ def is_driver(module: torch.nn.Module) -> bool:
 
 
 def is_metric(module: torch.nn.Module) -> bool:
-    """Whether a module is a metric of torchmetrics, which nobody compiles: it keeps lists and counts."""
+    """Return whether a module is a metric of torchmetrics, which only collects values and is not compiled."""
     return any(kind.__module__.startswith("torchmetrics.") for kind in type(module).__mro__)
 
 
-def is_readers(call: Any) -> bool:
-    """Whether a callable is code of the reader's, perhaps in a wrapper of PyTorch's (``torch.no_grad()``, ``vmap``)."""
+def is_user_code(call: Any) -> bool:
+    """Return whether a callable is the user's code, possibly in a wrapper such as ``torch.no_grad()`` or ``vmap``."""
     if isinstance(call, types.FunctionType) and isinstance(inspect.unwrap(call), torch.nn.Module):
         return True
     return is_written_here(call)
 
 
 def is_transform(call: Any) -> bool:
-    """Whether a callable is a transform of ``torch.func``, such as ``grad(loss)`` or ``vmap(model)``."""
+    """Return whether a callable is a transform of ``torch.func``, such as ``grad(loss)`` or ``vmap(model)``."""
     home = call.__globals__.get("__name__") if isinstance(call, types.FunctionType) else None
     return isinstance(home, str) and home.startswith("torch._functorch.")
 
 
 def plain_function(call: Any) -> types.FunctionType | None:
-    """Return the function that a call runs: the one inside a method, an instance or wrappers."""
+    """Return the function that a call runs, inside a method, an instance or wrappers."""
     if isinstance(call, functools.partial):
         return plain_function(call.func)
     function = inspect.unwrap(getattr(call, "__func__", call))
@@ -177,18 +177,18 @@ def plain_function(call: Any) -> types.FunctionType | None:
 
 
 class _Uses:
-    """What a function uses, directly or in the reader's helpers that it calls.
+    """The names and objects that a function uses, directly or in the user's helpers that it calls.
 
     Attributes
     ----------
     names : set of str
-        Global names and attributes.
+        Names of globals and attributes.
     values : list
-        The objects that its global and closure names stand for, and the attributes that it may use of its instance.
+        The values of its globals and closure, and of the attributes of its instance that it may use.
     calls_own : bool
-        Whether it calls another of the reader's functions.
+        Whether it calls another function of the user.
     computes : bool
-        Whether it may do more with a tensor than show or store what it holds.
+        Whether it may do more with a tensor than show or store its values.
     """
 
     def __init__(self, function: types.FunctionType, owner: Any) -> None:
@@ -198,7 +198,7 @@ class _Uses:
         self.computes = _calculates(function)
         seen: set[types.CodeType] = set()
         pending: list[tuple[types.FunctionType, Any, int]] = [(function, owner, 0)]
-        while pending and len(seen) < _MOST:
+        while pending and len(seen) < _MAX_FUNCTIONS:
             current, holder, depth = pending.pop()
             if current.__code__ in seen:
                 continue
@@ -214,12 +214,12 @@ class _Uses:
                 if isinstance(helper, types.FunctionType) and is_own(helper) and is_written_here(helper):
                     self.calls_own = True
                     self.computes = self.computes or _calculates(helper)
-                    if depth < _DEEPEST:
+                    if depth < _MAX_DEPTH:
                         pending.append((helper, receiver, depth + 1))
 
 
 def _computes_in_numpy(uses: _Uses) -> bool:
-    """Whether a function goes on in NumPy with what it takes out of tensors: compiled, it has arrays for numbers."""
+    """Return whether a function continues in NumPy, where compiled code would have arrays instead of numbers."""
     modules = {value.__name__ for value in uses.values if isinstance(value, types.ModuleType)}
     return "numpy" in modules and "numpy" in uses.names
 
@@ -232,14 +232,14 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 
 def _calculates(function: types.FunctionType) -> bool:
-    """Whether code names anything but builtins, data and what reads a tensor, or calculates without taking values."""
+    """Return whether code uses more than builtins, data and reading a tensor, or calculates with tensors."""
     found = list(_instructions(function.__code__))
     attributes = {name for operation, name in found if operation in {"LOAD_ATTR", "LOAD_METHOD"}}
     used = {name for operation, name in found if operation in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}}
     data = {name for name in used if isinstance(function.__globals__.get(name), _DATA)}
     if attributes - _READING or used - data - _BUILTINS:
         return True
-    return any(operation in _OPERATORS for operation, _ in found) and not attributes & _TAKING
+    return any(operation in _OPERATORS for operation, _ in found) and not attributes & _EXTRACTING
 
 
 def _instructions(code: types.CodeType) -> Iterator[tuple[str, Any]]:
@@ -276,16 +276,16 @@ def _holds_tensor(value: Any, depth: int = 0) -> bool:
         items = dict(value).values()
     elif is_own(type(value)) and not isinstance(value, type | torch.nn.Module | types.ModuleType):
         items = list(getattr(value, "__dict__", {}).values())
-    return any(_holds_tensor(item, depth + 1) for item in itertools.islice(items, _MOST_ITEMS))
+    return any(_holds_tensor(item, depth + 1) for item in itertools.islice(items, _MAX_ITEMS))
 
 
 def _drives(value: Any) -> bool:
-    """Whether code that uses an object drives computation: an optimizer, a scaler, a loader, a library's trainer.
+    """Return whether an object drives computation: an optimizer, a scaler, a loader, a library's trainer.
 
     A class with a finalizer counts as well.
     """
     kind = type(value)
-    if isinstance(value, type):  # Dynamo makes an instance of its own while it traces, and drops it
+    if isinstance(value, type):  # while tracing, Dynamo creates an instance of its own and drops it
         return hasattr(value, "__del__")
     if isinstance(value, torch.optim.Optimizer | torch.utils.data.DataLoader | torch.utils.data.Dataset):
         return True
@@ -298,5 +298,5 @@ def _drives(value: Any) -> bool:
         return False
     held = getattr(value, "__dict__", None)
     return isinstance(held, dict) and any(
-        isinstance(part, torch.nn.Module | torch.optim.Optimizer) for part in list(held.values())[:_MOST_ITEMS]
+        isinstance(part, torch.nn.Module | torch.optim.Optimizer) for part in list(held.values())[:_MAX_ITEMS]
     )

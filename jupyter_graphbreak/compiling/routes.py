@@ -1,7 +1,7 @@
-"""Route the calls of some code through a function of ours, which may compile what is called.
+"""Route the calls of some code through one of our functions, which may compile the callee.
 
-``f(x)`` becomes ``route(f)(x)``: the call itself stays in the code, at its place, so that what it calls, its errors and
-their tracebacks are the same.
+``f(x)`` becomes ``route(f)(x)``: the call itself stays at its place in the code, so that results, errors and tracebacks
+are the same.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from jupyter_graphbreak.faults import shielded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-#: Where the function is that routed code calls: a module that can always be imported, without PyTorch.
+#: The module and name of the function that routed code calls. The module can always be imported, without PyTorch.
 _ROUTE = ("jupyter_graphbreak.compiling.routes", "route")
-#: What decides about calls, by the number of the thread whose calls are compiled; the innermost comes last.
+#: The functions that decide about calls, by the id of the thread whose calls are compiled; the innermost comes last.
 active: dict[int, tuple[Callable[[Any], Any], ...]] = {}
-#: What may stand for something to compile. Python warns of a call of a literal, and goes on to do so.
+#: Expressions that may be compiled. Calls of literals stay unchanged, so that Python still warns about them.
 _CALLABLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-#: Flags of the compiler that a code object remembers: what its file imports from ``__future__``.
+#: The compiler flags in a code object for the ``__future__`` imports of its file.
 _FUTURE = 0x1FF0000
 
 
@@ -41,9 +41,9 @@ route = shielded("deciding what to compile", _route, lambda call: call, tell_fau
 
 
 def route_calls(statements: Iterable[ast.stmt]) -> None:
-    """Route the calls of some statements, in place; those in functions and classes that they define stay as they are.
+    """Route the calls of some statements in place, except those inside the functions and classes that they define.
 
-    The trees are walked without recursion, since a cell may nest deeper than Python's stack.
+    There is no recursion, because a cell may be nested more deeply than Python's stack.
     """
     pending: list[ast.AST] = list(statements)
     while pending:
@@ -58,7 +58,7 @@ def route_calls(statements: Iterable[ast.stmt]) -> None:
 
 
 def _evaluated_outside(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield what a definition evaluates where it stands: decorators, defaults, base classes."""
+    """Yield the parts of a definition that are evaluated outside it: decorators, defaults, base classes."""
     yield from getattr(scope, "decorator_list", ())
     yield from getattr(scope, "bases", ())
     yield from getattr(scope, "keywords", ())
@@ -80,24 +80,24 @@ def _routed(function: ast.expr) -> ast.Call:
 
 
 class RoutedFunctions:
-    """Makes functions of the reader's into functions that do the same and route their calls."""
+    """Copies the user's functions with their calls routed."""
 
     def __init__(self) -> None:
         self._codes: dict[types.CodeType, types.CodeType | None] = {}
 
     def routed(self, function: types.FunctionType) -> types.FunctionType | None:
-        """Return a function that routes its calls; ``None`` if its source cannot be read or is no longer the same.
+        """Return a copy of a function with its calls routed; ``None`` if its source is unknown or has changed.
 
-        It shares the globals, the closure, the defaults and the attributes of the function.
+        The copy shares the globals, the closure, the defaults and the attributes of the function.
         """
         code = function.__code__
         if code not in self._codes:
             self._codes[code] = routed_code(code)
-        made = self._codes[code]
-        if made is None:
+        routed = self._codes[code]
+        if routed is None:
             return None
         twin = types.FunctionType(
-            made, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+            routed, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
         twin.__kwdefaults__ = function.__kwdefaults__
         twin.__qualname__ = function.__qualname__
@@ -107,11 +107,11 @@ class RoutedFunctions:
 
 @without_warnings()
 def routed_code(code: types.CodeType) -> types.CodeType | None:
-    """Return code that does what a function's code does and routes its calls; ``None`` if its source is not known."""
+    """Return a function's code with its calls routed; ``None`` if its source is unknown or has changed."""
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
         return None
-    flags = code.co_flags & _FUTURE | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as cells may
+    flags = code.co_flags & _FUTURE | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # cells may have it
     try:
         tree = ast.parse(text)
         plain = _find(compile(text, code.co_filename, "exec", flags, dont_inherit=True), code)
@@ -119,16 +119,16 @@ def routed_code(code: types.CodeType) -> types.CodeType | None:
         if plain is None or definition is None or not _is_same(plain, code):
             return None
         route_calls(definition.body)
-        made = _find(compile(tree, code.co_filename, "exec", flags, dont_inherit=True), code)
+        routed = _find(compile(tree, code.co_filename, "exec", flags, dont_inherit=True), code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    if made is None or made.co_freevars != code.co_freevars:
+    if routed is None or routed.co_freevars != code.co_freevars:
         return None
-    return made.replace(co_qualname=code.co_qualname)
+    return routed.replace(co_qualname=code.co_qualname)
 
 
 def _find(module: types.CodeType, wanted: types.CodeType) -> types.CodeType | None:
-    """Return the code of a function out of that of its file."""
+    """Return the code of a function from the code of its file."""
     pending = [module]
     while pending:
         code = pending.pop()
@@ -148,7 +148,7 @@ def _definition(tree: ast.AST, code: types.CodeType) -> ast.FunctionDef | ast.As
 
 
 def _is_same(one: types.CodeType, other: types.CodeType) -> bool:
-    """Whether two code objects do the same."""
+    """Return whether two code objects are equivalent."""
     return (
         one.co_code == other.co_code
         and one.co_names == other.co_names
@@ -162,6 +162,6 @@ def _is_same(one: types.CodeType, other: types.CodeType) -> bool:
 def _is_same_constant(one: object, other: object) -> bool:
     if isinstance(one, types.CodeType) and isinstance(other, types.CodeType):
         return _is_same(one, other)
-    if isinstance(one, frozenset):  # the order of its items is not that of another one
+    if isinstance(one, frozenset):  # equal sets may have a different order
         return one == other
     return repr(one) == repr(other)  # 1, 1.0 and True are equal

@@ -1,4 +1,4 @@
-"""Make the error of a program that was compiled for a report look like that of the program itself."""
+"""Make the errors of a program that was compiled for a report look like those of the uncompiled program."""
 
 from __future__ import annotations
 
@@ -22,40 +22,45 @@ from jupyter_graphbreak.recording.records import is_resume, plain_function
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: Where the frames lie that carry compiled code, and the code of a graph itself.
+#: Folders whose frames only run compiled code, and the beginning of the file name of a graph's code.
 _CARRIERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, str(Path(__file__).parents[1]) + os.sep)
 _GRAPH = "<eval_with_key>"
-_RESUMED = "torch_dynamo_resume_in_rehearsed_at_1"
-#: What calls a function that is not to be compiled, whether the code that calls it is compiled or not.
+_RESUMED = "torch_dynamo_resume_in_tested_at_1"
+#: The wrapper of a function with disabled compilation, which also runs if the caller is not compiled.
 _DISABLING = "DisableContext.__call__.<locals>._fn"
 
 
 def hide_compiler(error: BaseException) -> None:
-    """Remove the frames of compiling from an error's traceback, and from those of the errors that it is chained to.
+    """Remove the compiler's frames from the traceback of an error and of the errors chained to it.
 
     Parameters
     ----------
     error : BaseException
-        While it is handled in the frame of ours that called the program's code, compiled.
+        The error, while it is handled in the frame that called the program's compiled code.
     """
     for chained in _chain(error):
         entries = list(_entries(chained.__traceback__))
-        if any(_carries(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
+        if any(_is_carrier(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
             try:
                 chained.__traceback__ = _relinked([*_without_carriers(_with_lines_of_graphs(entries))])
-            except Exception as fault:  # noqa: BLE001 - then it keeps some frames more
+            except Exception as fault:  # noqa: BLE001 - the traceback is still usable
                 tell_fault("hiding the frames of the compiler", fault)
 
 
-def rehearse_hiding() -> None:
-    """Hide a compiler that is not there, so that what fails of it fails before anything is compiled.
+def self_test_hiding() -> None:
+    """Hide the frames of an imitated compiler, so that an incompatibility shows before anything is compiled.
 
-    The error comes from a graph, in a resume function, in a compiled function.
+    The error comes from a graph, called by a resume function, called by a compiled function.
+
+    Raises
+    ------
+    AssertionError
+        If the frames cannot be hidden.
     """
-    filename = f"{__name__}.rehearsed"
-    function = compile(f"def rehearsed(x):\n {_RESUMED}(x)\n", filename, "exec").co_consts[0]
+    filename = f"{__name__}.tested"
+    function = compile(f"def tested(x):\n {_RESUMED}(x)\n", filename, "exec").co_consts[0]
     resumed = compile(f"def {_RESUMED}(x):\n self(x)\n", filename, "exec").co_consts[0]
-    inside = compile("def forward(self, x):\n y: 'Any' = x.missing\n", f"{_GRAPH}.rehearsed", "exec").co_consts[0]
+    inside = compile("def forward(self, x):\n y: 'Any' = x.missing\n", f"{_GRAPH}.tested", "exec").co_consts[0]
     node = types.SimpleNamespace(name="y", stack_trace=f'File "{filename}", line 2, in {resumed.co_name}')
     holder = types.SimpleNamespace(graph=types.SimpleNamespace(nodes=[node]))
     linecache.cache[inside.co_filename] = 1, None, ["def forward(self, x):\n", " y: 'Any' = x.missing\n"], ""
@@ -78,7 +83,7 @@ def rehearse_hiding() -> None:
 
 
 def failed_assertion(error: BaseException) -> AssertionError | None:
-    """Return the error of an ``assert`` that failed in a graph, where PyTorch raises a RuntimeError instead of it."""
+    """Return the AssertionError of a failed ``assert`` in a graph, for which PyTorch raises a RuntimeError."""
     if type(error) is not RuntimeError:
         return None
     last = list(_entries(error.__traceback__))[-1]
@@ -92,34 +97,34 @@ def failed_assertion(error: BaseException) -> AssertionError | None:
     return assertion.with_traceback(error.__traceback__)
 
 
-#: The instruction of a traceback's entry whose place is its line alone.
+#: The instruction index of a traceback entry of which only the line is known.
 _NO_INSTRUCTION = -1
-#: What an ``assert`` without a message says in a graph.
+#: The message of an ``assert`` without a message in a graph.
 _NO_MESSAGE = "assertion error"
 _ASSIGNED = re.compile(r"\s*(\w+)\s*(?::[^=]*)?=")
 _USER_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)')
 
 
 def _with_lines_of_graphs(entries: list[types.TracebackType]) -> list[types.TracebackType]:
-    """Return entries with the program's own lines in place of a graph's: the graph is called from one line of many."""
-    found: list[types.TracebackType] = []
+    """Return entries with the program's lines instead of the line that called the graph."""
+    replaced: list[types.TracebackType] = []
     for entry in entries:
         places = places_in_graph(entry.tb_frame, entry.tb_lineno)
-        caller = next((at for at in range(len(found) - 1, -1, -1) if not _carries(found[at])), None)
+        caller = next((at for at in range(len(replaced) - 1, -1, -1) if not _is_carrier(replaced[at])), None)
         if places and caller is not None:
-            calling = found[caller]
+            calling = replaced[caller]
             (_, line, _), *inlined = places
             stand_ins = [_at_line(calling, name, filename, line) for filename, line, name in inlined]
-            found[caller:] = [
+            replaced[caller:] = [
                 types.TracebackType(None, calling.tb_frame, _NO_INSTRUCTION, line),
                 *(stand_in for stand_in in stand_ins if stand_in is not None),
             ]
-        found.append(entry)
-    return found
+        replaced.append(entry)
+    return replaced
 
 
 def places_in_graph(frame: types.FrameType, line: int) -> list[tuple[str, int, str]]:
-    """Return file, line and function of the operation on a line of a graph's code, outermost first; else nothing."""
+    """Return the stack (file, line, function) of the operation on a line of a graph's code, outermost first."""
     if not frame.f_code.co_filename.startswith(_GRAPH):
         return []
     assigned = _ASSIGNED.match(linecache.getline(frame.f_code.co_filename, line))
@@ -131,7 +136,7 @@ def places_in_graph(frame: types.FrameType, line: int) -> list[tuple[str, int, s
 
 
 def _at_line(entry: types.TracebackType, name: str, filename: str, line: int) -> types.TracebackType | None:
-    """Return the entry of a traceback for a line of a function that has no frame of its own."""
+    """Return a traceback entry for a line of an inlined function, which has no frame."""
     at = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
     raising = ast.copy_location(ast.Raise(ast.copy_location(ast.Name("StopIteration", ast.Load()), at), None), at)
     code = compile(ast.Module([raising], []), filename, "exec").replace(co_name=name, co_qualname=name)
@@ -144,15 +149,15 @@ def _at_line(entry: types.TracebackType, name: str, filename: str, line: int) ->
 
 
 def trim(error: BaseException) -> None:
-    """Take out of an error's traceback, and of those that it is chained to, what a plain run does not have.
+    """Remove the frames that a plain run does not have from the traceback of an error and of errors chained to it.
 
-    These are the frames between the notebook and the cell's own, the frames of Dynamo, and resume functions, which
-    stand for the function that they resume.
+    These are the frames between the notebook and the cell, and the frames of Dynamo. A resume function is shown as the
+    function that it resumes.
 
     Parameters
     ----------
     error : BaseException
-        While it is handled in the cell's own code.
+        The error, while it is handled in the cell's own code.
     """
     if error.__traceback__ is None:
         return
@@ -176,13 +181,13 @@ def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.Trac
     entries = list(_without_carriers(_with_lines_of_graphs(list(_entries(traceback)))))
     first = next((i for i, entry in enumerate(entries) if _is_cell(entry, filename)), None)
     if first is None:
-        return traceback  # it was raised elsewhere, and chained to an error of the cell
+        return traceback  # raised elsewhere, and chained to an error of the cell
     return _relinked(entries[first:])
 
 
 def _relinked(entries: list[types.TracebackType]) -> types.TracebackType | None:
-    """Return a traceback of some entries, with each resume function as part of the function that it resumes."""
-    kept: list[tuple[types.TracebackType, types.CodeType]] = []  # each with the code of the function itself
+    """Return a traceback from entries, with resume functions merged into the functions that they resume."""
+    kept: list[tuple[types.TracebackType, types.CodeType]] = []  # entry, code of the function
     for entry in entries:
         if kept and _resumes(entry, kept[-1][0]):
             kept[-1] = (entry, kept[-1][1])
@@ -203,23 +208,23 @@ def _entries(traceback: types.TracebackType | None) -> Iterator[types.TracebackT
 def _without_carriers(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
     for entry, following in itertools.zip_longest(entries, entries[1:]):
         code = entry.tb_frame.f_code
-        disables = code.co_qualname == _DISABLING and (following is None or not _carries(following))
-        if disables or not _carries(entry):
+        disables = code.co_qualname == _DISABLING and (following is None or not _is_carrier(following))
+        if disables or not _is_carrier(entry):
             yield entry
 
 
-def _carries(entry: types.TracebackType) -> bool:
+def _is_carrier(entry: types.TracebackType) -> bool:
     return entry.tb_frame.f_code.co_filename.startswith((_GRAPH, *_CARRIERS))
 
 
 def _is_cell(entry: types.TracebackType, filename: str) -> bool:
-    """Whether an entry is that of the cell as a function, or of what goes on with it after a break."""
+    """Return whether an entry is the function of the cell, or a resume function of it."""
     code = entry.tb_frame.f_code
     as_function = is_resume(code.co_name) or bool(code.co_flags & _NEW_LOCALS)
     return code.co_filename == filename and plain_function(code.co_name) == "<module>" and as_function
 
 
-#: A function has locals of its own, a module has not (``inspect.CO_NEWLOCALS``).
+#: Functions have this flag, modules do not (``inspect.CO_NEWLOCALS``).
 _NEW_LOCALS = 0x0002
 
 
@@ -232,13 +237,13 @@ def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
 def _linked(
     entry: types.TracebackType, function: types.CodeType, following: types.TracebackType | None
 ) -> types.TracebackType:
-    """Return an entry that goes on with another one; of a cell or of code that Dynamo made a stand-in.
+    """Return an entry linked to the following one; for a cell or for Dynamo's code, a stand-in.
 
-    Not only for its looks: IPython hashes the code of each frame, and Dynamo's has constants that have no hash.
+    Stand-ins are also necessary because IPython hashes the code of each frame, and Dynamo's code may be unhashable.
     """
     code = entry.tb_frame.f_code
-    is_made = entry.tb_lasti == _NO_INSTRUCTION or not _is_hashable(code)
-    if is_made or plain_function(code.co_name) == "<module>" or is_resume(code.co_name):
+    needs_stand_in = entry.tb_lasti == _NO_INSTRUCTION or not _is_hashable(code)
+    if needs_stand_in or plain_function(code.co_name) == "<module>" or is_resume(code.co_name):
         stand_in = _stand_in(entry, function)
         if stand_in is not None:
             return types.TracebackType(following, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
@@ -255,7 +260,7 @@ def _is_hashable(code: types.CodeType) -> bool:
 
 @without_warnings()
 def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.TracebackType | None:
-    """Return the entry of a traceback whose code raises at the same place, under the name that the reader gave."""
+    """Return a traceback entry for the same place in code with the user's name of the function."""
     frame = entry.tb_frame
     filename, name = frame.f_code.co_filename, plain_function(frame.f_code.co_name)
     statement = _raising(entry)
@@ -265,14 +270,14 @@ def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.Tra
             code = compile(ast.Module([statement], []), filename, "exec")
             exec(code, frame.f_globals, scope)  # noqa: S102 - the statement above
         else:
-            arguments, keywords = _given(function, frame.f_locals)
+            arguments, keywords = _call_arguments(function, frame.f_locals)
             definition = _function(statement, function)
             code = compile(ast.Module([definition], []), filename, "exec")
             scope = {**frame.f_globals, **scope}
             exec(code, scope)  # noqa: S102 - as above
-            made = scope["stand_in"]
-            made.__code__ = made.__code__.replace(co_name=name, co_qualname=name)
-            made(*arguments, **keywords)
+            stand_in = scope["stand_in"]
+            stand_in.__code__ = stand_in.__code__.replace(co_name=name, co_qualname=name)
+            stand_in(*arguments, **keywords)
     except StopIteration as raised:
         own = raised.__traceback__
         return own.tb_next if own is not None else None
@@ -283,7 +288,7 @@ _RAISER = "raiser"
 
 
 class _Raiser:
-    """Raises whatever is done with it."""
+    """Raises ``StopIteration`` in every operation."""
 
     def _raise(self, *_: object) -> Any:
         raise StopIteration
@@ -297,7 +302,7 @@ class _Raiser:
 def _raising(entry: types.TracebackType) -> ast.stmt:
     """Return a statement that raises at the range of an entry's instruction.
 
-    It is the same kind of expression as in the source, so that tools that mark the failing part of a line know it.
+    It is the same kind of expression as in the source, so that tools can mark the failing part of the line.
     """
     positions = entry.tb_frame.f_code.co_positions()
     position = next(itertools.islice(positions, max(entry.tb_lasti, 0) // 2, None), (None, None, None, None))
@@ -312,16 +317,16 @@ def _raising(entry: types.TracebackType) -> ast.stmt:
     for part in ast.walk(raising):
         if isinstance(part, ast.stmt | ast.expr):
             part.lineno, part.end_lineno, part.col_offset, part.end_col_offset = line, end_line, column, end_column
-    came_to = entry.tb_frame.f_lineno
-    if came_to is None or came_to == line:
+    last_line = entry.tb_frame.f_lineno
+    if last_line is None or last_line == line:
         return raising
-    # The frame went on to another line, to leave a with block for one: IPython shows that line.
-    last = ast.Pass(lineno=came_to, end_lineno=came_to, col_offset=0, end_col_offset=0)
+    # The frame continued to a different line, for example to leave a with block, and IPython shows that line.
+    last = ast.Pass(lineno=last_line, end_lineno=last_line, col_offset=0, end_col_offset=0)
     return ast.copy_location(ast.Try([raising], [], [], [last]), raising)
 
 
 def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None:
-    """Return the expression at a place of a file, its parts replaced by one that raises; ``None`` for other kinds."""
+    """Return the expression at a place with raising operands; ``None`` for unsupported kinds of expressions."""
     tree = parse_python("".join(linecache.getlines(filename)))
     raiser = ast.Name(_RAISER, ast.Load())
     for node in ast.walk(tree) if tree is not None else ():
@@ -348,7 +353,7 @@ def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None
 
 
 def _parameters(function: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...], str | None, str | None]:
-    """Return the names of a function's parameters: by position, by keyword only, ``*`` and ``**``."""
+    """Return the names of a function's parameters: positional, keyword-only, ``*`` and ``**``."""
     names = iter(function.co_varnames)
     positional = tuple(itertools.islice(names, function.co_argcount))
     by_keyword = tuple(itertools.islice(names, function.co_kwonlyargcount))
@@ -356,11 +361,11 @@ def _parameters(function: types.CodeType) -> tuple[tuple[str, ...], tuple[str, .
     return positional, by_keyword, rest, next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None
 
 
-def _given(function: types.CodeType, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return what a function was called with, as far as its frame has it."""
-    positional, by_keyword, rest, others = _parameters(function)
-    arguments = [*(values.get(name) for name in positional), *(values.get(rest, ()) if rest else ())]
-    keywords = dict(values.get(others, {}) if others else {})
+def _call_arguments(function: types.CodeType, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a function call from the variables of its frame."""
+    positional, by_keyword, args_name, kwargs_name = _parameters(function)
+    arguments = [*(values.get(name) for name in positional), *(values.get(args_name, ()) if args_name else ())]
+    keywords = dict(values.get(kwargs_name, {}) if kwargs_name else {})
     return arguments, {**keywords, **{name: values.get(name) for name in by_keyword}}
 
 
@@ -371,14 +376,14 @@ def _function(statement: ast.stmt, function: types.CodeType) -> ast.FunctionDef:
     def parameter(name: str) -> ast.arg:
         return ast.copy_location(ast.arg(name), at)
 
-    positional, by_keyword, rest, others = _parameters(function)
+    positional, by_keyword, args_name, kwargs_name = _parameters(function)
     arguments = ast.arguments(
         posonlyargs=[],
         args=[parameter(name) for name in positional],
-        vararg=parameter(rest) if rest is not None else None,
+        vararg=parameter(args_name) if args_name is not None else None,
         kwonlyargs=[parameter(name) for name in by_keyword],
         kw_defaults=[None for _ in by_keyword],
-        kwarg=parameter(others) if others is not None else None,
+        kwarg=parameter(kwargs_name) if kwargs_name is not None else None,
         defaults=[],
     )
     definition = ast.FunctionDef("stand_in", arguments, [statement], [])

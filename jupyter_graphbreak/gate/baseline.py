@@ -1,4 +1,4 @@
-"""What a baseline allows: breaks, functions that run eagerly, recompiles; as TOML that is made to be read in a diff."""
+"""Read and write baselines of allowed breaks, eager functions and recompiles, as TOML that is readable in a diff."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 _VERSION = 1
-_ADDRESS = re.compile(r"0x[0-9a-f]+")  # another one at every run
+_ADDRESS = re.compile(r"0x[0-9a-f]+")  # differs in every run
 _HEAD = """\
-# Graph breaks that are allowed here. `graphbreak ... --baseline FILE` fails on others;
-# `graphbreak ... --baseline FILE --update-baseline` writes this file anew.
+# Graph breaks that are allowed here. `graphbreak ... --baseline FILE` fails on any other break;
+# `graphbreak ... --baseline FILE --update-baseline` rewrites this file.
 """
 
 
 class MalformedBaseline(ValueError):  # noqa: N818 - reads as the sentence it reports
-    """A baseline that cannot be read; the message says in one line why."""
+    """A baseline that cannot be read; the message gives the reason in one line."""
 
 
 class AllowedBreak(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """A break: ``path`` is empty for a notebook's cell, ``function`` for code outside functions."""
+    """An allowed break; ``path`` is empty for a notebook's cell, ``function`` for code outside functions."""
 
     path: str = ""
     function: str = ""
@@ -39,7 +39,7 @@ class AllowedBreak(msgspec.Struct, frozen=True, order=True, forbid_unknown_field
 
 
 class AllowedEager(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """A function that runs eagerly for another reason than a break; ``reason`` is the kind of it."""
+    """A function that may run eagerly for a reason other than a break; ``reason`` is the kind of reason."""
 
     path: str = ""
     function: str = ""
@@ -47,7 +47,7 @@ class AllowedEager(msgspec.Struct, frozen=True, order=True, forbid_unknown_field
 
 
 class AllowedRecompiles(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """How often a function may be compiled again."""
+    """The number of times that a function may be recompiled."""
 
     path: str = ""
     function: str = ""
@@ -55,9 +55,14 @@ class AllowedRecompiles(msgspec.Struct, frozen=True, order=True, forbid_unknown_
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is allowed; an empty one allows nothing. ``torch`` is the release with which it was written.
+    """Everything that is allowed; an empty baseline allows nothing.
 
-    A misspelt part is an error, since it would allow less than its writer thought.
+    A misspelt key is an error, because it would allow less than its author intended.
+
+    Parameters
+    ----------
+    torch : str
+        The release of PyTorch with which the baseline was written.
     """
 
     version: int = _VERSION
@@ -68,19 +73,19 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_baseline(text: str) -> Baseline:
-    """Read the text of a baseline.
+    """Parse the text of a baseline.
 
     Raises
     ------
     MalformedBaseline
-        If it is no TOML, has fields of another form, or was written by a later release.
+        If the text is not TOML, has unknown or malformed fields, or was written by a later release.
     """
     try:
         baseline = msgspec.convert(tomllib.loads(text), Baseline)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
         raise MalformedBaseline(" ".join(str(error).split())) from None
     if baseline.version != _VERSION:
-        raise MalformedBaseline(f"it has version {baseline.version}, and this release reads version {_VERSION}")
+        raise MalformedBaseline(f"it has version {baseline.version}, but this release reads version {_VERSION}")
     return baseline
 
 
@@ -101,9 +106,9 @@ def write_baseline(baseline: Baseline) -> str:
 
 
 def baseline_of(reports: Iterable[Report]) -> Baseline:
-    """Return the baseline that allows just what some reports hold.
+    """Return the baseline that allows exactly what the reports contain.
 
-    What several reports hold, such as those of the ranks of a job, counts as often as in the one that has it most.
+    If several reports contain an entry, as in a job with several ranks, the highest count of one report is used.
     """
     reports = list(reports)
     breaks: Counter[AllowedBreak] = Counter()
@@ -131,16 +136,16 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
 
 
 def allowed_by(report: Report) -> list[AllowedBreak]:
-    """Return for each break of a report, in their order, what a baseline has to hold to allow it."""
+    """Return the baseline entry that allows each break of a report, in the order of the breaks."""
     paths = {source.id: source.path or "" for source in report.sources}
     lines = _Lines(report)
     allowed = []
-    for found in report.breaks:
-        location = found.location
+    for break_ in report.breaks:
+        location = break_.location
         path, function = _function(paths, location, location.function if location is not None else None)
         line = " ".join((lines.at(location) or "").split())
-        cause = " ".join(_ADDRESS.sub("0x", found.gb_type).split())
-        allowed.append(AllowedBreak(path, function, cause, line, found.gb_id or ""))
+        cause = " ".join(_ADDRESS.sub("0x", break_.gb_type).split())
+        allowed.append(AllowedBreak(path, function, cause, line, break_.gb_id or ""))
     return allowed
 
 
@@ -150,7 +155,7 @@ def _function(paths: dict[str, str], location: Location | None, function: str | 
 
 
 class _Lines:
-    """The source lines of a report. A text is taken apart once, however many breaks are in it."""
+    """The source lines of a report. Each text is split only once, even if it has many breaks."""
 
     def __init__(self, report: Report) -> None:
         self._segments: defaultdict[str, list[Segment]] = defaultdict(list)
@@ -159,7 +164,7 @@ class _Lines:
         self._lines: dict[str, dict[int, str]] = {}
 
     def at(self, location: Location | None) -> str | None:
-        """Return the source line at which a place begins, or as much of it as is known."""
+        """Return the source line on which a location begins, or the known part of it."""
         if location is None:
             return None
         if location.source not in self._lines:
@@ -170,11 +175,11 @@ class _Lines:
         return location.code.partition("\n")[0] if location.code else None
 
     def _numbered(self, source: str) -> Iterator[tuple[int, str]]:
-        # Of segments that hold the same line the first one counts.
+        # If several segments contain the same line, the first one is used.
         for segment in reversed(self._segments.get(source, ())):
             yield from enumerate(segment.text.split("\n"), start=segment.first_line)
 
 
 def _toml(value: str | int) -> str:
-    # A string of JSON is one of TOML, but for the one control character that JSON leaves as it is.
+    # A JSON string is a TOML string, except for one control character that JSON does not escape.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""The file of a baseline: read as a whole or not at all, and replaced in one step."""
+"""Read the file of a baseline, and replace it atomically."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, read_baseline, write_baseline
 from jupyter_graphbreak.regular_files import read_regular
 
-_LARGEST = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 def load_baseline(path: Path) -> Baseline:
@@ -19,27 +19,27 @@ def load_baseline(path: Path) -> Baseline:
     Raises
     ------
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     MalformedBaseline
-        If it holds no baseline.
+        If the file is not a baseline.
     """
     try:
-        return read_baseline(read_regular(path, _LARGEST).decode())
+        return read_baseline(read_regular(path, _MAX_BYTES).decode())
     except (UnicodeDecodeError, RecursionError) as error:
         raise MalformedBaseline(" ".join(str(error).split())) from None
 
 
 def save_baseline(path: Path, baseline: Baseline) -> None:
-    """Write the file of a baseline; until the new one is complete on the disk, the old one stays.
+    """Write the file of a baseline; the old file stays until the new one is complete on disk.
 
-    The file keeps its permissions. If the path is a symbolic link, the file that it leads to is replaced.
+    The file keeps its permissions. If the path is a symbolic link, its target is replaced.
 
     Raises
     ------
     OSError
-        If it cannot be written.
+        If the file cannot be written.
     MalformedBaseline
-        If there is a file that is no baseline: it is not replaced.
+        If there is a file that is not a baseline; it is not replaced.
     """
     target = Path(os.path.realpath(path))
     with contextlib.suppress(FileNotFoundError):
@@ -59,7 +59,7 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
 
 
 def _mode_of(path: Path) -> int:
-    """Return the permissions of a file, of a new one those that Python would give it."""
+    """Return the permissions of a file; for a new file, the default permissions."""
     try:
         return path.stat().st_mode & 0o7777
     except FileNotFoundError:

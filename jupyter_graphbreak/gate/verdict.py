@@ -1,7 +1,7 @@
-"""Hold what happened against what is allowed: which breaks are new, which are the same ones, which are gone.
+"""Compare reports with a baseline: find the breaks that are new, the same, or gone.
 
-The same break is one of the same function and cause, however its line reads now; or, where the old function is gone
-(renamed, moved, its file renamed), one of the same line and cause. Each allowed break allows one.
+Two breaks are the same if function and cause are the same, even if the line was edited. If the old function is gone
+(renamed, moved, or its file was renamed), line and cause must be the same. Each allowed break allows one break.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Key = "Callable[[_A], Hashable]"
 
 
 class MoreRecompiles(msgspec.Struct, frozen=True):
-    """A function that was compiled again more often than before."""
+    """A function with more recompiles than allowed."""
 
     path: str
     function: str
@@ -38,20 +38,21 @@ class MoreRecompiles(msgspec.Struct, frozen=True):
     now: int
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """What the gate decided.
+class GateVerdict(msgspec.Struct, frozen=True):
+    """The gate's decision.
 
     Parameters
     ----------
     new : list of AllowedBreak
         Breaks that are not allowed.
     eager : list of AllowedEager
-        Functions that newly run eagerly, not because of a break.
+        Functions that run eagerly without permission, for a reason other than a break.
     recompiles : list of MoreRecompiles
+        Functions with more recompiles than allowed.
     gone : list of AllowedBreak
-        Breaks that are allowed and were not met any more.
+        Allowed breaks that no longer occur.
     same : int
-        How many allowed breaks were met.
+        The number of allowed breaks that occurred.
     nothing_compiled : bool
         Whether nothing was compiled, so that the absence of breaks proves nothing.
     """
@@ -65,34 +66,36 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def passed(self) -> bool:
-        """Whether something was compiled, and nothing happened that is not allowed."""
+        """Whether something was compiled and everything that happened is allowed."""
         return not (self.new or self.eager or self.recompiles or self.nothing_compiled)
 
 
-def judge(baseline: Baseline, reports: Sequence[Report]) -> Verdict:
-    """Hold some reports against a baseline."""
+def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
+    """Compare reports with a baseline."""
     now = baseline_of(reports)
-    there = _functions(reports)
+    existing = _functions(reports)
 
     def gone(old: AllowedBreak | AllowedEager | AllowedRecompiles) -> bool:
-        return (old.path, old.function) not in there
+        return (old.path, old.function) not in existing
 
     by_break: list[tuple[Callable[[AllowedBreak], Hashable], bool]] = [
-        (lambda each: (each.path, each.function, each.cause, each.line), False),
-        (lambda each: (each.path, each.function, each.cause), False),
-        (lambda each: (each.function, each.cause, each.line) if each.line else each, True),
-        (lambda each: (each.cause, each.line) if each.line else each, True),
+        (lambda allowed: (allowed.path, allowed.function, allowed.cause, allowed.line), False),
+        (lambda allowed: (allowed.path, allowed.function, allowed.cause), False),
+        (lambda allowed: (allowed.function, allowed.cause, allowed.line) if allowed.line else allowed, True),
+        (lambda allowed: (allowed.cause, allowed.line) if allowed.line else allowed, True),
     ]
     if _release(baseline.torch) != _release(now.torch):  # releases rename causes
-        by_break.append((lambda each: (each.path, each.function, each.line) if each.line else each, False))
+        by_break.append(
+            (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False)
+        )
     left, new = _without_pairs(baseline.breaks, now.breaks, by_break, gone)
     by_function: list[tuple[Callable[[AllowedEager], Hashable], bool]] = [
-        (lambda each: each, False),
-        (lambda each: (each.function, each.reason), True),
-        (lambda each: (each.path, each.reason), True),
+        (lambda allowed: allowed, False),
+        (lambda allowed: (allowed.function, allowed.reason), True),
+        (lambda allowed: (allowed.path, allowed.reason), True),
     ]
     _, eager = _without_pairs(baseline.eager, now.eager, by_function, gone)
-    return Verdict(
+    return GateVerdict(
         new=new,
         eager=eager,
         recompiles=list(_more_recompiles(baseline.recompiles, now.recompiles, gone)),
@@ -103,7 +106,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> Verdict:
 
 
 def nothing_compiled(reports: Sequence[Report]) -> bool:
-    """Whether reports show neither compiled code nor anything that PyTorch failed to compile."""
+    """Return whether reports show neither compiled code nor anything that PyTorch failed to compile."""
     return not any(
         report.breaks
         or report.skipped
@@ -116,48 +119,52 @@ def nothing_compiled(reports: Sequence[Report]) -> bool:
 def _without_pairs(
     before: Sequence[_A], now: Sequence[_A], keys: Iterable[tuple[Any, bool]], gone: Callable[[_A], bool]
 ) -> tuple[list[_A], list[_A]]:
-    """Pair old and new ones, surest first; return what is left of both.
+    """Pair old and new entries, the most certain pairs first; return the unpaired entries of both.
 
     Parameters
     ----------
+    before, now : sequence
+        The old and the new entries.
     keys : iterable of (callable, bool)
-        By what to pair, and whether only those of functions that are gone.
+        Functions that return the key by which to pair, and whether to pair only entries whose function is gone.
+    gone : callable
+        Returns whether the function of an old entry is gone.
     """
     old: list[_A | None] = list(before)
     new = list(now)
     for key, only_gone in keys:
         waiting: dict[Hashable, deque[int]] = defaultdict(deque)
-        for place, each in enumerate(old):
-            if each is not None and (not only_gone or gone(each)):
-                waiting[key(each)].append(place)
-        left = []
-        for each in new:
-            same = waiting.get(key(each))
+        for index, entry in enumerate(old):
+            if entry is not None and (not only_gone or gone(entry)):
+                waiting[key(entry)].append(index)
+        unpaired = []
+        for entry in new:
+            same = waiting.get(key(entry))
             if same:
                 old[same.popleft()] = None
             else:
-                left.append(each)
-        new = left
-    return [each for each in old if each is not None], new
+                unpaired.append(entry)
+        new = unpaired
+    return [entry for entry in old if entry is not None], new
 
 
 def _more_recompiles(
     before: Sequence[AllowedRecompiles], now: Sequence[AllowedRecompiles], gone: Callable[[AllowedRecompiles], bool]
 ) -> Iterable[MoreRecompiles]:
-    allowed = {(each.path, each.function): each.times for each in before}
-    moved = _Moved(each for each in before if gone(each))
-    for each in now:
-        times = allowed.get((each.path, each.function))
+    allowed = {(old.path, old.function): old.times for old in before}
+    moved = _Moved(old for old in before if gone(old))
+    for new in now:
+        times = allowed.get((new.path, new.function))
         if times is None:
-            # A function that is gone may be this one under another name or in another file.
-            same = moved.take(each)
+            # A function that is gone may have been renamed, or moved to a different file.
+            same = moved.take(new)
             times = same.times if same is not None else 0
-        if each.times > times:
-            yield MoreRecompiles(each.path, each.function, times, each.times)
+        if new.times > times:
+            yield MoreRecompiles(new.path, new.function, times, new.times)
 
 
 class _Moved:
-    """Functions that are gone, each of which may be another one under another name or in another file, once."""
+    """Functions that are gone. Each may have been renamed or moved to a different file, but only once."""
 
     def __init__(self, gone: Iterable[AllowedRecompiles]) -> None:
         self._left = dict(enumerate(gone))
@@ -168,7 +175,7 @@ class _Moved:
             self._by_path[each.path].append(place)
 
     def take(self, now: AllowedRecompiles) -> AllowedRecompiles | None:
-        """Return the first function of the same name or file, and take it away."""
+        """Return and remove the first function with the same name or file."""
         places = [same[0] for same in (self._by_function[now.function], self._by_path[now.path]) if self._is_left(same)]
         return self._left.pop(min(places)) if places else None
 
@@ -179,7 +186,7 @@ class _Moved:
 
 
 def _functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
-    """Return path and name of every function that the reports mention or whose definition they hold."""
+    """Return the path and name of every function that the reports mention or whose definition they contain."""
     mentioned = set()
     for report in reports:
         paths = {source.id: source.path or "" for source in report.sources}
@@ -187,8 +194,8 @@ def _functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
             *(frame.location for frame in report.frames),
             *(skipped.location for skipped in report.skipped),
             *(op.location for graph in report.graphs for op in graph.ops),
-            *(place for found in report.breaks for occurrence in found.occurrences for place in occurrence.stack),
-            *(found.location for found in report.breaks),
+            *(place for break_ in report.breaks for occurrence in break_.occurrences for place in occurrence.stack),
+            *(break_.location for break_ in report.breaks),
         ]
         for place in places:
             if place is not None:
@@ -207,13 +214,13 @@ def _release(torch: str) -> str:
     return ".".join(torch.split(".")[:2])
 
 
-def new_breaks(verdict: Verdict, report: Report) -> set[str]:
+def new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
     """Return the ids of the breaks of a report that are not allowed."""
     left = Counter(verdict.new)
     ids = set()
     pairs = zip(report.breaks, allowed_by(report), strict=True)
-    for found, key in reversed(list(pairs)):  # of several alike the last ones are the new ones
+    for break_, key in reversed(list(pairs)):  # of several equal breaks, the last ones are the new ones
         if left[key] > 0:
             left[key] -= 1
-            ids.add(found.id)
+            ids.add(break_.id)
     return ids

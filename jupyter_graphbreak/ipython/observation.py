@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.api.rerun import Kept
+    from jupyter_graphbreak.api.rerun import KeptRun
     from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
@@ -109,7 +109,7 @@ class Observation:
         self._folder: Path | None = None
         self._children: list[Process] = []
         self._cells = cells
-        self._kept: Kept | None = None
+        self._kept: KeptRun | None = None
         self._calls: CompiledCalls | None = None
         self._phase = ""
         self._patches = _patches(options)
@@ -150,9 +150,9 @@ class Observation:
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
         if self.options.runs_again:
-            from jupyter_graphbreak.api.rerun import kept_for_questions
+            from jupyter_graphbreak.api.rerun import keep_for_analysis
 
-            self._kept = opened.enter("keeping copies of what is compiled", kept_for_questions, None)
+            self._kept = opened.enter("keeping copies of what is compiled", keep_for_analysis, None)
         if self.options.processes:
             tell = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
@@ -289,7 +289,7 @@ class Observation:
 
             self._children = processes_in(self._folder, self._cells.find)
 
-    def _run_again(self, report: Report, files: dict[str, str], kept: Kept) -> Report:
+    def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
         """Return the report with what running entries again on copies tells; nothing of that is shown."""
         from msgspec.structs import replace
 

@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 if TYPE_CHECKING:
     import argparse
 
-    from jupyter_graphbreak.compiling.compile_options import Options as CompileOptions
+    from jupyter_graphbreak.compiling.compile_options import CompileOptions
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Options(msgspec.Struct, frozen=True):
 
     def for_compile(self) -> CompileOptions:
         """Return those that apply to what the magic compiles."""
-        from jupyter_graphbreak.compiling.compile_options import Options as CompileOptions
+        from jupyter_graphbreak.compiling.compile_options import CompileOptions
 
         dynamic = None if self.dynamic is None else self.dynamic == "true"
         backend = self.backend

@@ -1,4 +1,4 @@
-"""Run a notebook in a kernel of its own, every cell explained as JupyterLab's "Explain all" does."""
+"""Run a notebook in a new kernel with every cell explained, like "Explain all" in JupyterLab."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-#: What JupyterLab puts into the metadata of its requests.
-_ASKED = {"graphbreak": {"explain": "", "only_torch": True}}
+#: The metadata that JupyterLab adds to its requests.
+_REQUEST_METADATA = {"graphbreak": {"explain": "", "only_torch": True}}
 _LOAD = "__import__('jupyter_graphbreak').answer_requests(get_ipython())"
-_MOST_WORDS = 200
+_MAX_ERROR_LENGTH = 200
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
@@ -25,45 +25,47 @@ _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 def execute(
     path: Path, kernel: str | None = None, on_cell: Callable[[int, int], None] = lambda _done, _all: None
 ) -> tuple[dict[str, Any], str | None]:
-    """Run a notebook, up to the first cell that raises; the file stays as it is.
+    """Run a notebook, up to the first cell that raises; the file stays unchanged.
 
     Parameters
     ----------
     path : Path
     kernel : str or None
-        The kernel's name, where it is to be another than the notebook's own.
+        The name of the kernel; ``None`` uses the kernel that the notebook names.
     on_cell : callable
-        Told before each cell how many came before it, and how many there are.
+        Called before each cell with the number of cells before it and the total number of cells.
 
     Returns
     -------
-    dict, str or None
-        The executed notebook, and the exception of a cell in one line.
+    notebook : dict
+        The executed notebook.
+    failure : str or None
+        The exception of a cell in one line.
 
     Raises
     ------
     UnreadableNotebook
-        If it is no notebook, or no kernel can run it.
+        If the file is not a notebook, or if no kernel can run it.
     """
     from jupyter_client.kernelspec import NoSuchKernel
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, DeadKernelError
 
-    content = read_cells(path)  # once: nbformat gets what was checked, and nothing that was written there since
+    content = read_cells(path)  # read only once, so that nbformat gets exactly the content that was checked
     try:
         notebook = nbformat.reads(json.dumps(content), as_version=4)
-    except Exception as error:  # noqa: BLE001 - nbformat raises whatever it stumbles over
-        why = " ".join(str(error).split())[:_MOST_WORDS]
-        raise UnreadableNotebook(f"{path}: not a notebook that can be run: {why or type(error).__name__}") from None
+    except Exception as error:  # noqa: BLE001 - nbformat raises arbitrary exceptions
+        why = " ".join(str(error).split())[:_MAX_ERROR_LENGTH]
+        raise UnreadableNotebook(f"{path}: the notebook cannot be run: {why or type(error).__name__}") from None
     options: dict[str, Any] = {"kernel_name": kernel} if kernel is not None else {}
     folder = str(path.resolve().parent)
     client: Any = NotebookClient(notebook, timeout=None, resources={"metadata": {"path": folder}}, **options)
 
-    def ask(cell: Any, cell_index: int) -> None:
+    def add_request_metadata(cell: Any, cell_index: int) -> None:
         on_cell(cell_index, len(notebook.cells))
-        client.kc.session.metadata = {**_ASKED, "cellId": cell.get("id", str(cell_index))}
+        client.kc.session.metadata = {**_REQUEST_METADATA, "cellId": cell.get("id", str(cell_index))}
 
-    client.on_cell_start = ask
+    client.on_cell_start = add_request_metadata
     failure = None
     try:
         with client.setup_kernel():
@@ -77,23 +79,23 @@ def execute(
                 failure = "the kernel died"
             client.set_widgets_metadata()
     except NoSuchKernel as error:
-        raise UnreadableNotebook(f"{path}: no kernel {error.name!r} is installed here") from None
-    _without_widgets(notebook)
+        raise UnreadableNotebook(f"{path}: the kernel {error.name!r} is not installed") from None
+    _remove_widgets(notebook)
     executed: dict[str, Any] = notebook
     return executed, failure
 
 
 def _load_extension(client: Any) -> None:
-    """Have the kernel answer requests for reports."""
+    """Load the extension in the kernel, so that it answers requests for reports."""
     message = client.kc.execute(_LOAD, silent=True, store_history=False)
     reply = client.wait_for_reply(message)
     if reply is None or reply["content"]["status"] != "ok":
-        why = (reply or {}).get("content", {}).get("evalue", "it does not answer")
+        why = (reply or {}).get("content", {}).get("evalue", "no reply")
         raise UnreadableNotebook(f"the notebook's kernel cannot explain cells: {why}")
 
 
-def _without_widgets(notebook: Any) -> None:
-    """Take away the widgets of reports, which no kernel answers any more."""
+def _remove_widgets(notebook: Any) -> None:
+    """Remove the widgets of reports, because their kernel is gone."""
     gone = set()
     for cell in notebook.cells:
         for output in cell.get("outputs") or ():

@@ -1,7 +1,7 @@
-"""What we add to PyTorch's structured trace, typed: one class for each entry whose name begins with ``graphbreak_``.
+"""Our additions to PyTorch's structured trace: one class per entry whose name begins with ``graphbreak_``.
 
-The entries stand in the same envelope as PyTorch's own (:class:`~jupyter_graphbreak.recording.records.Record`), so that
-a recording can be written to a file, read by another tool, and read back here.
+The entries have the same envelope as PyTorch's own (:class:`~jupyter_graphbreak.recording.records.Record`), so that a
+recording can be written to a file, read by other tools, and read back.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Addition(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of ours; ``kind`` is its name in the trace."""
+    """An entry that we add; ``kind`` is its name in the trace."""
 
     kind: ClassVar[str] = ""
 
 
 class CodeObject(Addition, frozen=True, kw_only=True):
-    """What identifies a code object; ``id`` is its address in the process that recorded it."""
+    """The identity of a code object; ``id`` is its address in the process that recorded it."""
 
     name: str
     filename: str
@@ -33,32 +33,32 @@ class CodeObject(Addition, frozen=True, kw_only=True):
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Function, file and first line."""
+        """The function, file and first line."""
         return self.name, self.filename, self.firstlineno
 
 
 class FullgraphSite(msgspec.Struct, frozen=True):
-    """Where ``torch.compile(fullgraph=True)`` was written, and the function that it compiles."""
+    """The place of a ``torch.compile(fullgraph=True)``, and the function that it compiles."""
 
     site: StackEntry | None = None
     wrapped: CodeObject | None = None
 
 
 class OpenScope(Addition, frozen=True, kw_only=True):
-    """A scope of ``error_on_graph_break`` that is open.
+    """An open scope of ``error_on_graph_break``.
 
     Parameters
     ----------
     site : StackEntry or None
-        Where the scope object was made, of a decorator.
+        The place where the scope object was created, if it is a decorator.
     entered : StackEntry or None
-        Where it was entered.
+        The place where the scope was entered.
     wrapped : CodeObject or None
-        The function that it is put around.
+        The function that the scope wraps.
     inside : bool
         Whether it was entered within a compiled function.
     generated : bool
-        Whether it was entered in code that Dynamo made, whose lines are not those of the scope.
+        Whether it was entered in code that Dynamo generated, whose lines are not those of the scope.
     """
 
     value: bool
@@ -70,7 +70,7 @@ class OpenScope(Addition, frozen=True, kw_only=True):
 
 
 class ScopeOpened(OpenScope, frozen=True, kw_only=True):
-    """A scope that was just opened; ``around`` holds those that were open already, outermost first."""
+    """A scope was opened; ``around`` lists the scopes that were already open, outermost first."""
 
     kind: ClassVar[str] = "graphbreak_scope"
 
@@ -78,7 +78,7 @@ class ScopeOpened(OpenScope, frozen=True, kw_only=True):
 
 
 class FrameStarted(CodeObject, frozen=True, kw_only=True):
-    """Dynamo begins to compile a code object; ``stack`` is the Python stack at the call that made it do so."""
+    """Dynamo begins to compile a code object; ``stack`` is the Python stack at the call that caused it."""
 
     kind: ClassVar[str] = "graphbreak_start"
 
@@ -87,7 +87,7 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
 
 
 class Conditions(Addition, frozen=True, kw_only=True):
-    """Where an event happened and which settings were in force.
+    """The place of an event and the settings in force.
 
     Parameters
     ----------
@@ -96,9 +96,11 @@ class Conditions(Addition, frozen=True, kw_only=True):
     above : list of StackEntry
         The Python stack at the call that made Dynamo compile, outermost first.
     scopes : list of OpenScope
-        The scopes that were open, outermost first.
+        The open scopes, outermost first.
     error_on_graph_break, fullgraph : bool or None
-        What Dynamo held, where it could be read.
+        Dynamo's values of these settings, ``None`` if they could not be read.
+    fullgraph_site : FullgraphSite or None
+        The place of the ``torch.compile(fullgraph=True)`` in force.
     """
 
     stack: list[StackEntry] = []
@@ -110,7 +112,7 @@ class Conditions(Addition, frozen=True, kw_only=True):
 
     @property
     def whole_stack(self) -> list[StackEntry]:
-        """The stack from the program's start to the event."""
+        """The stack from the start of the program to the event."""
         return [*self.above, *self.stack]
 
 
@@ -120,9 +122,9 @@ class BreakSeen(Conditions, frozen=True, kw_only=True):
     Parameters
     ----------
     type : str or None
-        The class of the exception behind it.
+        The class of the underlying exception.
     gb_type, gb_id : str or None
-        Its name and number in PyTorch's registry, where the exception and the text's beginning say them.
+        The name and number in PyTorch's registry, if the exception and the beginning of the text give them.
     """
 
     kind: ClassVar[str] = "graphbreak_break"
@@ -133,7 +135,7 @@ class BreakSeen(Conditions, frozen=True, kw_only=True):
 
 
 class FrameFailed(Conditions, frozen=True, kw_only=True):
-    """An exception ends the compilation of a frame; ``raised``: and goes up to the user."""
+    """An exception ends the compilation of a frame; with ``raised``, it reaches the user."""
 
     kind: ClassVar[str] = "graphbreak_failure"
 
@@ -144,7 +146,7 @@ class FrameFailed(Conditions, frozen=True, kw_only=True):
 
 
 class FrameGivenUp(Addition, frozen=True, kw_only=True):
-    """Dynamo gives up a frame that it began without an event, as PyTorch before 2.11 does at ``skip_frame()``."""
+    """Dynamo gives up a frame without logging an event, as PyTorch before 2.11 does at ``skip_frame()``."""
 
     kind: ClassVar[str] = "graphbreak_given_up"
 
@@ -152,7 +154,7 @@ class FrameGivenUp(Addition, frozen=True, kw_only=True):
 
 
 class RegistryEntry(msgspec.Struct, frozen=True):
-    """A reason as PyTorch's registry of graph breaks has it."""
+    """An entry of PyTorch's registry of graph breaks."""
 
     gb_type: str | None = None
     gb_id: str | None = None
@@ -166,11 +168,11 @@ class FrameRefused(Conditions, frozen=True, kw_only=True):
     Parameters
     ----------
     name, filename, firstlineno
-        The code object, where it is known.
+        The code object, if known.
     limit, limit_value
-        The setting that forbids a further compilation, and its value.
+        The setting that prevents a further compilation, and its value.
     wrapped : CodeObject or None
-        The decorated function, where the code object is the wrapper that torch shares between all of them.
+        The decorated function, if the code object is the wrapper that torch shares between all of them.
     """
 
     kind: ClassVar[str] = "graphbreak_refusal"
@@ -196,7 +198,7 @@ class FrameRefused(Conditions, frozen=True, kw_only=True):
 
 
 class FrameSkipped(CodeObject, frozen=True, kw_only=True):
-    """Dynamo leaves a frame alone, for a reason that it gives in words."""
+    """Dynamo skips a frame and gives a reason."""
 
     kind: ClassVar[str] = "graphbreak_skip"
 
@@ -205,16 +207,16 @@ class FrameSkipped(CodeObject, frozen=True, kw_only=True):
 
 
 class CompiledAgain(Addition, frozen=True, kw_only=True):
-    """``torch.compile`` was applied to something that is compiled already.
+    """``torch.compile`` was applied to something that was already compiled.
 
     Parameters
     ----------
     name : str
         The function, or the class of the module.
     is_module, stays_module : bool
-        Whether a module was given, and whether the result is one.
+        Whether the argument was a module, and whether the result is one.
     site : StackEntry or None
-        Where.
+        The place of the call.
     """
 
     kind: ClassVar[str] = "graphbreak_compiled_again"
@@ -225,7 +227,7 @@ class CompiledAgain(Addition, frozen=True, kw_only=True):
     site: StackEntry | None = None
 
 
-class ResumeMade(CodeObject, frozen=True, kw_only=True):
+class ResumeCreated(CodeObject, frozen=True, kw_only=True):
     """Dynamo looks up the resume function for the place after a break.
 
     Parameters
@@ -233,13 +235,13 @@ class ResumeMade(CodeObject, frozen=True, kw_only=True):
     of : CodeObject
         The code that it resumes.
     line : int or None
-        The line at which it goes on.
+        The line at which it continues.
     new : bool or None
-        Whether it was made just now.
+        Whether Dynamo just created it.
     compiled : bool or None
-        Whether Dynamo holds compiled code of it already.
+        Whether Dynamo already has compiled code for it.
     enters : int or None
-        The id of the resume function that it calls first: where breaks are nested, that of the function it had called.
+        The id of the resume function that it calls first: for nested breaks, that of the function it had called.
     """
 
     kind: ClassVar[str] = "graphbreak_resume"
@@ -252,7 +254,7 @@ class ResumeMade(CodeObject, frozen=True, kw_only=True):
 
 
 class ResumedAt(Addition, frozen=True, kw_only=True):
-    """The line at which the resume function of a frame goes on, where a log says so; see :class:`ResumeMade`."""
+    """The line at which the resume function of a frame continues, if a log has it; see :class:`ResumeCreated`."""
 
     kind: ClassVar[str] = "graphbreak_resumed_at"
 
@@ -260,7 +262,7 @@ class ResumedAt(Addition, frozen=True, kw_only=True):
 
 
 class CudagraphSkipped(Addition, frozen=True, kw_only=True):
-    """A backend runs a graph without a CUDA graph, for a reason that it gives in words."""
+    """A backend runs a graph without a CUDA graph and gives a reason."""
 
     kind: ClassVar[str] = "graphbreak_cudagraph_skip"
 
@@ -268,7 +270,7 @@ class CudagraphSkipped(Addition, frozen=True, kw_only=True):
 
 
 class GraphStacks(Addition, frozen=True, kw_only=True):
-    """The call stacks of the operations of a graph: each stack once, and for each operation the index of its stack."""
+    """The call stacks of a graph's operations: the distinct stacks, and the index of each operation's stack."""
 
     kind: ClassVar[str] = "graphbreak_graph"
 
@@ -277,8 +279,8 @@ class GraphStacks(Addition, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class Blind(Addition, frozen=True, kw_only=True):
-    """Dynamo leaves frames alone without a word in this release of PyTorch; ``what`` says which, where we see none."""
+class UnrecordedSkips(Addition, frozen=True, kw_only=True):
+    """The release of PyTorch skips frames without a record; ``what`` names them if we cannot record them either."""
 
     kind: ClassVar[str] = "graphbreak_blind"
 
@@ -286,7 +288,7 @@ class Blind(Addition, frozen=True, kw_only=True):
 
 
 class WatchFailed(Addition, frozen=True, kw_only=True):
-    """A hook of ours failed."""
+    """One of our hooks failed."""
 
     kind: ClassVar[str] = "graphbreak_fault"
 
@@ -304,7 +306,7 @@ class Note(Addition, frozen=True, kw_only=True):
 
 
 class DeviceUsed(Addition, frozen=True, kw_only=True):
-    """Where the code was asked to run and where it ran; the fields of the report's ``Device``."""
+    """The requested and the used device; the fields of the report's ``Device``."""
 
     kind: ClassVar[str] = "graphbreak_device"
 
@@ -320,13 +322,13 @@ class CompiledForReport(Addition, frozen=True, kw_only=True):
     Parameters
     ----------
     name : str
-        What the program calls it: ``model``, ``trainer.net``; the name of its class or function if no name leads to it.
+        The program's name for it, e.g. ``model`` or ``trainer.net``, or else the name of its class or function.
     type : str or None
         The class of a module.
     code : str or None
-        The statement by which the program would compile it; ``None`` if no name leads to it.
+        The statement with which the program would compile it; ``None`` if the program has no name for it.
     filename, line : str and int, or None
-        The statement of the program before which that statement belongs.
+        The statement of the program before which ``code`` belongs.
     """
 
     kind: ClassVar[str] = "graphbreak_compiled"
@@ -362,11 +364,11 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
     Parameters
     ----------
     kind_of_source : {"cell", "file", "library"} or None
-        ``None``: it follows from the file's name. In the trace it is called ``kind``.
+        The kind of source; ``None`` means that the file name determines it. The trace calls this field ``kind``.
     lines : dict
-        Single lines that are mentioned, by their number.
+        Single lines that records mention, by line number.
     line_offset, indent : int
-        Lines and columns that the notebook cut off the front of a cell before it ran it.
+        The number of lines and columns that the notebook removed from the front of a cell before it ran the cell.
     """
 
     kind: ClassVar[str] = "graphbreak_source"
@@ -381,14 +383,14 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
 
 
 class SettingsInForce(Addition, frozen=True, kw_only=True):
-    """Settings of Dynamo when a frame was compiled; recorded for the first frame, and again when they are others.
+    """Settings of Dynamo when a frame was compiled; recorded for the first frame and after each change.
 
     Parameters
     ----------
     values : dict
         The settings whose value is not the default, and two that always matter.
     defaults : list of str
-        The names among them whose value is the default all the same.
+        The names in ``values`` whose value is the default.
     """
 
     kind: ClassVar[str] = "graphbreak_config"
@@ -400,25 +402,25 @@ class SettingsInForce(Addition, frozen=True, kw_only=True):
 class HeldCode(CodeObject, frozen=True, kw_only=True):
     """A code object that Dynamo held when the run began; ``cell`` is the name of its cell, if it is from one.
 
-    In a cell ``firstlineno`` counts as the reader does.
+    For a cell, ``firstlineno`` is the line number that the user sees.
     """
 
     cell: str | None = None
 
 
 class RunSummary(Addition, frozen=True, kw_only=True):
-    """The run as a whole: versions, settings of Dynamo at its end, where packages are, times in seconds.
+    """The run as a whole: versions, settings of Dynamo at the end, folders of packages, times in seconds.
 
     Parameters
     ----------
     watched : bool
         Whether both the trace and our hooks recorded the run, so that they can be compared.
     compiled_calls : bool
-        Whether calls were compiled for the report; then a :class:`CompiledForReport` names each.
+        Whether calls were compiled for the report; a :class:`CompiledForReport` describes each of them.
     begun : int or None
-        How many compilations Dynamo itself counted, where it does.
+        The number of compilations that Dynamo itself counted, if it counts them.
     held : list of HeldCode or None
-        What Dynamo had begun to compile before the run and not forgotten: it may have run without a trace.
+        The code that Dynamo had begun to compile before the run and still held; it may have run without a record.
     """
 
     kind: ClassVar[str] = "graphbreak_run"
@@ -442,7 +444,7 @@ _CLASSES: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
         ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, CompiledAgain,
-        ResumeMade, ResumedAt, CudagraphSkipped, GraphStacks, Blind, WatchFailed, Note, DeviceUsed,
+        ResumeCreated, ResumedAt, CudagraphSkipped, GraphStacks, UnrecordedSkips, WatchFailed, Note, DeviceUsed,
         CompiledForReport, RunEnded,
         SourceRecorded, SettingsInForce, RunSummary,
     )
@@ -452,24 +454,24 @@ _A = TypeVar("_A", bound=Addition)
 
 
 def read_addition(record: Record) -> Addition | None:
-    """Return an entry of ours, typed; ``None`` for an entry of PyTorch's.
+    """Return an addition as its class; ``None`` for one of PyTorch's own entries.
 
     Raises
     ------
     msgspec.ValidationError
-        If a field has another form.
+        If a field has the wrong type.
     """
     kind = _CLASSES.get(record.kind)
     return msgspec.convert(record.data, kind, str_keys=True) if kind is not None else None
 
 
 def additions_of(records: list[Record], kind: type[_A]) -> list[_A]:
-    """Return all entries of one class, in order; those that cannot be read are left out."""
-    made: list[_A] = []
+    """Return all additions of one class, in order; unreadable ones are left out."""
+    result: list[_A] = []
     for record in records:
         if record.kind == kind.kind:
             try:
-                made.append(msgspec.convert(record.data, kind, str_keys=True))
+                result.append(msgspec.convert(record.data, kind, str_keys=True))
             except msgspec.ValidationError:
                 continue
-    return made
+    return result

@@ -1,7 +1,7 @@
-"""Where the code runs: the rule behind ``--device``, as a pure function.
+"""Choose the device of a run: the rule behind ``--device``, as a pure function.
 
-``auto`` makes the kernel's CUDA device the default device while the code runs, when there is one and nothing that the
-code names lives on the CPU; else the code's own devices stand.
+``auto`` makes the kernel's CUDA device the default device while the code runs, if there is one and no object that the
+code names is on the CPU. Otherwise the code's own devices are used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FORM = re.compile(r"auto|cpu|cuda(?::\d+)?")
 
 
 class Cuda(msgspec.Struct, frozen=True):
-    """The CUDA devices of the kernel: their names, the number of the current one, and why there is none."""
+    """The CUDA devices of the kernel: their names, the index of the current one, and the reason if there are none."""
 
     names: list[str] = []
     current: int = 0
@@ -28,7 +28,7 @@ class Cuda(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What to say of the device, and the device to make the default (``None``: leave it as it is)."""
+    """The device for the report, and the device to make the default; ``None`` leaves the default unchanged."""
 
     device: Device
     default: str | None = None
@@ -42,43 +42,47 @@ def choose_device(requested: str, cuda: Cuda, values: Mapping[str, Any]) -> Choi
     requested : str
         ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
     cuda : Cuda
-        What the kernel has.
+        The CUDA devices of the kernel.
     values : mapping
-        The objects that the code names; tensors and modules among them have devices of their own.
+        The objects that the code names. Tensors and modules among them have their own devices.
+
+    Returns
+    -------
+    Choice
 
     Raises
     ------
     ValueError
-        If there is no such device; the message says what was found.
+        If the device does not exist; the message lists the existing devices.
     """
     if not _FORM.fullmatch(requested):
         raise ValueError(f"unknown device {requested!r}: use auto, cpu, cuda or cuda:N")
     if requested == "cpu":
         return Choice(Device("cpu", "cpu"), "cpu")
     if requested != "auto":
-        return _forced(requested, cuda)
+        return _choose_cuda(requested, cuda)
     if not cuda.names:
         return Choice(Device("auto", "cpu", note=cuda.why_none))
     on_cpu = [name for name, value in values.items() if "cpu" in devices_of(value)]
     if on_cpu:
-        lives = f"{_listed(on_cpu)} {'lives' if len(on_cpu) == 1 else 'live'} on the CPU"
-        return Choice(Device("auto", "cpu", note=f"{lives}, so the code's own devices stand"))
+        names = f"{_shortened(on_cpu)} {'is' if len(on_cpu) == 1 else 'are'} on the CPU"
+        return Choice(Device("auto", "cpu", note=f"{names}, so the code's own devices are used"))
     used = f"cuda:{cuda.current}"
     return Choice(Device("auto", used, cuda.names[cuda.current]), used)
 
 
-def _forced(requested: str, cuda: Cuda) -> Choice:
+def _choose_cuda(requested: str, cuda: Cuda) -> Choice:
     if not cuda.names:
         raise ValueError(f"--device {requested}: {cuda.why_none}; use --device cpu")
     number = int(requested.partition(":")[2] or cuda.current)
     if number >= len(cuda.names):
         known = ", ".join(f"cuda:{index} {name}" for index, name in enumerate(cuda.names))
-        raise ValueError(f"--device {requested}: there is no such device; found {known}")
+        raise ValueError(f"--device {requested}: no such device; available: {known}")
     return Choice(Device(requested, f"cuda:{number}", cuda.names[number]), f"cuda:{number}")
 
 
 def devices_of(value: Any) -> set[str]:
-    """Return the types of the devices that an object's tensors live on: a tensor, a module, or a container of them."""
+    """Return the device types of the tensors in an object: a tensor, a module, or a container of them."""
     return {
         kind for tensor in _tensors(value) for kind in [getattr(getattr(tensor, "device", None), "type", None)] if kind
     }
@@ -96,7 +100,7 @@ def _tensors(value: Any) -> Iterable[Any]:
     return [value] if hasattr(value, "device") and hasattr(value, "dtype") else []
 
 
-def _listed(names: Sequence[str]) -> str:
+def _shortened(names: Sequence[str]) -> str:
     most = 3
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

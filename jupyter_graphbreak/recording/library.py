@@ -1,4 +1,4 @@
-"""Where the code of libraries is in this process: code that the reader has not written."""
+"""Find the folders of libraries in this process, that is, of code that the user has not written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jupyter_graphbreak.recording.package_paths import PackagePaths
 
-#: Packages that may be installed from their sources, outside of the folders for packages.
+#: Packages that may be installed from source, outside the folders for packages.
 _FROM_SOURCES = ("torch", "IPython", "ipykernel", "tornado", "traitlets", "zmq", "jupyter_client", "jupyter_graphbreak")
 
 
@@ -24,18 +24,18 @@ def library_roots() -> list[str]:
 
 
 def package_folders() -> list[str]:
-    """Return the folders of PyTorch, of what runs notebooks and of ourselves, if they are outside of those folders."""
+    """Return the folders of PyTorch, Jupyter's packages and this package that are outside :func:`library_roots`."""
     loaded = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _FROM_SOURCES)
     return list(_folders(tuple(sys.path), loaded))
 
 
 def package_paths() -> PackagePaths:
-    """Return both as one, to say whose a file is."""
+    """Return both kinds of folders, to determine the owner of a file."""
     return PackagePaths(tuple(library_roots()), tuple(package_folders()))
 
 
 def is_library(filename: str) -> bool:
-    """Whether a file is a library's."""
+    """Return whether a file belongs to a library."""
     return filename.startswith(tuple(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
 
 

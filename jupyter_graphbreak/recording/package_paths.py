@@ -1,6 +1,6 @@
-"""Whose a file is, by the folder that holds it: a package's, the standard library's, or the reader's own.
+"""Determine the owner of a file by its folder: a package, the standard library, or the user.
 
-Nothing is read from disk, so that the paths of a log from another machine can be judged as well.
+Nothing is read from disk, so this also works for the paths in a log from a different machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 import msgspec
 
-#: The standard library in a path of another machine; what follows has to be one of its modules.
+#: The standard library in a path from a different machine; one of its modules must follow.
 _STDLIB = re.compile(
     r"(?:^|/)(?:lib(?:64)?/python3\.\d+t?|Python3\d+(?:-\w+)?/Lib)/(?P<module>(?P<top>\w+)(?:\.py$|/).*)"
 )
@@ -19,27 +19,27 @@ _PACKAGES = ("/site-packages/", "/dist-packages/")
 
 
 class PackagePaths(msgspec.Struct, frozen=True):
-    """Where packages and the standard library are.
+    """The folders of packages and of the standard library.
 
-    Folders that are not known here, as those of another machine, are recognized by ``site-packages``, ``dist-packages``
-    and ``lib/python3.N`` in a path.
+    Unknown folders, such as those of a different machine, are recognized by ``site-packages``, ``dist-packages`` and
+    ``lib/python3.N`` in a path.
 
     Parameters
     ----------
     roots : tuple of str
-        Folders that hold packages or modules.
+        Folders that contain packages or modules.
     folders : tuple of str
-        Folders of single packages that are installed from their sources.
+        Folders of single packages that are installed from source.
     """
 
     roots: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
     def module_path(self, filename: str) -> str | None:
-        """Return the path of a library's file from where Python finds it, ``None`` if it is the reader's own.
+        """Return the path of a library's file relative to Python's search path, ``None`` for the user's own files.
 
-        The file ``/venv/lib/python3.12/site-packages/torch/fx/node.py`` has the path ``torch/fx/node.py``. What Python
-        itself holds keeps its name: ``<frozen runpy>``.
+        The path of ``/venv/lib/python3.12/site-packages/torch/fx/node.py`` is ``torch/fx/node.py``. Frozen modules
+        keep their names: ``<frozen runpy>``.
         """
         return _module_path(self.roots, self.folders, filename)
 
@@ -55,7 +55,7 @@ def _module_path(roots: tuple[str, ...], folders: tuple[str, ...], filename: str
             return path[len(parent) + 1 :]
     root = max((root for root in map(as_folder, roots) if path.startswith(root)), key=len, default="")
     below = path[len(root) :] if root else None
-    # Packages may be inside the folder of the standard library, and other packages inside a package.
+    # Packages may be inside the folder of the standard library, or inside a package.
     ends = [f"/{path}".rfind(part) + len(part) - 1 for part in _PACKAGES if part in f"/{path}"]
     if ends and max(ends) >= len(root):
         return path[max(ends) :]
@@ -66,11 +66,11 @@ def _module_path(roots: tuple[str, ...], folders: tuple[str, ...], filename: str
 
 
 def as_folder(path: str) -> str:
-    """Return the path of a folder with slashes, one of them at its end."""
+    """Return the path of a folder with forward slashes and one at the end."""
     return path.replace("\\", "/").rstrip("/") + "/"
 
 
 def is_of_standard_library(module_path: str) -> bool:
-    """Return whether a path that :meth:`PackagePaths.module_path` returned is of the standard library."""
+    """Return whether a path from :meth:`PackagePaths.module_path` belongs to the standard library."""
     top = module_path.partition("/")[0].removesuffix(".py")
     return module_path.startswith("<") or top in sys.stdlib_module_names

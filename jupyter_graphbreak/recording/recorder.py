@@ -1,8 +1,8 @@
-"""Record what PyTorch says and does while some code runs, in this process.
+"""Record what PyTorch does while some code runs in this process.
 
-The code is neither changed nor slowed: a handler on the logger of the structured trace collects the entries that the
-report needs, the hooks of :mod:`jupyter_graphbreak._torch_compat` add what the trace leaves out. Both are gone when
-the context ends, however it ends.
+The code is not changed: a handler on the logger of the structured trace collects the entries that the report needs, and
+the hooks of :mod:`jupyter_graphbreak._torch_compat` add what the trace lacks. Both are removed at the end of the
+context, even after an error.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
 
 class Recording:
-    """The records of one run, in order, and the time that taking them cost.
+    """The records of one run, in order, and the time that recording took.
 
     Parameters
     ----------
     find_cell : callable
-        Given the file name of a code object, the cell it comes from; ``None`` for anything that is not a cell.
+        Returns the cell that a code object comes from, given its file name; ``None`` if it is not from a cell.
     on_record : callable or None
-        Given each record as it comes, for live progress; called from the thread that compiles.
+        Called with each new record, for live progress, on the thread that compiles.
     running : str or None
-        The file name of the cell whose run this is.
+        The file name of the cell that is running.
     """
 
     def __init__(
@@ -73,16 +73,16 @@ class Recording:
         self._compiled_calls = False
 
     def add(self, addition: Addition) -> None:
-        """Append a record of our own, in the context of the compilation in progress on this thread."""
+        """Append an addition, in the context of the compilation in progress on this thread."""
         context: dict[str, Any] = {}
         try:
             context = envelope()
-        except Exception as error:  # noqa: BLE001 - then it belongs to no compilation
+        except Exception as error:  # noqa: BLE001 - the record is still worth keeping, outside any compilation
             self.note_lost("context", error)
         self.take(Record({addition.kind: msgspec.to_builtins(addition), **context}))
 
     def take(self, record: Record) -> None:
-        """Append a record; text that no file could hold is escaped."""
+        """Append a record; characters that cannot be encoded are escaped."""
         record = encodable(record)
         with self._lock:
             self.records.append(record)
@@ -90,7 +90,7 @@ class Recording:
             self._on_record(record)
 
     def spent(self, seconds: float) -> None:
-        """Count time that our own code took."""
+        """Add to the time that recording took, in seconds."""
         with self._lock:
             self.capture_s += seconds
 
@@ -99,35 +99,35 @@ class Recording:
         self._add_outside(additions.Note(level=level, message=message))
 
     def note_lost(self, kind: str, error: Exception) -> None:
-        """Note that an entry of the trace is missing; each kind of loss once."""
+        """Add a note that an entry of the trace is missing, once per kind and error."""
         message = f"An entry of the trace ({kind}) was lost: {type(error).__name__}: {error}."
         if message not in self._lost:
             self._lost.add(message)
             self.note("error", message)
 
     def note_fault(self, what: str, fault: Exception) -> None:
-        """Note that something of ours failed, each fault once."""
+        """Add a note about an internal error, once per error."""
         sentence = faults.internal_error(what, fault)
         if sentence not in self._lost:
             self._lost.add(sentence)
             self.note("error", sentence)
 
     def describe_device(self, device: Device) -> None:
-        """Note where the code runs."""
+        """Record the device of the run."""
         self._add_outside(additions.DeviceUsed(**msgspec.structs.asdict(device)))
 
     def note_compiled(self, compiled: Iterable[additions.CompiledForReport]) -> None:
-        """Note what was compiled for the report although the program does not compile it."""
+        """Record what was compiled for the report although the program does not compile it."""
         self._compiled_calls = True
-        for each in compiled:
-            self._add_outside(each)
+        for call in compiled:
+            self._add_outside(call)
 
     def started_codes(self) -> list[tuple[str, str, int]]:
-        """Return function, file and first line of each code object whose compilation began so far."""
+        """Return the function, file and first line of each code object that Dynamo has begun to compile."""
         return [started.place for started in additions.additions_of(self.records, additions.FrameStarted)]
 
     def fail(self, error: BaseException) -> None:
-        """Note the exception that ended the run."""
+        """Record the exception that ended the run."""
         stack = [
             StackEntry(entry.filename, entry.lineno, entry.name, None, entry.colno, entry.end_colno, entry.end_lineno)
             for entry in traceback.extract_tb(error.__traceback__)
@@ -142,7 +142,7 @@ class Recording:
         )
 
     def _add_outside(self, addition: Addition) -> None:
-        """Append a record of our own that belongs to no compilation."""
+        """Append an addition that belongs to no compilation."""
         self.take(Record({addition.kind: msgspec.to_builtins(addition)}))
 
     def _finish(self, wall_s: float, begun: int | None, held: list[ref[CodeType]] | None) -> None:
@@ -169,10 +169,10 @@ class Recording:
     def _read_held(self, held: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
         with faults.noted("reading what PyTorch still holds", self.note_fault):
             return list(self._still_held(held)) if held is not None else None
-        return None  # runs are compared more carefully then
+        return None  # comparisons of runs then claim less
 
     def _still_held(self, held: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
-        """Yield what Dynamo held when the run began and still holds, but for functions that were defined anew."""
+        """Yield the code that Dynamo held when the run began and still holds, without functions that were redefined."""
         begun: dict[tuple[str, str, int], set[int | None]] = {}
         for started in additions.additions_of(self.records, additions.FrameStarted):
             begun.setdefault(started.place, set()).add(started.id)
@@ -189,18 +189,18 @@ class Recording:
                 known["firstlineno"] += cell.line_offset
             yield additions.HeldCode(**known, cell=cell.name if cell is not None else None)
 
-    def _note_what_holds_back(self) -> None:
+    def _note_why_compile_is_disabled(self) -> None:
         try:
             reason = held_back()
-        except Exception as error:  # noqa: BLE001 - another torch
-            reason = f"Whether torch.compile is switched off could not be read ({type(error).__name__}: {error})."
+        except Exception as error:  # noqa: BLE001 - an unknown torch
+            reason = f"Cannot tell whether torch.compile is switched off ({type(error).__name__}: {error})."
         if reason:
             self.note("warning", reason)
 
     def _settings(self) -> dict[str, Any]:
         try:
             return dynamo_settings()[0]
-        except Exception as error:  # noqa: BLE001 - another torch
+        except Exception as error:  # noqa: BLE001 - an unknown torch
             self.note("warning", f"The settings of Dynamo could not be read ({type(error).__name__}: {error}).")
             return {}
 
@@ -211,18 +211,22 @@ def record(
     on_record: Callable[[Record], None] | None = None,
     running: str | None = None,
 ) -> Iterator[Recording]:
-    """Record the compilations of the code in the ``with`` block; :class:`Recording` says what is given.
+    """Record the compilations of the code in the ``with`` block; see :class:`Recording` for the parameters.
 
-    They are those of the calling thread and of the threads that are started from it meanwhile, but not of threads that
-    record for themselves. Recordings may lie within each other, and several threads may record at once.
+    This covers the calling thread and threads that it starts meanwhile, except threads that record themselves.
+    Recordings may be nested, and several threads may record at the same time.
 
-    An exception of the block is noted and goes on unchanged. After the block the recording is complete: the sources
-    that the records mention and a record of the run as a whole stand at its end.
+    An exception of the block is recorded and passed on unchanged. After the block, the recording is complete: it ends
+    with the sources that the records mention and a summary of the run.
+
+    Yields
+    ------
+    Recording
 
     Raises
     ------
     TorchUnavailable
-        If there is no torch, or one that is too old.
+        If torch is missing or too old.
     """
     require_torch()
     recording = Recording(find_cell, on_record, running)
@@ -232,15 +236,15 @@ def record(
     try:
         with (
             claimed(recording.note_fault) as claim,
-            _what_is_held(recording.note_fault) as held,
+            _held_codes(recording.note_fault) as held,
             counted_compilations(claim) as begun,
-            _heard(handler := _TraceHandler(recording, claim)),
+            _attached(handler := _TraceHandler(recording, claim)),
             narrowed_trace(handler, KEPT, recording.note_lost, claim),
             watch(recording.add, recording.spent, claim) as missing,
         ):
             for sentence in missing:
                 recording.note("warning", sentence)
-            recording._note_what_holds_back()  # noqa: SLF001 - same module
+            recording._note_why_compile_is_disabled()  # noqa: SLF001 - same module
             yield recording
     except BaseException as error:
         recording.fail(error)
@@ -255,19 +259,19 @@ def _unknown() -> int | None:
 
 
 @contextlib.contextmanager
-def _what_is_held(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
-    """Yield the code objects that Dynamo holds now, ``None`` where it does not tell; see :func:`codes_held`."""
+def _held_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
+    """Yield the code objects that Dynamo holds now, ``None`` if they are unknown; see :func:`codes_held`."""
     with contextlib.ExitStack() as stack:
         held = None
-        other_torch = contextlib.suppress(AttributeError)
-        with other_torch, faults.noted("reading what PyTorch holds", on_fault, passing=(AttributeError,)):
+        unknown_torch = contextlib.suppress(AttributeError)
+        with unknown_torch, faults.noted("reading what PyTorch holds", on_fault, passing=(AttributeError,)):
             held = stack.enter_context(codes_held())
         yield held
 
 
 @contextlib.contextmanager
-def _heard(handler: logging.Handler) -> Iterator[None]:
-    """Hand the entries of the structured trace to a handler while the context is open."""
+def _attached(handler: logging.Handler) -> Iterator[None]:
+    """Attach a handler to the logger of the structured trace while the context is open."""
     logger = trace_logger()
     try:
         logger.addHandler(handler)
@@ -277,7 +281,7 @@ def _heard(handler: logging.Handler) -> Iterator[None]:
 
 
 class _TraceHandler(logging.Handler):
-    """Takes the entries that a report needs off the structured trace."""
+    """Collects the entries of the structured trace that a report needs."""
 
     def __init__(self, recording: Recording, claim: Claim) -> None:
         super().__init__(logging.DEBUG)
@@ -306,7 +310,7 @@ class _TraceHandler(logging.Handler):
         self._recording.take(without_spare_metrics(record))
 
     def _name_files(self, stack: Any) -> None:
-        """Add the names of files that were interned, perhaps before we listened."""
+        """Add the names of interned files; they may have been interned before recording began."""
         for entry in stack:
             number = entry.get("filename")
             if isinstance(number, int) and number not in self._named:
@@ -317,24 +321,24 @@ class _TraceHandler(logging.Handler):
 
 
 def _message(error: BaseException) -> str:
-    """Return what an exception says; its arguments where the user's own code, which may do anything, would say it."""
-    if any(map(_describes_itself, error.args)):
+    """Return the message of an exception, or its argument types if the message would need the user's code to run."""
+    if any(map(_needs_user_code, error.args)):
         return ", ".join(type(argument).__name__ for argument in error.args)
     try:
-        return BaseException.__str__(error) if _describes_itself(error) else str(error)
+        return BaseException.__str__(error) if _needs_user_code(error) else str(error)
     except Exception:  # noqa: BLE001 - a broken __str__ of a library is no reason to fail
         return f"<{type(error).__name__} whose message cannot be read>"
 
 
-def _describes_itself(value: object) -> bool:
-    """Whether making a text of a value runs code that is no library's."""
+def _needs_user_code(value: object) -> bool:
+    """Return whether converting a value to text would run the user's code."""
     makers = (type(value).__str__, type(value).__repr__)
     files = [maker.__code__.co_filename for maker in makers if isinstance(maker, types.FunctionType)]
     return not all(map(is_library, files))
 
 
 def _folders() -> dict[str, str]:
-    """Return the folders from which the paths in a report are counted."""
+    """Return the folders to which paths in a report are relative."""
     folders = {}
     for name, find in (("folder", Path.cwd), ("home", Path.home)):
         with contextlib.suppress(OSError, RuntimeError):  # the working directory is deleted, the user has no home

@@ -1,10 +1,10 @@
-"""What PyTorch said: entries of its structured trace, unread.
+"""Records: unparsed entries of PyTorch's structured trace.
 
-A record is one entry of the trace that ``TORCH_TRACE`` writes to disk and that the logger ``torch.__trace`` hands to
-a handler in process: a JSON envelope and, for some kinds, a payload of text. What the trace leaves out is added by
-:mod:`jupyter_graphbreak.recording.recorder` as further records in the same envelope, under names that begin with
-``graphbreak_`` (:mod:`jupyter_graphbreak.recording.additions`). The envelope is documented in
-``torch/_logging/_internal.py`` (``trace_structured``).
+A record is one entry of the trace that ``TORCH_TRACE`` writes to disk and that the logger ``torch.__trace`` passes to
+handlers: a JSON envelope and, for some kinds, a text payload. :mod:`jupyter_graphbreak.recording.recorder` adds what
+the trace lacks as further records with the same envelope and names that begin with ``graphbreak_``
+(:mod:`jupyter_graphbreak.recording.additions`). The envelope is documented in ``torch/_logging/_internal.py``
+(``trace_structured``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TRACE_ENTRY = re.compile(r'^[ \t]*File "(.{1,4096})", line (\d{1,9}), in (.{1,4096})$', re.MULTILINE)
 _RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d{1,9})$")
 
-#: The entries of PyTorch's trace that a report is made from.
+#: The entries of PyTorch's trace that a report needs.
 KEPT = frozenset(
     {
         "artifact:aotautograd_cache_hit",
@@ -36,13 +36,13 @@ KEPT = frozenset(
         "dynamo_start",
     }
 )
-#: Of the metrics only these are kept; the rest, some fifty settings and counters, is nobody's question here.
+#: The metrics to keep; a report does not need the other fifty or so settings and counters.
 _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
             "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
             "restart_reasons", "recompile_reason", "backend_compile_time_s",
             "cudagraph_skip_reason")  # fmt: skip
 
-#: Keys of the envelope that say where a record comes from, not what it is.
+#: Keys of the envelope that describe the origin of a record, not its content.
 _CONTEXT_KEYS = frozenset(
     {
         "attempt",
@@ -69,11 +69,11 @@ class CompileKey(msgspec.Struct, frozen=True, order=True):
     Parameters
     ----------
     autograd : int or None
-        The id of the compiled-autograd graph, where there is one.
+        The id of the compiled-autograd graph, if there is one.
     frame : int
-        The frame id: which code object.
+        The frame id, which identifies the code object.
     compile : int
-        The compile id within the frame: 0 the first time, more for a recompile.
+        The compile id within the frame: 0 for the first compilation, then one more for each recompile.
     """
 
     autograd: int | None
@@ -86,16 +86,16 @@ class CompileKey(msgspec.Struct, frozen=True, order=True):
 
 
 class StackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One line of a stack, in JSON a list of its fields, of which the last ones may be missing.
+    """One entry of a stack; in JSON, a list of its fields, of which the last ones may be missing.
 
     Parameters
     ----------
     filename, line, function
-        As the code object has them; of a resume function the name that Dynamo gave it.
+        The values in the code object; a resume function has the name that Dynamo gave it.
     first_line : int or None
         The first line of the code object.
     column, end_column, end_line : int or None
-        The range of the expression, columns in UTF-8 bytes, where Python has it.
+        The range of the expression, with columns in UTF-8 bytes, if Python knows it.
     """
 
     filename: str
@@ -108,7 +108,7 @@ class StackEntry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def columns(self) -> tuple[int | None, int | None, int | None]:
-        """First and last column, and last line."""
+        """The first column, last column and last line."""
         return self.column, self.end_column, self.end_line
 
 
@@ -118,10 +118,10 @@ class Record(msgspec.Struct, frozen=True):
     Parameters
     ----------
     envelope : dict
-        The JSON object of the entry: one key that names its kind and holds its metadata, and the keys that say
-        where it comes from (``frame_id``, ``frame_compile_id``, ``attempt``, ...).
+        The JSON object of the entry: one key for its kind, whose value is the metadata, and keys that describe its
+        origin (``frame_id``, ``frame_compile_id``, ``attempt``, ...).
     payload : str or None
-        The text that follows it, where it has one.
+        The text that follows it, if any.
     """
 
     envelope: dict[str, Any]
@@ -129,7 +129,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The name of the entry, e.g. ``"dynamo_start"``; of an artifact its own name, ``"artifact:NAME"``."""
+        """The name of the entry, e.g. ``"dynamo_start"``; for an artifact, ``"artifact:NAME"``."""
         kind = next((key for key in self.envelope if key not in _CONTEXT_KEYS), "")
         if kind == "artifact":
             data = self.data
@@ -138,12 +138,12 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def data(self) -> Any:
-        """What the entry holds under its name; an empty dict where it holds nothing."""
+        """The metadata of the entry; an empty dict if there is none."""
         return next((value for key, value in self.envelope.items() if key not in _CONTEXT_KEYS), {})
 
     @property
     def compile_key(self) -> CompileKey | None:
-        """The compile id it belongs to; ``None`` for entries outside any compilation."""
+        """The compile id of the entry; ``None`` for entries outside any compilation."""
         frame, compile_id = self.envelope.get("frame_id"), self.envelope.get("frame_compile_id")
         if frame is None or compile_id is None:
             return None
@@ -151,12 +151,12 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def attempt(self) -> int:
-        """The number of restarts of the frame before this entry; 0 where the entry does not say."""
+        """The number of restarts of the frame before this entry; 0 if the entry has none."""
         return int(self.envelope.get("attempt") or 0)
 
 
 def without_spare_metrics(record: Record) -> Record:
-    """Return a record of metrics with those that a report is made from, any other record as it is."""
+    """Return a record of metrics reduced to the metrics that a report needs; other records stay unchanged."""
     if not record.kind.endswith("compilation_metrics"):
         return record
     data = record.data
@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
 
 
 def encodable(record: Record) -> Record:
-    """Return a record with lone surrogates, which no file can hold, as escapes."""
+    """Return a record with lone surrogates, which cannot be encoded, replaced by escapes."""
     try:
         msgspec.json.encode(record.envelope)
         (record.payload or "").encode()
@@ -191,24 +191,27 @@ def _escaped(value: Any) -> Any:
 
 
 def read_stack(text: str) -> list[StackEntry]:
-    """Read a traceback as Python formats it, outermost entry first."""
+    """Parse a traceback in Python's format, outermost entry first."""
     return [StackEntry(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]
 
 
 def is_torch_function_frame(module_path: str | None, function: str) -> bool:
-    """Return whether a frame is torch's way from a call of an operation to it, as if a default device is set.
+    """Return whether a frame is one of torch's own between the call of an operation and the operation.
+
+    There are such frames if a default device is set, for example.
 
     Parameters
     ----------
     module_path : str or None
-        The file as Python finds it, ``None`` for the reader's own.
+        The file as Python imports it, ``None`` for the user's own files.
     function : str
+        The name of the code object.
     """
     return function == "__torch_function__" and module_path is not None and module_path.startswith("torch/")
 
 
 def strip_torch_function_frames(stack: list[StackEntry], packages: PackagePaths) -> list[StackEntry]:
-    """Return a stack, outermost entry first, that ends where the program calls an operation, not inside torch's way."""
+    """Return a stack without torch's own frames after the program's call of an operation."""
     end = len(stack)
     while end and is_torch_function_frame(packages.module_path(stack[end - 1].filename), stack[end - 1].function):
         end -= 1
@@ -216,24 +219,24 @@ def strip_torch_function_frames(stack: list[StackEntry], packages: PackagePaths)
 
 
 def plain_function(name: str) -> str:
-    """Return the name that the user gave: of a resume function the function that it resumes."""
+    """Return the user's name of a function; for a resume function, the name of the function that it resumes."""
     while (match := _RESUME.match(name)) is not None:
         name = match["name"]
     return name
 
 
 def resumed_at(name: str) -> int | None:
-    """Return the line in the name of a resume function: that of the break that made it."""
+    """Return the line in the name of a resume function, which is the line of the break that created it."""
     match = _RESUME.match(name)
     return int(match["line"]) if match is not None else None
 
 
 def compiled_function(name: str) -> str:
-    """Return what a reader calls a function that Dynamo compiles: a cell that was compiled as a function is "cell"."""
+    """Return the name to show for a function that Dynamo compiles; a cell compiled as a function is called "cell"."""
     plain = plain_function(name)
     return "cell" if plain == "<module>" else plain
 
 
 def is_resume(name: str) -> bool:
-    """Whether a function of this name was made by Dynamo to go on after a break."""
+    """Return whether this is the name of a function that Dynamo created to resume after a break."""
     return _RESUME.match(name) is not None

@@ -1,4 +1,4 @@
-"""The texts of what a recording mentions: whole cells, and of files the functions that took part."""
+"""Collect the source texts that a recording mentions: whole cells, and the functions in files that took part."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.recording.records import Record, StackEntry
 
-#: A function of more lines is cut off.
-_MOST_LINES = 2000
+#: Longer functions are truncated.
+_MAX_LINES = 2000
 
 
 class CellText(msgspec.Struct, frozen=True):
-    """A cell: what the reader calls it, its text as the editor has it, what was cut off its front to run it."""
+    """A cell: its name, its text in the editor, and the lines and columns removed from its front to run it."""
 
     name: str
     text: str
@@ -35,12 +35,12 @@ class CellText(msgspec.Struct, frozen=True):
     indent: int = 0
 
 
-#: Given the file name of a code object, returns the cell that it comes from; ``None`` for what is not a cell.
+#: Returns the cell that a code object comes from, given its file name; ``None`` if it is not from a cell.
 FindCell = Callable[[str], CellText | None]
 
 
 class _Mention(NamedTuple):
-    """A place in a record. Of a library only the functions in which something "happened" are kept."""
+    """A place in a record. For libraries, only functions in which something "happened" are kept."""
 
     filename: str
     line: int | None
@@ -51,9 +51,9 @@ class _Mention(NamedTuple):
 def recorded_sources(
     records: Iterable[Record], find_cell: FindCell, running: str | None = None
 ) -> list[SourceRecorded]:
-    """Return the texts of what records mention: whole cells, and of files the functions that took part.
+    """Return the source texts that records mention: whole cells, and the functions in files that took part.
 
-    The cell that is running, if its file name is given, comes first, also if only functions of others took part.
+    The running cell, if its file name is given, comes first, even if only functions of other cells took part.
     """
     lines: dict[str, set[int]] = {running: set()} if running is not None else {}
     functions: dict[str, dict[int, str]] = {}
@@ -81,7 +81,7 @@ def recorded_sources(
 
 
 def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
-    """Return a cell as the source that a file name stands for."""
+    """Return the source for the file name of a cell."""
     return SourceRecorded(
         filename=filename,
         name=cell.name,
@@ -95,16 +95,17 @@ def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
 def source_of_file(
     filename: str, text: list[str], mentioned: set[int], functions: dict[int, str]
 ) -> SourceRecorded | None:
-    """Return of a file the lines that are mentioned, and the functions around others; ``None`` if it has no lines.
+    """Return the source for a file, with single lines and whole functions; ``None`` if the file has no lines.
 
     Parameters
     ----------
     filename : str
     text : list of str
-        Its lines, each with its end.
+        The lines of the file, with line ends.
     mentioned : set of int
+        The numbers of the single lines to include.
     functions : dict
-        Names of functions by a line in them.
+        The names of the functions to include, by one of their lines.
     """
     if not text:
         return None
@@ -117,7 +118,7 @@ def source_of_file(
 
 
 def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
-    """Yield the places in a record; one that cannot be read has none. ``given_up``: no code came of its frame."""
+    """Yield the places in a readable record; ``given_up`` tells that its frame has no compiled code."""
     try:
         addition = additions.read_addition(record)
     except msgspec.ValidationError:
@@ -125,8 +126,8 @@ def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
     match addition:
         case additions.FrameStarted() | additions.FrameRefused():
             yield from _frame_mentions(addition)
-        case additions.FrameSkipped() | additions.ResumeMade():
-            line = addition.line if isinstance(addition, additions.ResumeMade) else addition.firstlineno
+        case additions.FrameSkipped() | additions.ResumeCreated():
+            line = addition.line if isinstance(addition, additions.ResumeCreated) else addition.firstlineno
             yield _Mention(addition.filename, line, addition.name, "passed")
         case additions.BreakSeen() | additions.FrameFailed():
             yield from _event_mentions(addition, given_up=given_up or isinstance(addition, additions.FrameFailed))
@@ -158,9 +159,9 @@ def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, given
     stack = event.whole_stack
     happened: list[StackEntry] = stack[-1:]
     if given_up:
-        happened = [*event.stack[:1], *happened]  # the function that is given up: its blocks say why
+        happened = [*event.stack[:1], *happened]  # the function that is given up: its blocks explain why
     for entry in stack:
-        yield from _entry_mentions((entry,), "happened" if any(entry is one for one in happened) else "passed")
+        yield from _entry_mentions((entry,), "happened" if any(entry is other for other in happened) else "passed")
 
 
 def _entry_mentions(entries: Iterable[StackEntry | None], part: Literal["happened", "passed"]) -> Iterator[_Mention]:
@@ -181,12 +182,12 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
         start = _function_start(text, line, name)
         if start is None or start in blocks:
             continue
-        with contextlib.suppress(Exception):  # a tokenizer error: the file is not what was imported
-            blocks[start] = start + len(inspect.getblock(text[start - 1 : start - 1 + _MOST_LINES]))
+        with contextlib.suppress(Exception):  # a tokenizer error: the file was changed after the import
+            blocks[start] = start + len(inspect.getblock(text[start - 1 : start - 1 + _MAX_LINES]))
     kept: list[SegmentText] = []
     covered = 0
     for start, end in sorted(blocks.items()):
-        if start >= covered:  # else a function inside one that is already there
+        if start >= covered:  # otherwise it is inside a function that is already included
             kept.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
             covered = end
     return kept
@@ -195,7 +196,7 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
 def _function_start(text: list[str], line: int, name: str) -> int | None:
     """Return the first line (decorators included) of the function ``name`` that holds ``line``.
 
-    Of a lambda or a comprehension it is that of the function around it, or else the line itself.
+    For a lambda or a comprehension, it is the first line of the function around it, or else the line itself.
     """
     if not 0 < line <= len(text):
         return None

@@ -1,4 +1,4 @@
-"""Open and close what a run needs so that nothing is left behind, whatever fails or is interrupted on the way."""
+"""Enter and leave the contexts of a run so that nothing is left behind, even after errors and interrupts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ _T = TypeVar("_T")
 
 
 class GuardedExitStack:
-    """Contexts that are entered one after the other and left together, by closing :attr:`contexts`.
+    """Contexts that are entered one by one and left together, by closing :attr:`contexts`.
 
-    Whatever ends the leaving of one, an interrupt for instance, the others are left.
+    If leaving one context fails or is interrupted, the others are still left.
 
     Parameters
     ----------
     on_fault : callable
-        Told what failed and the error; neither entering nor leaving raises it.
+        Receives a description of what failed and the error; entering and leaving never raise.
+
+    Attributes
+    ----------
+    complete : bool
+        Whether all contexts could be entered.
     """
 
     def __init__(self, on_fault: Callable[[str, Exception], None]) -> None:
@@ -34,21 +39,21 @@ class GuardedExitStack:
         self.complete = True
 
     def enter(self, what: str, make: Callable[[], AbstractContextManager[_T]], default: _T) -> _T:
-        """Make a context and enter it.
+        """Create a context and enter it.
 
         Parameters
         ----------
         what : str
-            What it is for, for the note about a fault.
+            A description of the context, for the note about an error.
         make : callable
-            Returns the context.
+            Creates the context.
         default
-            What to return where it cannot be entered; ``complete`` is false then.
+            The value to return if the context cannot be entered; ``complete`` becomes false.
         """
         try:
             context = make()
             value = context.__enter__()
-        except Exception as fault:  # noqa: BLE001 - a fault of ours is no reason not to run the user's code
+        except Exception as fault:  # noqa: BLE001 - an internal error must not prevent the user's code from running
             self.complete = False
             self._on_fault(what, fault)
             return default
@@ -56,15 +61,15 @@ class GuardedExitStack:
         return value
 
     def undo_last(self, what: str, undo: Callable[[], object]) -> None:
-        """Call a function when the contexts are left, before those that were entered earlier."""
+        """Call a function when the contexts are left, before leaving the contexts entered earlier."""
         self.contexts.callback(shielded(what, undo, lambda: None, self._on_fault))
 
 
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Let an interrupt wait until the context ends; a second one is obeyed at once.
+    """Delay an interrupt until the context ends; a second interrupt takes effect at once.
 
-    Only the main thread is interrupted, and only where interrupts are Python's to handle.
+    This only applies to the main thread, and only if Python handles interrupts.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):

@@ -1,4 +1,4 @@
-"""Which functions a piece of code leads to, and what of it is compiled already."""
+"""Find the functions and modules that some code uses, and those that are already compiled."""
 
 from __future__ import annotations
 
@@ -15,54 +15,56 @@ from jupyter_graphbreak.recording.library import is_library
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-#: Packages whose functions are nobody's own; the search for functions stops there.
-_FOREIGN = frozenset({"torch", "numpy", "builtins", "functools", "typing", "collections", "IPython", "ipykernel"})
-_DEEPEST = 12
-#: What ``functools.lru_cache`` makes of a function.
-_CACHING = type(functools.lru_cache(len))
-#: Of a container so many items are looked at.
-_MOST_ITEMS = 100
+#: Packages where the search for functions stops, because their code is not the user's.
+_FOREIGN_PACKAGES = frozenset(
+    {"torch", "numpy", "builtins", "functools", "typing", "collections", "IPython", "ipykernel"}
+)
+_MAX_DEPTH = 12
+#: The type that ``functools.lru_cache`` returns.
+_LRU_CACHE = type(functools.lru_cache(len))
+#: The number of items to examine in a container.
+_MAX_ITEMS = 100
 
 
 def is_compiled(value: Any) -> bool:
-    """Whether an object is a compiled function or module."""
+    """Return whether an object is a compiled function or module."""
     return compiled.compiled_callable(value) is not None
 
 
 def leads_to_compiled(values: Iterable[Any]) -> bool:
-    """Whether one of some objects is compiled, is ``torch.compile`` itself, or uses what is."""
+    """Return whether any of the objects is compiled or ``torch.compile``, or uses an object that is."""
     return any(
         compiled.is_torch_compile(value) or (is_compiled(value) and not compiled.is_left_alone(value))
-        for value in _reach(values)
+        for value in _walk(values)
     )
 
 
 def leads_to_torch(values: Iterable[Any]) -> bool:
-    """Whether one of some objects is PyTorch's, or uses what is.
+    """Return whether any of the objects belongs to PyTorch or uses an object that does.
 
-    Of a module that is neither Python's nor PyTorch's it is enough that a part of its package has imported torch.
+    A third-party module counts if any part of its package has imported torch.
     """
     given = list(values)
-    return any(map(_is_of_torch, given)) or any(
-        map(_is_of_torch, (part for value in _reach(given) for part in (value, *_at_hand(value))))
+    return any(map(_belongs_to_torch, given)) or any(
+        map(_belongs_to_torch, (part for value in _walk(given) for part in (value, *_direct_references(value))))
     )
 
 
-def _at_hand(value: Any) -> Iterable[Any]:
-    """Return what an object uses itself: the globals and the closure of a function, the attributes of an instance."""
+def _direct_references(value: Any) -> Iterable[Any]:
+    """Return the objects that an object references directly: globals, closure, attributes."""
     if isinstance(value, types.FunctionType):
-        return () if _foreign(value) else _used(value)
+        return () if _is_foreign(value) else _references(value)
     return getattr(value, "__dict__", {}).values()
 
 
-def _is_of_torch(value: Any) -> bool:
+def _belongs_to_torch(value: Any) -> bool:
     if isinstance(value, types.ModuleType):
         package = value.__name__.partition(".")[0]
         return package == "torch" or (package not in sys.stdlib_module_names and _has_imported_torch(package))
     if isinstance(value, list | tuple | set | dict):
         items = value.values() if isinstance(value, dict) else value
-        return any(_home(type(item)) == "torch" for item in itertools.islice(items, _MOST_ITEMS))
-    return _home(value) == "torch" or any(_home(base) == "torch" for base in type(value).__mro__)
+        return any(_package_of(type(item)) == "torch" for item in itertools.islice(items, _MAX_ITEMS))
+    return _package_of(value) == "torch" or any(_package_of(base) == "torch" for base in type(value).__mro__)
 
 
 def _has_imported_torch(package: str) -> bool:
@@ -71,16 +73,16 @@ def _has_imported_torch(package: str) -> bool:
 
 
 def forget(*values: Any) -> None:
-    """Have the functions that some objects lead to compiled afresh: nothing they had compiled before is used.
+    """Discard the compiled code of all functions that the objects use, so that they are compiled from scratch.
 
-    What torch itself shares between functions, such as the wrapper of ``@error_on_graph_break``, stays as it is, and so
-    does what the user asked torch to leave alone.
+    Code that torch shares between functions, such as the wrapper of ``@error_on_graph_break``, stays, and so does code
+    that the user has excluded from compilation.
     """
     compiled.forget(own_codes(*values))
 
 
 def forget_everything() -> None:
-    """Forget all that this process has compiled, so that everything is compiled as if for the first time.
+    """Discard all compiled code of this process, so that everything is compiled from scratch.
 
     Code that a backend keeps in files, as inductor does, stays.
     """
@@ -90,40 +92,40 @@ def forget_everything() -> None:
 
 
 def reached(*values: Any) -> Iterator[Any]:
-    """Yield the functions, modules and instances that some objects lead to."""
-    yield from _reach(values)
+    """Yield the functions, modules and instances that the objects use, directly or indirectly."""
+    yield from _walk(values)
 
 
 def own_codes(*values: Any) -> Iterator[types.CodeType]:
-    """Yield the code objects of the functions that some objects lead to, those of PyTorch and numpy aside."""
-    yield from _codes(value for value in _reach(values) if not _foreign(value) and not compiled.is_left_alone(value))
+    """Yield the code objects of the functions that the objects use, except those of PyTorch and numpy."""
+    yield from _codes(value for value in _walk(values) if not _is_foreign(value) and not compiled.is_left_alone(value))
 
 
 def names_used(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return some named objects and the globals that functions among them use, directly or through others."""
+    """Return the named objects, and the globals that their functions use directly or indirectly."""
     names = dict(values)
-    for value in _reach(values.values()):
-        if isinstance(value, types.FunctionType) and not _foreign(value):
+    for value in _walk(values.values()):
+        if isinstance(value, types.FunctionType) and not _is_foreign(value):
             for name, used in _globals(value).items():
                 names.setdefault(name, used)
     return names
 
 
 def stale(values: Mapping[str, Any], started: Iterable[tuple[str, str, int]]) -> list[str]:
-    """Return the names of compiled objects that ran, if at all, from what an earlier run had compiled.
+    """Return the names of compiled objects that only have code from an earlier run.
 
     Parameters
     ----------
     values : mapping
         Objects by name.
     started : iterable of (str, str, int)
-        Function, file and first line of each code object that was compiled now.
+        The function, file and first line of each code object that was compiled in this run.
     """
     begun = set(started)
     names = []
     for name, value in values.items():
         inner = compiled.compiled_callable(value)
-        codes = list(_codes(_reach([inner]))) if inner is not None else []
+        codes = list(_codes(_walk([inner]))) if inner is not None else []
         fresh = any((code.co_name, code.co_filename, code.co_firstlineno) in begun for code in codes)
         if codes and not fresh and any(compiled.has_cached_code(code) for code in codes):
             names.append(name)
@@ -145,46 +147,46 @@ def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
             pending += [const for const in inner.co_consts if isinstance(const, types.CodeType)]
 
 
-def _held(value: Any) -> Any:
-    """Return the function inside of one that ``functools`` made, ``None`` for anything else."""
+def _wrapped_by_functools(value: Any) -> Any:
+    """Return the function inside a ``functools`` wrapper, ``None`` for any other object."""
     if isinstance(value, functools.partial):
         return value.func
-    return value.__wrapped__ if isinstance(value, _CACHING) else None
+    return value.__wrapped__ if isinstance(value, _LRU_CACHE) else None
 
 
-def _reach(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield functions, modules and instances that objects lead to: through closures, attributes and global names."""
+def _walk(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the functions, modules and instances that objects use through closures, attributes and global names."""
     seen: set[int] = set()
     pending = [(value, 0) for value in values]
     while pending:
         value, depth = pending.pop()
-        if id(value) in seen or depth > _DEEPEST:
+        if id(value) in seen or depth > _MAX_DEPTH:
             continue
         seen.add(id(value))
-        held = (_held(value), compiled.compiled_callable(value))
+        held = (_wrapped_by_functools(value), compiled.compiled_callable(value))
         pending += [(inner, depth + 1) for inner in held if inner is not None and inner is not value]
         if isinstance(value, types.MethodType):
             pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
         elif isinstance(value, types.FunctionType):
             yield value
-            if _foreign(value):
+            if _is_foreign(value):
                 continue
-            pending += [(used, depth + 1) for used in _used(value)]
+            pending += [(used, depth + 1) for used in _references(value)]
         elif compiled.is_torch_compile(value):
             yield value
         elif isinstance(value, type):
-            if not _foreign(value):
+            if not _is_foreign(value):
                 bare = (getattr(m, "__func__", m) for m in vars(value).values())  # of static and class methods
                 members = [inspect.unwrap(m) if inspect.isfunction(m) else m for m in bare]
                 pending += [(m, depth + 1) for m in members if isinstance(m, types.FunctionType)]
         elif _is_object(value):
             yield value
-            pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _foreign(kind)]
+            pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _is_foreign(kind)]
             pending += [(part, depth + 1) for part in _parts(value)]
 
 
-def _used(function: types.FunctionType) -> Iterator[Any]:
-    """Yield what a function refers to: closure, defaults, wrapped function, globals that its code names."""
+def _references(function: types.FunctionType) -> Iterator[Any]:
+    """Yield the objects that a function references: closure, defaults, wrapped function, globals in its code."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -197,7 +199,7 @@ def _used(function: types.FunctionType) -> Iterator[Any]:
 
 
 def _globals(function: types.FunctionType) -> dict[str, Any]:
-    """Return the global objects that the code of a function names."""
+    """Return the globals that the code of a function names."""
     names: set[str] = set()
     pending = [function.__code__]
     while pending:
@@ -208,11 +210,11 @@ def _globals(function: types.FunctionType) -> dict[str, Any]:
 
 
 def _is_object(value: Any) -> bool:
-    """Whether to look inside an instance: one of the user's classes or a torch module; not data, not packages."""
+    """Return whether to look inside an object: an instance of a user's class or a torch module, but not data."""
     if isinstance(value, types.ModuleType | str | bytes | int | float | list | tuple | dict | set):
         return False
     kind = type(value)
-    return any(not _foreign(base) for base in kind.__mro__[:-1]) or hasattr(value, "_modules")
+    return any(not _is_foreign(base) for base in kind.__mro__[:-1]) or hasattr(value, "_modules")
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -228,7 +230,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def is_written_here(value: Any) -> bool:
-    """Whether an object is a module, or a function, method or instance whose code is of no installed package."""
+    """Return whether an object is a torch module, or its code does not belong to an installed package."""
     inner = compiled.compiled_callable(value)
     value = value if inner is None else inner
     while isinstance(value, functools.partial):
@@ -243,19 +245,19 @@ def is_written_here(value: Any) -> bool:
 
 
 def is_own(value: Any) -> bool:
-    """Whether a function or a class is none of PyTorch's, numpy's or Python's."""
-    return not _foreign(value)
+    """Return whether a function or a class does not belong to PyTorch, numpy or Python."""
+    return not _is_foreign(value)
 
 
-def _foreign(value: Any) -> bool:
-    """Whether a function or a class is PyTorch's, numpy's or Python's."""
-    return _home(value) in {"", *_FOREIGN}
+def _is_foreign(value: Any) -> bool:
+    """Return whether a function or a class belongs to PyTorch, numpy or Python."""
+    return _package_of(value) in {"", *_FOREIGN_PACKAGES}
 
 
-def _home(value: Any) -> str:
+def _package_of(value: Any) -> str:
     """Return the package of a function or class.
 
-    The globals of a function say so: ``functools.wraps`` gives torch's wrappers the ``__module__`` of what they wrap.
+    For a function it comes from its globals, because ``functools.wraps`` gives torch's wrappers a wrong ``__module__``.
     """
     scope = getattr(value, "__globals__", None)
     home = scope.get("__name__") if isinstance(scope, dict) else getattr(value, "__module__", None)

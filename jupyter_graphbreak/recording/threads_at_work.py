@@ -1,4 +1,4 @@
-"""Which other threads run the reader's code now."""
+"""Find other threads that are running the user's code."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
     from types import FrameType
 
-_OWN = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 def thread_at_work(filenames: Container[str] = ()) -> str | None:
-    """Return the name of another thread that runs code of the reader's, or of some files; ``None`` if there is none.
+    """Return the name of another thread that is running the user's code, ``None`` if there is none.
 
-    Threads that only wait for work, such as those of a kernel or of an idle pool, have no such code on their stack. A
-    timer counts: it calls the reader's code when its time has come.
+    Threads that only wait for work, such as those of a kernel or of an idle pool, do not count. A pending timer counts,
+    because it will call the user's code.
 
     Parameters
     ----------
     filenames : container of str
-        Files of libraries that count as well.
+        Library files whose code counts as well.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for number, frame in sys._current_frames().items():  # noqa: SLF001 - there is no other way to ask
+    for number, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
         if number != get_ident() and any(_counts(file, filenames) for file in _files(frame)):
             return names.get(number, "unknown")
     for thread in threading.enumerate():
@@ -48,9 +48,9 @@ def _files(frame: FrameType | None) -> Iterator[str]:
 def _counts(filename: str, filenames: Container[str]) -> bool:
     if filename in filenames:
         return True
-    return not filename.startswith((_OWN, "<frozen")) and not is_library(filename) and _is_source(filename)
+    return not filename.startswith((_PACKAGE, "<frozen")) and not is_library(filename) and _is_source(filename)
 
 
 def _is_source(filename: str) -> bool:
-    """Whether a file holds code of the reader's, and is not what starts a kernel or a test runner."""
+    """Return whether a file may be the user's code, and not a script that starts a kernel or a test runner."""
     return Path(filename).suffix in {".py", ""} and Path(filename).parent.name != Path(sys.executable).parent.name

@@ -1,5 +1,5 @@
-"""What we say, as frozen data that goes to JSON and back: a run, the changes between two runs, verdicts on front ends.
+"""Reports as frozen data that can be saved as JSON: a run, the changes between two runs, verdicts on front ends.
 
-In and out: JSON. Its field names are a contract with other programs.
-Imports nothing else of ours.
+In and out: JSON. The field names are a contract with other programs.
+Imports no other part of the package.
 """

@@ -1,4 +1,4 @@
-"""What compiling costs and yields, measured, and whether its result is right: inert data about timed runs."""
+"""Data about measured costs and savings of compiling, and about the comparison of compiled and eager results."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from jupyter_graphbreak.report.location import Location
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A median with the quartiles around it, in microseconds, of a number of runs.
+    """A median with its quartiles, in microseconds, over a number of runs.
 
-    ``processor_us`` is the median of what all processors together worked for it, where that was measured.
+    ``processor_us`` is the median of the total processor time, if it was measured.
     """
 
     median_us: float
@@ -24,26 +24,27 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def overlap(one: Spread, other: Spread) -> bool:
-    """Whether two medians may well be the same, so that no difference between them can be measured.
+    """Return whether two medians may be equal, so that their difference is too small to measure.
 
-    A median of some runs is known to within about 1.57 times the distance of the quartiles by the root of their number
-    (the notches of a box plot): with a probability of 95% two medians differ where these ranges do not overlap.
+    The uncertainty of a median is about 1.57 times the interquartile range divided by the square root of the number of
+    runs (the notches of a box plot). If the ranges of two medians do not overlap, the medians differ with a probability
+    of 95%.
     """
     reach = sum(1.57 * (time.high_us - time.low_us) / math.sqrt(time.runs) for time in (one, other))
     return abs(one.median_us - other.median_us) <= reach
 
 
 class DeviceWork(msgspec.Struct, frozen=True):
-    """What one call has a CUDA device do.
+    """The work of a CUDA device in one call.
 
     Parameters
     ----------
     launches, graph_launches : int
-        Kernels that are launched one by one, and CUDA graphs.
+        The number of launches of single kernels, and of CUDA graphs.
     synchronisations : int
-        How often the processor waits for the device.
+        The number of times that the processor waits for the device.
     peak_bytes : int
-        The most memory that the call held of what it took, beside what was held before it.
+        The peak of the memory that the call allocated, without memory allocated before it.
     """
 
     launches: int
@@ -53,7 +54,7 @@ class DeviceWork(msgspec.Struct, frozen=True):
 
 
 class RemediedCost(msgspec.Struct, frozen=True):
-    """The time of a call with some remedies applied, and what it has a CUDA device do, where it works on one."""
+    """The time of a call with some remedies applied, and the work of its CUDA device, if it uses one."""
 
     remedies: list[str]
     time: Spread
@@ -66,10 +67,9 @@ class CostPart(msgspec.Struct, frozen=True):
     Parameters
     ----------
     kind : {"graph", "outside", "guards"}
-        A graph; Python that runs outside of graphs; the choice of compiled code, the way into it
-        and out of it.
+        A graph; Python code outside graphs; choosing, entering and leaving compiled code.
     graph, break_, frame : str or None
-        The ids of what it belongs to, where that is known.
+        The ids of the graph, break and frame that it belongs to, if known.
     """
 
     kind: Literal["graph", "outside", "guards"]
@@ -80,7 +80,7 @@ class CostPart(msgspec.Struct, frozen=True):
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """How many of a call's tensor operations ran compiled, how many eagerly; which share of its time in graphs."""
+    """The number of a call's tensor operations that ran compiled and eagerly, and the share of its time in graphs."""
 
     compiled_ops: int
     eager_ops: int
@@ -93,17 +93,17 @@ class EntryCost(msgspec.Struct, frozen=True):
     Parameters
     ----------
     frame : str or None
-        The frame that the entry is.
+        The frame of the entry.
     settled : bool
-        Whether nothing was compiled any more while it was measured.
+        Whether nothing was compiled while it was measured.
     parts : list of CostPart
-        They add up to ``compiled``.
+        The parts of ``compiled``, which they add up to.
     break_even_calls : int or None
-        After how many calls compiling has paid; ``None`` where it never does or that is not known.
+        The number of calls after which compiling has paid off; ``None`` if it never does, or if that is unknown.
     in_run : Spread or None
-        The calls that the run itself made, after the last in which something was compiled; where they are a loop.
+        The time of the run's own calls in a loop, after the last call in which something was compiled.
     eager_device_work, device_work : DeviceWork or None
-        What an eager and a compiled call have a CUDA device do, where they work on one.
+        The work of the CUDA device in an eager and in a compiled call, if they use one.
     """
 
     function: str
@@ -121,7 +121,7 @@ class EntryCost(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What the entries of a run cost, measured on copies."""
+    """The cost of the entries of a run, measured on copies."""
 
     device: str
     backend: str
@@ -129,7 +129,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """The first operation whose result is another one when it is compiled."""
+    """The first operation with a different result when compiled."""
 
     graph: str
     location: Location | None = None
@@ -137,14 +137,14 @@ class Divergence(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """The compiled run of a function against the eager one.
+    """The comparison of the compiled run of a function with the eager run.
 
     Parameters
     ----------
     equal : bool
-        Whether they agree as far as float64 references allow.
+        Whether they agree, within the rounding that a run in float64 shows.
     step : {"eager", "aot_eager", "backend"} or None
-        Which step of compiling brings the difference in.
+        The step of compiling that introduces the difference.
     """
 
     function: str

@@ -1,4 +1,4 @@
-"""What changed from one run to a later one of the same code."""
+"""Data about the changes from one run to a later run of the same code."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from jupyter_graphbreak.report.figures import Summary, Timing
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A line, by the name of its source; ``name`` is ``None`` for the cell that ran itself."""
+    """A line and the name of its source; ``name`` is ``None`` for the cell that ran."""
 
     name: str | None
     line: int
 
 
 class RunFigures(msgspec.Struct, frozen=True):
-    """One run of two that are compared; ``name`` is that of its cell, if it was one.
+    """The figures of one of two compared runs; ``name`` is the name of its cell, if it ran a cell.
 
-    The figures leave out what the other run did not compile because PyTorch held its code; see :class:`Reused`.
+    The figures leave out code that the other run reused instead of compiling it; see :class:`Reused`.
     """
 
     name: str | None
@@ -29,16 +29,16 @@ class RunFigures(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A break that only one of two runs has, or that is at another line now.
+    """A break that only one of two runs has, or that has moved to a different line.
 
     Parameters
     ----------
-    change : str
-        ``unknown`` if one of two runs has it, and the other did not compile its function, for PyTorch held its code.
+    change : {"gone", "new", "moved", "unknown"}
+        ``unknown`` means that only one run has the break, and the other reused its function instead of compiling it.
     before, after : Place or None
-        Where it is in the earlier run and where it is in the later one.
+        The place in the earlier and in the later run.
     break_ : str or None
-        Its id in the later run.
+        The id of the break in the later run.
     """
 
     change: Literal["gone", "new", "moved", "unknown"]
@@ -52,7 +52,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Reused(msgspec.Struct, frozen=True):
-    """A function that one of two runs compiled and the other did not, for PyTorch held its code from earlier.
+    """A function that one of two runs compiled while the other reused its code from earlier.
 
     Parameters
     ----------
@@ -66,18 +66,18 @@ class Reused(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What changed from one run to a later one.
+    """The changes from one run to a later run.
 
     Parameters
     ----------
     before, after : RunFigures
         The figures of the earlier and of the later run.
     breaks : list of Change
-        The breaks that are gone, new or moved, and those of which that is unknown.
+        The breaks that are gone, new or moved, and those for which that is unknown.
     same : list of str
         The ids, in the later run, of the breaks that both runs have at the same line.
     reused : list of Reused
-        Functions that only one of the runs compiled, so that nothing of them is compared.
+        Functions that only one of the runs compiled, so that they are not compared.
     """
 
     before: RunFigures

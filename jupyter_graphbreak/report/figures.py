@@ -6,10 +6,10 @@ import msgspec
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Seconds: the whole run, the time that compiling took, and the time that our own code took.
+    """Times in seconds: the whole run, compiling, and recording the run.
 
-    ``cache_hits`` are the graphs, forward and backward, whose code inductor found in its cache; ``cache_misses`` those
-    whose code it generated. ``None`` where it said nothing of either.
+    ``cache_hits`` is the number of graphs, forward and backward, whose code inductor found in its cache;
+    ``cache_misses`` is the number of graphs whose code it generated. Both are ``None`` if they are unknown.
     """
 
     wall_s: float | None = None
@@ -20,7 +20,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """How many entries the lists of the report hold; ``events`` counts the occurrences of all breaks."""
+    """The lengths of the lists in the report; ``events`` counts the occurrences of all breaks."""
 
     frames: int = 0
     graphs: int = 0

@@ -1,4 +1,4 @@
-"""What PyTorch's front ends capture of one function, side by side: inert data about runs of each of them."""
+"""Data about what each of PyTorch's front ends captures of one function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Outcome = Literal["captures", "breaks", "eager", "refuses", "silently wrong", "r
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """An exception: its class, the first line of its message, and what raised it."""
+    """An exception: its class, the first line of its message, and the part that raised it."""
 
     type: str
     message: str
@@ -25,11 +25,11 @@ class Example(msgspec.Struct, frozen=True):
     Parameters
     ----------
     what : str
-        How it was derived ("x negated"); empty where it was given.
+        How it was derived ("x negated"); empty for arguments given by the user.
     values : str
-        Its values, where they are short.
+        Its values, if they are short.
     raised : Raised or None
-        What the function itself raises with it.
+        The exception that the function itself raises with it, if any.
     """
 
     what: str
@@ -38,32 +38,32 @@ class Example(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What one front end did with the function.
+    """The verdict on one front end.
 
     Parameters
     ----------
     frontend : str
-        Its name as in code: "torch.jit.trace", "torch.compile(fullgraph=True)".
+        Its name in code: "torch.jit.trace", "torch.compile(fullgraph=True)".
     outcome : {"captures", "breaks", "eager", "refuses", "silently wrong", "raises"}
-        ``captures``: one program, which gives the function's own result on every input that was tried. ``breaks``:
-        several graphs with Python between them give it. ``eager``: the result is right, but nothing was captured.
-        ``refuses``: the program raises on another input that the function takes. ``silently wrong``: the program gives
-        another result than the function, without an error. ``raises``: there is no program, or it raises on the very
-        input with which it was captured.
+        ``captures``: one program, whose result is right on every tested input. ``breaks``: the result is right, with
+        several graphs and Python between them. ``eager``: the result is right, but nothing was captured. ``refuses``:
+        the program raises on a further input that the function accepts. ``silently wrong``: the program has a different
+        result than the function, without an error. ``raises``: there is no program, or it raises on the input with
+        which it was captured.
     graphs, breaks : int or None
-        How many there are with the first input; ``None`` where an error prevented the capture.
+        The number of graphs and breaks with the first input; ``None`` if an error prevented the capture.
     example : Example or None
         The input that shows that the program is wrong, or that it refuses.
     difference : str or None
-        How the program's result on that input differs from the function's own.
+        The difference between the program's result and the function's own on that input.
     raised : Raised or None
-        The exception, where there is one.
+        The exception, if there is one.
     warnings : list of str
         The first sentences of its warnings, without deprecations.
     deprecated : bool
         Whether this release of PyTorch warns that the front end is deprecated.
     notes : list of str
-        Side effects that the program drops, and what limits the comparison.
+        Side effects that the program lacks, and limits of the comparison.
     """
 
     frontend: str
@@ -92,22 +92,23 @@ class Frontends(msgspec.Struct, frozen=True):
     others : list of Example
         The further inputs with which each captured program was compared with the function.
     searched : bool
-        Whether the other inputs were derived from the first, rather than given.
+        Whether the further inputs were derived from the first, rather than given.
     verdicts : list of Verdict
-        One for each front end.
+        One verdict per front end.
     advice : str or None
-        What to do about the first graph break.
+        Advice about the first graph break.
     changes : list of str
-        The names of what a call of the function changes. If there are any, each other input is run after the first.
+        The names of the objects that a call of the function changes. If there are any, each further input runs after
+        the first.
     report : Report or None
         The full report of ``torch.compile`` on the first input.
     effects : list of Effect or None
-        What the function does outside of the objects that can be copied. It was stopped before that, and there are no
-        verdicts; the places are of the sources of ``report``.
+        The effects of the function outside its copies. It was stopped before them, so there are no verdicts; their
+        locations refer to the sources of ``report``.
     left_out : list of str
         The names of the front ends for which there was no time.
     diagnostics : list of Diagnostic
-        What we could not find out: a front end has no verdict if examining it ends in an internal error.
+        Notes about internal errors. A front end whose examination failed has no verdict.
     """
 
     function: str

@@ -1,4 +1,4 @@
-"""A job: what torch.compile did in several processes under one command."""
+"""Jobs: the reports of several processes of one command."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 
 from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report, of_this_version
 
-#: The mime type under which a notebook's output carries a job, beside the report of the kernel itself.
+#: The mime type of a job in a notebook's output, next to the report of the kernel.
 JOB_MIME_TYPE = "application/vnd.graphbreak.job.v1+json"
 
 
 class Process(msgspec.Struct, frozen=True):
-    """One process of a job; ``rank`` is its number among those that work together, where it has one."""
+    """One process of a job; ``rank`` is its rank in a distributed job, if it has one."""
 
     id: str
     rank: int | None
@@ -33,16 +33,16 @@ class JobPlace(msgspec.Struct, frozen=True):
 
 
 class JobBreak(msgspec.Struct, frozen=True):
-    """One break, in whichever processes it was met.
+    """One break in the processes of a job.
 
     Parameters
     ----------
     ranks : list of int
-        The ranks that met it.
+        The ranks that have it.
     processes : list of str
-        The ids of the processes that met it, with a rank or without.
+        The ids of the processes that have it, with or without a rank.
     missing_in : list of int
-        The ranks that did not: where ranks break at different places, their collectives may wait for each other.
+        The ranks that do not have it: if ranks break at different places, their collectives may wait for each other.
     """
 
     place: JobPlace | None
@@ -54,7 +54,7 @@ class JobBreak(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The reports of several processes, and their breaks, those that only some ranks have first."""
+    """The reports of several processes, and their breaks; breaks that only some ranks have come first."""
 
     processes: list[Process]
     breaks: list[JobBreak]
@@ -77,6 +77,6 @@ class Job(msgspec.Struct, frozen=True):
         Raises
         ------
         msgspec.ValidationError
-            If it is none, or one of another major version.
+            If the data is not a job, or has a different major version.
         """
         return of_this_version(msgspec.json.decode(data, type=cls))

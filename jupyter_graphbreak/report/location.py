@@ -1,4 +1,4 @@
-"""Places in the source: the files and cells of a report, and ranges of their text."""
+"""Locations in the source: the files and cells of a report, and ranges of their text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Location(msgspec.Struct, frozen=True):
     line, end_line : int
         First and last line.
     column, end_column : int or None
-        Where the expression starts on ``line`` and ends (exclusive) on ``end_line``, where Python knows.
+        The first column on ``line`` and the last (exclusive) on ``end_line``, if Python knows them.
     function : str or None
         The name of the function around it, without the prefix that Dynamo gives to resume functions.
     code : str or None
-        The text of the range: the expression where the columns are known, otherwise the stripped line.
+        The text of the range: the expression if the columns are known, otherwise the stripped line.
     """
 
     source: str
@@ -41,18 +41,18 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class FunctionName(msgspec.Struct, frozen=True):
-    """The first line of a function, and its name with that of its class: "BartDecoder.forward"."""
+    """The first line of a function, and its name with its class: "BartDecoder.forward"."""
 
     line: int
     name: str
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A file or a cell. A cell is one segment, whole; a file has only the functions that took part.
+    """A file or a cell. A cell has its whole text in one segment; a file only has the functions that took part.
 
-    ``name`` is what a person calls it: "Cell In[3]", "modeling_bart.py". ``path`` is ``null`` for a cell; it counts
-    from the folder of the packages or of the standard library, from the run's working directory, or from ``~``.
-    ``functions`` are those that Dynamo began and that have more than a plain name, by line.
+    ``name`` is the name that users know: "Cell In[3]", "modeling_bart.py". ``path`` is ``null`` for a cell; otherwise
+    it is relative to the folder of packages, the standard library, the run's working directory or ``~``. ``functions``
+    lists the functions that Dynamo began and whose qualified name differs from the plain name.
     """
 
     id: str

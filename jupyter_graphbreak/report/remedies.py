@@ -1,4 +1,4 @@
-"""What was tried to remove graph breaks, and what came of it: inert data about runs of changed programs."""
+"""Data about the changes that were tried to remove graph breaks, and about their results."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ WORKING: frozenset[RemedyVerdict] = frozenset({"works", "works on what ran", "wo
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Whole lines of a source that other lines take the place of.
+    """The replacement of whole lines of a source.
 
     Parameters
     ----------
     source : str
         The id of a :class:`~jupyter_graphbreak.report.location.Source`.
     first_line, last_line : int
-        The lines that go; ``last_line = first_line - 1`` inserts before ``first_line``.
+        The lines to replace; ``last_line = first_line - 1`` inserts before ``first_line``.
     old, new : str
-        Their text and the one that takes its place, without a line break at the end; an empty ``new`` deletes.
+        The old and the new text, without a line break at the end; an empty ``new`` deletes the lines.
     """
 
     source: str
@@ -36,20 +36,20 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What a verdict rests on.
+    """The evidence for a verdict.
 
     Parameters
     ----------
     backend : str
         The backend with which the changed program was compiled.
     inputs : int
-        On how many inputs it was compared with the original.
+        The number of inputs on which it was compared with the original.
     both_sides : bool or None
-        Whether both sides of every condition that the change touches ran; ``None`` where it touches none.
+        Whether both sides of every condition that the change touches ran; ``None`` if it touches none.
     compared : list of str
-        What was compared: "values", "gradients", "output", ...
+        The aspects that were compared: "values", "gradients", "output", ...
     graphs_before, graphs_after, breaks_before, breaks_after : int
-        Of the first call, original and changed.
+        The numbers for the first call of the original and of the changed program.
     """
 
     backend: str
@@ -63,33 +63,33 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """A change that may remove breaks, and what came of trying it.
+    """A change that may remove breaks, and the result of trying it.
 
     Parameters
     ----------
     breaks, frames : list of str
-        The breaks that it is for, and the frames that run eagerly without a break that it is for.
+        The breaks that it should remove, and the frames without a break that it should stop from running eagerly.
     family : str
         The kind of change: "marker", "branch", "output", ...
     kind : {"edit", "setting", "switch", "person"}
-        A change of the source; of PyTorch's settings; of an object of the program's or a library's own setting; or none
-        that can be made mechanically.
+        A change of the source; of PyTorch's settings; of an object's or a library's own setting; or a decision for a
+        person, if no change can be made automatically.
     settings : dict
-        Dotted names in full and their values; a function in them is its dotted name.
+        Full dotted names and their values; a function is represented by its dotted name.
     code : str or None
-        What sets the settings, or what a switch runs before compiling.
+        The code that changes the settings, or that a switch runs before compiling.
     patch : str or None
         The edits as a unified diff.
     excludes : list of str
         The remedies that cannot be applied together with it.
     reason : str or None
-        Why it fails, was not tried, or which break came instead.
+        Why it fails or was not tried, or the break that occurs instead.
     differences : list of str
-        How the changed program differs from the original, one sentence each.
+        The differences between the changed program and the original, one sentence each.
     person : str or None
-        What must be decided, where no change can be made mechanically.
+        The decision to make, if no change can be made automatically.
     seconds : float
-        How long trying took.
+        The duration of the trial in seconds.
     """
 
     id: str

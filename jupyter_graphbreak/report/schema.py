@@ -1,8 +1,8 @@
-"""What we say: the report, as frozen data that goes to JSON and back without loss.
+"""The report, as frozen data that converts to JSON and back without loss.
 
-The field names are a contract (other programs read them); additions keep ``schema_version``'s major number. All ids
-are strings; lines are 1-based as the notebook's editor counts them (the magic's own line is line 1); columns are
-0-based, in characters; times are in seconds. What is not known is ``None``.
+The field names are a contract (other programs read them); additions keep the major number of ``schema_version``. All
+ids are strings. Lines are 1-based, as in the notebook's editor (the line of the magic is line 1). Columns are 0-based,
+in characters. Times are in seconds. Unknown values are ``None``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 
 SCHEMA_VERSION = "1.1"
-#: The mime type under which a notebook's output carries a report; its number is the schema's major version.
+#: The mime type of a report in a notebook's output; its number is the schema's major version.
 MIME_TYPE = "application/vnd.graphbreak.report.v1+json"
 
 
 class Device(msgspec.Struct, frozen=True):
-    """Where the code was asked to run and where it ran; ``note`` says why in words when the two differ."""
+    """The requested device and the device that was used; if they differ, ``note`` gives the reason."""
 
     requested: str
     used: str
@@ -46,17 +46,17 @@ class Frame(msgspec.Struct, frozen=True):
     Parameters
     ----------
     id : str
-        PyTorch's compile id; ``0/0#2`` where a reset made it count anew within the run.
+        PyTorch's compile id; ``0/0#2`` if a reset within the run made PyTorch count from 0 again.
     role : {"entry", "call", "resume"}
-        What was called: a function passed to ``torch.compile``, a function that eager code calls, or a resume function.
+        A function passed to ``torch.compile``, a function that eager code calls, or a resume function.
     resume : str or None
-        The id of the :class:`Resume` that this frame is.
+        The id of the :class:`Resume` that this frame compiles.
     caller : str or None
         The id of the frame that called it.
     outcome : {"compiled", "empty", "skipped", "error"}
         ``empty`` means that there was no tensor operation to compile.
     attempts : int
-        How often Dynamo traced it: after a break it starts again.
+        The number of times that Dynamo traced it: after a break it starts again.
     """
 
     id: str
@@ -75,7 +75,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class TensorMeta(msgspec.Struct, frozen=True):
-    """Shape (a dimension that is not fixed is its symbol), dtype and device of a tensor, as PyTorch prints them."""
+    """Shape (with symbols for dynamic dimensions), dtype and device of a tensor, as PyTorch prints them."""
 
     shape: list[int | str]
     dtype: str
@@ -101,7 +101,7 @@ class Op(msgspec.Struct, frozen=True):
 
 
 class GraphLine(msgspec.Struct, frozen=True):
-    """How many operations of a graph a source line led to, itself or through the calls it makes."""
+    """The number of operations of a graph that come from a source line or from its calls."""
 
     source: str
     line: int
@@ -109,16 +109,16 @@ class GraphLine(msgspec.Struct, frozen=True):
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """A graph that was handed to the backend.
+    """A graph that Dynamo passed to the backend.
 
     Parameters
     ----------
     id : str
         A letter: "A" for the first graph of the run, "AA" after "Z".
     name : str
-        The function it was captured from.
+        The function that it was captured from.
     lines : list of GraphLine
-        The lines of cells and files that led to its operations; library lines are left out.
+        The lines of cells and files that its operations come from; library lines are left out.
     code : str
         The graph as readable Python.
     ends : {"return", "break"}
@@ -147,19 +147,19 @@ Rule = Literal["default", "own", "inherited", "inner over outer", "fullgraph"]
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Whether a break was an error, and what decided that.
+    """The setting that decided whether a break was an error.
 
     Parameters
     ----------
     value : bool
-        What was in force: ``True`` makes a break an error.
+        The value in force: ``True`` makes a break an error.
     rules : list of str
-        What decided: ``default`` (no scope: ``False``); ``own`` (a scope around the place itself); ``inherited`` (a
-        scope around a call that led here); ``inner over outer``; ``fullgraph`` (wins over every scope).
+        The deciding rules: ``default`` (no scope: ``False``); ``own`` (a scope around the place itself); ``inherited``
+        (a scope around a call that led here); ``inner over outer``; ``fullgraph`` (overrides every scope).
     scope : str or None
         The id of the :class:`Scope` that set it.
     chain : list of str
-        The ids of all scopes that were open, outermost first.
+        The ids of all open scopes, outermost first.
     """
 
     value: bool
@@ -171,8 +171,8 @@ class Setting(msgspec.Struct, frozen=True):
 class Occurrence(msgspec.Struct, frozen=True):
     """One event of the trace: the break in one frame and one attempt.
 
-    ``stack`` runs from the outermost frame to the break, user and library frames only. ``setting`` is what Dynamo held
-    at that moment, where it could be read.
+    ``stack`` lists the user and library frames from the outermost frame to the break. ``setting`` is the setting in
+    force at that moment, if it could be read.
     """
 
     frame: str | None
@@ -184,27 +184,27 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """One thing to do about a break; ``origin`` says whether the hint is PyTorch's or ours."""
+    """A piece of advice about a break; ``origin`` tells whether it comes from PyTorch or from this package."""
 
     text: str
     origin: Literal["pytorch", "graphbreak"] = "pytorch"
 
 
-#: Whose code a line is: the reader's (a cell or a file), a library's, or PyTorch's own.
+#: The owner of a line of code: the user (a cell or a file), a library, or PyTorch.
 Owner = Literal["own", "library", "torch"]
 
 
 class BreakCost(msgspec.Struct, frozen=True):
-    """What goes when a break goes.
+    """The cost of a break, which removing the break saves.
 
     Parameters
     ----------
     graphs : int
-        Graphs that were captured only because it cut the function in two.
+        The number of graphs that exist only because of the break.
     compile_s : float or None
-        The time that compiling its resume functions took, where it was measured.
+        The time for compiling its resume functions, if it was measured.
     eager : int
-        Functions that run eagerly because of it.
+        The number of functions that run eagerly because of it.
     """
 
     graphs: int = 0
@@ -213,29 +213,29 @@ class BreakCost(msgspec.Struct, frozen=True):
 
 
 class Break(msgspec.Struct, frozen=True):
-    """One place in the source that broke a graph, for one reason, however often Dynamo came to it.
+    """One place in the source that broke a graph for one reason, however often it occurred.
 
     Parameters
     ----------
     gb_id : str or None
         The id in PyTorch's registry, e.g. "GB0170".
     gb_type : str
-        The registry's name for the reason, or the class of the exception where there is none.
+        The registry's name for the reason, or the class of the exception if it has no name.
     consequence : Reason or None
-        Why the frame could not resume after it; ``None`` where it could.
+        Why the frame could not resume after it; ``None`` if it could.
     outcome : {"resumed", "skipped", "error"}
-        The worst that happened to a frame in which it occurred.
+        The worst outcome of the frames in which it occurred.
     resumes, skipped : list of str
-        Ids of the :class:`Resume` functions that it led to, and of the :class:`Skipped` functions that run eagerly
+        The ids of the :class:`Resume` functions that it created, and of the :class:`Skipped` functions that run eagerly
         because of it.
     scope : str or None
-        The id of the :class:`Scope` that governed it when it last occurred; ``setting`` says more.
+        The id of the :class:`Scope` that governed its last occurrence; ``setting`` has details.
     also_reported_as : list of str
-        Other names that PyTorch's outputs give to the same cause.
+        Other names for the same cause in PyTorch's outputs.
     owner : {"own", "library", "torch"}
-        Whose code has to change to remove it. A line of the standard library counts as its caller's.
+        The owner of the code that has to change to remove it. A line of the standard library counts as its caller's.
     minor : bool
-        Whether it stands in a library and neither ends a graph nor makes one: a helper runs eagerly, nothing more.
+        Whether it is in a library and neither ends nor adds a graph: only a helper runs eagerly.
     """
 
     id: str
@@ -265,7 +265,7 @@ NoFrame = Literal["eager", "compiled before", "inlined", "not reached"]
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """A function that Dynamo made to continue after a break.
+    """A function that Dynamo created to continue after a break.
 
     Parameters
     ----------
@@ -276,9 +276,9 @@ class Resume(msgspec.Struct, frozen=True):
     graphs : list of str
         The graphs of these frames, or of the frames that it is inlined in.
     no_frame : {"eager", "compiled before", "inlined", "not reached"} or None
-        Why it has none: it ran eagerly; it was compiled before this run, and may have run as it was; it was compiled as
-        a part of its caller's resume function, as with ``nested_graph_breaks``; it did not run, such as the branch not
-        taken. Absent where it has frames, and where it is not known if it ran.
+        Why it has no frame: it ran eagerly; it was compiled before this run, and may have run from that code; it was
+        compiled as a part of its caller's resume function, as with ``nested_graph_breaks``; it did not run, such as a
+        branch not taken. ``None`` if it has frames, or if the reason is unknown.
     """
 
     id: str
@@ -305,14 +305,14 @@ class Skipped(msgspec.Struct, frozen=True):
     frame : str or None
         Its compile id; ``None`` if Dynamo never began it.
     location : Location or None
-        All lines that run eagerly: from the function's first line, decorators included, or the line at which a resume
-        function goes on, to its last; one line where the text is not known.
+        All lines that run eagerly: from the function's first line, including decorators, or the line at which a resume
+        function continues, to its last line; a single line if the text is unknown.
     reason : str
-        Why, in a sentence.
+        The reason, in a sentence.
     callees : list of str
-        Frames of functions that it calls and that are compiled nevertheless.
+        The frames of functions that it calls and that are compiled nevertheless.
     way_out : str or None
-        What would make Dynamo compile it.
+        A change that would make Dynamo compile it.
     """
 
     id: str
@@ -328,13 +328,13 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """A region of the source in which a setting says whether a break is an error.
+    """A region of the source in which a setting decides whether a break is an error.
 
     Parameters
     ----------
     location : Location or None
         From the line that opens it to the last line of its ``with`` block or of the decorated function; for a call, the
-        call itself. ``None`` if it was opened before the run was watched.
+        call itself. ``None`` if it was opened before watching began.
     parent : str or None
         The scope that was open around it when it was first opened.
     breaks : list of str
@@ -352,19 +352,19 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What stricter settings would have done in this run, as far as the run shows it; no claim where it does not.
+    """The effect that stricter settings would have had in this run, as far as the run shows it.
 
     Parameters
     ----------
     error_on_graph_break : list of str
-        The breaks that ``error_on_graph_break(True)`` around the compiled function would have made errors, in the order
-        in which they occurred; the first would have ended the run.
+        The breaks that ``error_on_graph_break(True)`` around the compiled function would have turned into errors, in
+        the order in which they occurred; the first one would have ended the run.
     fullgraph : str or None
-        The break at which ``fullgraph=True`` would have ended the run, whatever the scopes allow: the first that it
-        does not capture. With breaks in ``captured`` it would have ended there at the latest.
+        The break at which ``fullgraph=True`` would have ended the run, regardless of scopes: the first break that it
+        does not capture. If there are breaks in ``captured``, the run would have ended there at the latest.
     captured : list of str
-        The breaks before ``fullgraph`` that ``fullgraph=True`` tries to capture instead, such as ``.item()``. Python
-        code that needs the value further on, as a branch does, can still be an error.
+        The breaks before ``fullgraph`` that ``fullgraph=True`` tries to capture instead, such as ``.item()``. Later
+        code that needs the value, such as a branch, can still be an error.
     """
 
     error_on_graph_break: list[str] = []
@@ -373,14 +373,14 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 class GuardFailure(msgspec.Struct, frozen=True):
-    """The guard that no longer held, and the source line that caused it, where PyTorch says so."""
+    """A guard that failed, and the source line that caused it, if PyTorch reports it."""
 
     guard: str
     location: Location | None = None
 
 
 class Recompile(msgspec.Struct, frozen=True):
-    """A further compilation of a function, or the refusal of one because the limit was reached."""
+    """A further compilation of a function, or its refusal because a limit was reached."""
 
     frame: str
     of: str | None
@@ -391,16 +391,16 @@ class Recompile(msgspec.Struct, frozen=True):
 
 
 class CudagraphSkip(msgspec.Struct, frozen=True):
-    """A graph that runs without a CUDA graph though the backend was to use one.
+    """A graph that runs without a CUDA graph although the backend was asked to use one.
 
     Parameters
     ----------
     reason : str
-        PyTorch's words, without the stack.
+        PyTorch's reason, without the stack.
     graph : str or None
-        Which graph it is, where that is known.
+        The id of the graph, if known.
     location : Location or None
-        The line that is the cause, where PyTorch says so.
+        The line that is the cause, if PyTorch reports it.
     """
 
     reason: str
@@ -409,16 +409,16 @@ class CudagraphSkip(msgspec.Struct, frozen=True):
 
 
 class HeldFunction(msgspec.Struct, frozen=True):
-    """A function that PyTorch had begun to compile before the run and had not forgotten.
+    """A function that PyTorch had begun to compile before the run and still held.
 
-    It may have run from what was compiled then, which leaves no trace.
+    It may have run from its earlier compiled code, which leaves no record.
 
     Parameters
     ----------
     source : str
         The path of its file, or the name of its cell.
     line : int
-        Its first line.
+        The first line of the function.
     """
 
     function: str
@@ -432,13 +432,13 @@ class CompiledCall(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name : str
-        What the code calls it: ``model``, ``trainer.net``; the name of its class or function if no name leads to it.
+        The name in the code, e.g. ``model`` or ``trainer.net``, or else the name of its class or function.
     type : str or None
         The class of a module.
     code : str or None
-        The statement by which the code would compile it.
+        The statement with which the code would compile it.
     edit : Edit or None
-        Where that statement belongs in the cell.
+        The edit that inserts this statement into the cell.
     """
 
     name: str
@@ -448,7 +448,7 @@ class CompiledCall(msgspec.Struct, frozen=True):
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
-    """Something about the run or about this report that the reader should know."""
+    """A note about the run or about this report."""
 
     level: Literal["info", "warning", "error"]
     message: str
@@ -458,16 +458,16 @@ EffectKind = Literal["file", "network", "process", "database", "state"]
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Something that a function does outside of the objects that can be copied.
+    """An effect of a function outside the objects that can be copied.
 
     Parameters
     ----------
     kind : {"file", "network", "process", "database", "state"}
-        ``process`` includes threads; ``state`` is that of this process, such as its environment variables.
+        ``process`` includes threads; ``state`` is the state of this process, such as its environment variables.
     what : str
-        What it does, as the rest of a sentence: "writes to the file rows.csv".
+        The effect as the rest of a sentence: "writes to the file rows.csv".
     location : Location or None
-        The line of the reader's code that leads to it.
+        The line of the user's code that leads to it.
     """
 
     kind: EffectKind
@@ -476,13 +476,14 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, weakref=True):
-    """What ``torch.compile`` did in one run. The classes of its lists describe their fields.
+    """The report of one run of ``torch.compile``. The classes of its lists describe their fields.
 
-    ``changes`` compares it with the previous run of the same notebook cell, where this kernel has one.
-    ``order`` has the ids of the breaks as a person reads them, what to fix first; their numbers count in it.
-    ``remedies``, ``cost`` and ``check`` are ``None`` where nobody asked. ``held`` is ``None`` if it is not known.
-    ``compiled`` has what was compiled for the report; it is ``None`` if the code compiles by itself.
-    ``effects`` has what functions do outside of the objects that can be copied: the reason why they were not run again.
+    ``changes`` compares it with the previous run of the same notebook cell, if this kernel has one.
+    ``order`` has the ids of the breaks in the order in which to fix them; views number the breaks in this order.
+    ``remedies``, ``cost`` and ``check`` are ``None`` if they were not requested. ``held`` is ``None`` if it is unknown.
+    ``compiled`` has what was compiled only for the report; it is ``None`` if the code itself calls ``torch.compile``.
+    ``effects`` has the effects of functions outside the objects that can be copied, because of which the functions
+    were not run again.
     """
 
     status: Literal["ok", "error", "interrupted"]
@@ -530,13 +531,13 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
         Raises
         ------
         msgspec.ValidationError
-            If it is not a report, or one of another major version.
+            If the data is not a report, or has a different major version.
         """
         return of_this_version(msgspec.json.decode(data, type=cls))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Read a report from what :meth:`to_dict` made or a notebook's output holds; raises as :meth:`from_json`."""
+        """Read a report from :meth:`to_dict` or from a notebook's output; raises like :meth:`from_json`."""
         return of_this_version(msgspec.convert(data, type=cls))
 
 
@@ -549,8 +550,8 @@ _D = TypeVar("_D", bound=_Versioned)
 
 
 def of_this_version(document: _D) -> _D:
-    """Return a report or a job; raise ``msgspec.ValidationError`` if it is one of another major version."""
+    """Return a report or a job; raise ``msgspec.ValidationError`` if it has a different major version."""
     if document.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-        message = f"report of schema version {document.schema_version}; this release reads {SCHEMA_VERSION}"
+        message = f"the report has schema version {document.schema_version}, but this release reads {SCHEMA_VERSION}"
         raise msgspec.ValidationError(message)
     return document

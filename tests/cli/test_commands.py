@@ -104,11 +104,11 @@ def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tm
     assert done.returncode == 0, done.stderr
     assert done.stderr == plain.stderr  # what the program printed
     report, nothing = Report.from_json(done.stdout), Report.from_json(plain.stdout)
-    assert [(found.location.line, found.gb_id) for found in report.breaks if found.location] == [
+    assert [(break_.location.line, break_.gb_id) for break_ in report.breaks if break_.location] == [
         (11, "GB0170"),
         (17, "GB0170"),
     ]
-    assert [each.name for each in report.compiled or []] == ["loss_of"]
+    assert [call.name for call in report.compiled or []] == ["loss_of"]
     assert (nothing.breaks, nothing.compiled) == ([], None)
     stack = report.breaks[0].stack
     assert [place.function for place in stack] == ["<module>", "main", "loss_of", "forward"]
@@ -163,7 +163,7 @@ def test_it_completes_in_a_shell(cli: Cli) -> None:
         " ".join(str(a).rpartition("/")[2][:20] for a in value) if isinstance(value, list) else str(value)
     ),
 )
-def test_misuse_and_what_cannot_be_read_are_one_line(
+def test_misuse_and_unreadable_files_are_reported_in_one_line(
     cli: Cli, tmp_path: Path, arguments: list[object], status: int
 ) -> None:
     (tmp_path / "empty.log").write_bytes(b"")
@@ -248,7 +248,7 @@ def test_the_gate(cli: Cli, tmp_path: Path) -> None:
     written = cli("log", LOG, "--baseline", "allowed.toml", "--update-baseline")
     assert written.returncode == 0
     assert 'line = "torch._dynamo.graph_break()"' in (tmp_path / "allowed.toml").read_text()
-    assert "gate passed: 1 allowed break met" in cli("log", LOG, "--baseline", "allowed.toml").stdout
+    assert "gate passed: 1 allowed break" in cli("log", LOG, "--baseline", "allowed.toml").stdout
     other = LOGS / "2.13.0" / "branch.log"
     failed = cli("log", other, "--baseline", "allowed.toml")
     assert failed.returncode == 1
@@ -261,7 +261,7 @@ def test_the_gate(cli: Cli, tmp_path: Path) -> None:
     assert "**1 new**" in cli("log", LOG, "--baseline", "none.toml", "--format", "markdown").stdout
 
 
-def test_a_gate_fails_where_nothing_was_compiled(
+def test_the_gate_fails_if_nothing_was_compiled(
     cli: Cli, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     baseline = tmp_path / "allowed.toml"
@@ -273,7 +273,7 @@ def test_a_gate_fails_where_nothing_was_compiled(
     failed = cli("script", *options, program)
     assert failed.returncode == 1
     assert "gate failed: nothing was compiled, so the absence of breaks proves nothing" in failed.stdout
-    assert "  call a function that torch.compile made, in this process; TORCH_COMPILE_DISABLE=1" in failed.stdout
+    assert "  call a compiled function in this process, and check that compiling is not" in failed.stdout
     assert "gone" not in failed.stdout
     again = cli("script", *options, "--update-baseline", program)
     assert again.returncode == 1
@@ -333,7 +333,7 @@ def notebook_of(*cells: str) -> Any:
     )
 
 
-def test_a_notebook_is_run_and_left_as_it_is(cli: Cli, tmp_path: Path) -> None:
+def test_a_notebook_is_run_and_stays_unchanged(cli: Cli, tmp_path: Path) -> None:
     step = "\n".join(PROGRAM.split("\n")[1:9])
     path = tmp_path / "work.ipynb"
     nbformat.write(notebook_of("a = 1 + 1", step, "# first\nsecret_step(torch.ones(3))", "1 / 0", "a = 3"), path)
@@ -341,9 +341,9 @@ def test_a_notebook_is_run_and_left_as_it_is(cli: Cli, tmp_path: Path) -> None:
     done = cli("notebook", path.name, "--execute", "--output", "copy.ipynb", "--format", "json")
     assert done.returncode == 1
     assert "a cell raised ZeroDivisionError: division by zero" in done.stderr
-    (report,) = [Report.from_dict(each) for each in json.loads(done.stdout)]
+    (report,) = [Report.from_dict(data) for data in json.loads(done.stdout)]
     assert [source.name for source in report.sources] == ["Cell In[3]", "Cell In[2]"]
-    assert [found.location.line for found in report.breaks if found.location is not None] == [6]
+    assert [break_.location.line for break_ in report.breaks if break_.location is not None] == [6]
     assert path.read_bytes() == before
     copy = nbformat.read(tmp_path / "copy.ipynb", as_version=4)
     assert [len(cell.outputs) for cell in copy.cells] == [0, 0, 2, 1, 0]

@@ -60,7 +60,7 @@ def test_auto_leaves_the_cpu_to_code_that_uses_a_tensor_on_it() -> None:
     shell.run_cell(f"%%compile_explain\n{CELL}made = made + weights\n")
     (report,) = [Report.from_dict(e["data"][MIME_TYPE]) for e in shell.display_pub.outputs if MIME_TYPE in e["data"]]
     assert shell.user_ns["made"].device.type == "cpu"
-    assert report.device.note == "weights lives on the CPU, so the code's own devices stand"
+    assert report.device.note == "weights is on the CPU, so the code's own devices are used"
 
 
 @pytest.mark.parametrize(("option", "kind"), [("cpu", "cpu"), ("cuda", "cuda"), ("cuda:0", "cuda")])

@@ -45,11 +45,11 @@ def test_none_expected(graph_breaks):
     with graph_breaks.expect():
         step(torch.ones(3))
 
-def test_another_expected(graph_breaks):
+def test_a_different_break_is_expected(graph_breaks):
     with graph_breaks.expect("GB0025"):
         step(torch.ones(3))
 
-def test_others_pass_by(graph_breaks):
+def test_other_tests_are_not_affected(graph_breaks):
     with pytest.raises(ValueError), graph_breaks.expect():
         raise ValueError
 """
@@ -128,13 +128,13 @@ def test_too_many_breaks_fail_with_the_text_of_the_report(outcome: pytest.RunRes
             "max_graph_breaks takes one number, such as @pytest.mark.max_graph_breaks(0)",
             "*_ test_none_expected _*",
             "1 graph break not expected",
-            "*_ test_another_expected _*",
+            "*_ test_a_different_break_is_expected _*",
             "1 graph break not expected, no break 'GB0025'",
         ]
     )
 
 
-def test_a_limit_on_breaks_proves_nothing_where_nothing_is_compiled(
+def test_a_limit_on_breaks_fails_if_nothing_is_compiled(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -145,10 +145,10 @@ def test_a_limit_on_breaks_proves_nothing_where_nothing_is_compiled(
         [
             "*_ test_not_compiled _*",
             "nothing was compiled, so 0 graph breaks prove nothing: call a compiled function here, *"
-            "or take the marker max_graph_breaks off",
+            "or remove the marker max_graph_breaks",
             "compile_explain: 0 breaks, 0 graphs*",
             "*_ test_none_expected[[]expected0] _*",
-            "*or take the block out of graph_breaks.expect()",
+            "*or remove graph_breaks.expect() here",
         ]
     )
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")

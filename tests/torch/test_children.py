@@ -1,4 +1,4 @@
-"""Processes that a block of code starts: each is a part of the job, and nothing is left of the watching."""
+"""The processes that a block of code starts are part of the job, and watching leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -85,13 +85,14 @@ def test_ranks_of_torchrun(tmp_path: Path, wrap: str) -> None:
     job = run.job
     assert job is not None
     assert sorted(part.rank for part in job.processes if part.rank is not None) == [0, 1]
-    assert [(found.ranks, found.missing_in) for found in job.breaks if found.missing_in] == [([1], [0])]
+    assert [(break_.ranks, break_.missing_in) for break_ in job.breaks if break_.missing_in] == [([1], [0])]
     assert job.breaks[0].place is not None
     assert (job.breaks[0].place.line, job.breaks[0].place.function) == (11, "forward")
 
 
 @pytest.mark.parametrize(
-    ("environment", "why"), [({}, "no TORCH_TRACE"), ({"TORCH_TRACE": "/elsewhere"}, "another TORCH_TRACE"), (None, "")]
+    ("environment", "why"),
+    [({}, "no TORCH_TRACE"), ({"TORCH_TRACE": "/elsewhere"}, "a different TORCH_TRACE"), (None, "")],
 )
 def test_a_process_with_another_environment_is_named(environment: dict[str, str] | None, why: str) -> None:
     with capture(processes=True) as run:
@@ -225,4 +226,4 @@ def test_workers_of_a_data_loader(method: str) -> None:
         assert len(list(loader)) == 2
     assert run.job is not None
     assert len(run.job.processes) == 3
-    assert [len(found.processes) for found in run.job.breaks] == [2]
+    assert [len(break_.processes) for break_ in run.job.breaks] == [2]

@@ -51,8 +51,8 @@ def report_of(device: str | None) -> Report:
 def test_places_are_those_without_a_default_device() -> None:
     plain, with_device = report_of(None), report_of("cpu")
     assert len(plain.breaks) == 4
-    assert [found.location for found in with_device.breaks] == [found.location for found in plain.breaks]
-    assert [found.stack for found in with_device.breaks] == [found.stack for found in plain.breaks]
+    assert [break_.location for break_ in with_device.breaks] == [break_.location for break_ in plain.breaks]
+    assert [break_.stack for break_ in with_device.breaks] == [break_.stack for break_ in plain.breaks]
     ops, plain_ops = ([op.location for graph in report.graphs for op in graph.ops] for report in (with_device, plain))
     assert ops == plain_ops != []
 

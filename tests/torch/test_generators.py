@@ -131,7 +131,7 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
     report = jupyter_graphbreak.explain(function, ONES, str(tmp_path))
     assert refused(report) == []
     assert len(report.breaks) == breaks
-    known = {found.id: found for found in report.breaks}
+    known = {break_.id: break_ for break_ in report.breaks}
     followed = [skipped for skipped in report.skipped if skipped.kind == "generator"]
     assert len(followed) >= generators
     for skipped in followed:
@@ -151,7 +151,7 @@ def test_a_generator_of_a_library_that_is_compiled_itself_is_a_break() -> None:
     compiled = torch.compile(ast.walk, backend="eager")
     with recorder.record() as recording:
         list(compiled(ast.parse("x = 1")))
-    assert [found.gb_type for found in build_report(recording.records).breaks] == ["Attempt to trace generator"]
+    assert [break_.gb_type for break_ in build_report(recording.records).breaks] == ["Attempt to trace generator"]
 
 
 def counting(x: torch.Tensor, counted: list[int]) -> Iterator[torch.Tensor]:
@@ -178,14 +178,14 @@ def used_up_before_the_break(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.skipif(not IS_RECENT, reason="that release of torch keeps the graph")
 def test_a_generator_in_use_across_a_break_is_not_called_uncompilable() -> None:
     report = jupyter_graphbreak.explain(in_use_across_a_break, ONES)
-    assert "Generator reconstruction with mutations" in [found.gb_type for found in report.breaks]
+    assert "Generator reconstruction with mutations" in [break_.gb_type for break_ in report.breaks]
     (skipped,) = report.skipped
     assert skipped.kind == "other"
     assert skipped.reason.startswith("a generator that changes objects outside of it is in use across a graph break")
     assert skipped.way_out == (
         "consume the generator before the break, for example with list(...), or make it change nothing outside itself"
     )
-    assert skipped.way_out in [step.text for found in report.breaks for step in found.advice]
+    assert skipped.way_out in [step.text for break_ in report.breaks for step in break_.advice]
 
 
 def test_the_way_out_works() -> None:

@@ -45,17 +45,18 @@ def stack(report: Report, found: Break) -> list[Any]:
 def facts(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
     return {
         "breaks": [
-            (place(report, found.location), found.gb_id, found.outcome, len(found.occurrences))
-            for found in report.breaks
+            (place(report, break_.location), break_.gb_id, break_.outcome, len(break_.occurrences))
+            for break_ in report.breaks
         ],
         "graphs": [(graph.frame, graph.ends, [(op.name, op.target) for op in graph.ops]) for graph in report.graphs],
         "skipped": [
-            (each.function, each.kind, each.frame, place(report, each.location), each.reason) for each in report.skipped
+            (skipped.function, skipped.kind, skipped.frame, place(report, skipped.location), skipped.reason)
+            for skipped in report.skipped
         ],
         "resumes": sorted(
-            (each.name, each.frames, place(report, each.location) if lines_of_resumes else None)
-            for each in report.resumes
-            if each.frames
+            (resume.name, resume.frames, place(report, resume.location) if lines_of_resumes else None)
+            for resume in report.resumes
+            if resume.frames
         ),
         "frames": [(frame.id, frame.function, frame.outcome) for frame in report.frames],
     }
@@ -100,7 +101,7 @@ def test_a_program_live_and_through_its_log(tmp_path: Path, name: str) -> None:
 def test_no_place_is_listed_twice_where_a_log_cannot_tell(tmp_path: Path) -> None:
     live, logged = live_and_logged(tmp_path, "logged/one_line_unclear")
     in_run, in_log = (
-        Counter((place(report, found.location), found.gb_id) for found in report.breaks) for report in (live, logged)
+        Counter((place(report, break_.location), break_.gb_id) for break_ in report.breaks) for report in (live, logged)
     )
     assert in_log.keys() == in_run.keys()
     assert in_log <= in_run

@@ -130,5 +130,5 @@ def test_a_library_function_that_is_given_up_shows_the_block_that_is_to_blame(
     torch._dynamo.reset()
     report = jupyter_graphbreak.explain(getattr(library, name), torch.ones(3))
     assert {source.kind for source in report.sources if source.name == "library_under_test.py"} == {"library"}
-    skipped = [(each.function, each.kind, each.location) for each in report.skipped]
+    skipped = [(skipped.function, skipped.kind, skipped.location) for skipped in report.skipped]
     assert [(function, kind, at.line, at.end_line) for function, kind, at in skipped if at is not None] == expected

@@ -27,7 +27,7 @@ from jupyter_graphbreak._torch_compat.patching import (
     patched_here,
     redirected_here,
 )
-from jupyter_graphbreak.compiling.compile_options import Options
+from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 from jupyter_graphbreak.compiling.routes import route
 from jupyter_graphbreak.faults import shielded
@@ -363,7 +363,7 @@ def test_what_other_threads_compile_and_call_is_left_alone() -> None:
     two, net = torch.compile(second, backend="eager"), torch.nn.Linear(3, 3)
     faults: list[str] = []
     with Worker() as worker:
-        with compiled_calls(Options(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+        with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
             calls.route(first)(ONES)
             worker(lambda: two(ONES))
             assert worker(lambda: net(ONES).shape) == (3,)

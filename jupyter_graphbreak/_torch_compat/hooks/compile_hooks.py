@@ -34,7 +34,7 @@ from jupyter_graphbreak.recording.additions import (
     FrameFailed,
     FrameStarted,
     GraphStacks,
-    ResumeMade,
+    ResumeCreated,
     SettingsInForce,
 )
 
@@ -194,13 +194,13 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
     def remember(call: Call) -> None:
         call.kept = list(cache.cache.get(call.argument("code"), {}).values())
 
-    def look(call: Call) -> ResumeMade:
+    def look(call: Call) -> ResumeCreated:
         made = call.result
         resume = made if hasattr(made, "co_name") else made[0]  # some releases pair it with its name
         code = call.argument("code")
         given = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
         inner = given.get("nested_code_objs")
-        return ResumeMade(
+        return ResumeCreated(
             **identity(resume),
             of=code_object(code),
             line=line_at(code, given.get("resume_offset")),

@@ -16,7 +16,13 @@ from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.scope_hooks import is_wrapper
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity, stack_above, wrapped_code
 from jupyter_graphbreak._torch_compat.patching import patched, tell_fault
-from jupyter_graphbreak.recording.additions import Blind, FrameGivenUp, FrameRefused, FrameSkipped, FrameStarted
+from jupyter_graphbreak.recording.additions import (
+    FrameGivenUp,
+    FrameRefused,
+    FrameSkipped,
+    FrameStarted,
+    UnrecordedSkips,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +153,9 @@ def watch_skips(observer: Observer) -> Iterator[None]:
             hook = watched(getattr(module, name), observer, after=_skipped_for_mode)
             stack.enter_context(patched(module, name, hook))
         yield
-    blind = Blind(what=None if questions else "frames skipped because a TorchDispatchMode was on (torch < 2.13)")
+    blind = UnrecordedSkips(
+        what=None if questions else "frames skipped because a TorchDispatchMode was on (torch < 2.13)"
+    )
     observer.observe("_handle_skip", lambda: blind)
 
 

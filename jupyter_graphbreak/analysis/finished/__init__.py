@@ -1,5 +1,5 @@
-"""Work out of a finished report what its lists mean together.
+"""Add what follows from a finished report as a whole.
 
-In: a report. Out: the same report, saying more.
+In: a report. Out: the same report, with further fields filled in.
 May import ``report``.
 """

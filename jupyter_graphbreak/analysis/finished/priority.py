@@ -1,4 +1,4 @@
-"""What to fix first: what each break costs, and the order in which a person reads them."""
+"""Work out what each break costs, and the order in which the report lists the breaks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 AnyReport = TypeVar("AnyReport", bound="Report")
 
-#: Folders in which libraries keep what is about one model; what is elsewhere repeats in every model.
+#: Folders in which libraries keep the code of single models; code elsewhere affects every model.
 _MODELS = {"model", "models"}
 
 
 def with_priorities(report: AnyReport) -> AnyReport:
-    """Return a report whose breaks say what they cost, and which says in which order they are read.
+    """Return a report with the cost of each break and the order in which to list the breaks.
 
-    What the reader wrote comes first, as it ran; then the code of models in libraries, then other code of libraries,
-    the dearest first; last what is minor. Where it was measured what breaks cost, the dearest are first everywhere.
+    Breaks in the user's code come first, in the order in which they occurred; then breaks in the code of models in
+    libraries and in other library code, the most expensive first; minor breaks come last. If the cost was measured,
+    the most expensive breaks come first in every group.
     """
     libraries = {source.id: source for source in report.sources if source.kind == "library"}
     ended = {graph.break_ for graph in report.graphs}
@@ -33,15 +34,15 @@ def with_priorities(report: AnyReport) -> AnyReport:
     costs = _costs(report)
     breaks = [
         replace(
-            listed,
-            cost=costs[listed.id],
-            minor=_library(listed, libraries) is not None
-            and not (listed.resumes or listed.id in ended or calling & set(listed.skipped)),
+            break_,
+            cost=costs[break_.id],
+            minor=_library(break_, libraries) is not None
+            and not (break_.resumes or break_.id in ended or calling & set(break_.skipped)),
         )
-        for listed in report.breaks
+        for break_ in report.breaks
     ]
     return replace(
-        report, breaks=breaks, order=[listed.id for listed in sorted(breaks, key=_rank(libraries, _times(report)))]
+        report, breaks=breaks, order=[break_.id for break_ in sorted(breaks, key=_rank(libraries, _times(report)))]
     )
 
 
@@ -49,53 +50,54 @@ def _costs(report: Report) -> dict[str, BreakCost]:
     frames = {frame.id: frame for frame in report.frames}
     resumes = {resume.id: resume for resume in report.resumes}
     costs = {}
-    for listed in report.breaks:
-        made = [resumes[ident] for ident in listed.resumes if ident in resumes]
-        compiled = [frames[ident] for resume in made for ident in resume.frames if ident in frames]
+    for break_ in report.breaks:
+        own_resumes = [resumes[ident] for ident in break_.resumes if ident in resumes]
+        compiled = [frames[ident] for resume in own_resumes for ident in resume.frames if ident in frames]
         seconds = [frame.compile_s for frame in compiled if frame.compile_s is not None]
-        costs[listed.id] = BreakCost(
-            graphs=len({graph for resume in made for graph in resume.graphs}),
+        costs[break_.id] = BreakCost(
+            graphs=len({graph for resume in own_resumes for graph in resume.graphs}),
             compile_s=round(sum(seconds), 6) if seconds else None,
-            eager=len(set(listed.skipped)),
+            eager=len(set(break_.skipped)),
         )
     return costs
 
 
 def _times(report: Report) -> dict[str, float]:
-    """Return the microseconds of a call that each break was measured to cost: by mending it, else by its parts.
+    """Return the measured cost of each break in microseconds per call.
 
-    Going on after a break takes time, too, which mending it saves as well.
+    It is the time saved by a remedy for this break alone, or else the time of the parts that belong to the break. A
+    remedy saves more than these parts, because resuming after a break takes time.
     """
     alone = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
     times: dict[str, float] = {}
     for entry in report.cost.entries if report.cost is not None else []:
         if not entry.settled:
             continue
-        found: defaultdict[str, float] = defaultdict(float)
+        measured: defaultdict[str, float] = defaultdict(float)
         for part in entry.parts:
             if part.kind != "graph" and part.break_ is not None:
-                found[part.break_] += part.time.median_us
+                measured[part.break_] += part.time.median_us
         for remedied in entry.remedied:
             if len(remedied.remedies) == 1 and remedied.remedies[0] in alone:
-                mended = alone[remedied.remedies[0]]
-                found[mended] = max(0.0, entry.compiled.median_us - remedied.time.median_us)
-        for ident, time in found.items():
+                fixed = alone[remedied.remedies[0]]
+                measured[fixed] = max(0.0, entry.compiled.median_us - remedied.time.median_us)
+        for ident, time in measured.items():
             times[ident] = max(times.get(ident, 0.0), time)
     return times
 
 
 def _rank(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Callable[[Break], tuple[int, float, int]]:
-    def rank(listed: Break) -> tuple[int, float, int]:
-        source = _library(listed, libraries)
-        time = times.get(listed.id, 0.0)
+    def rank(break_: Break) -> tuple[int, float, int]:
+        source = _library(break_, libraries)
+        time = times.get(break_.id, 0.0)
         if source is None:
             return 0, -time, 0
         folders = (source.path or "").split("/")[:-1]
-        weight = listed.cost.graphs + listed.cost.eager if listed.cost is not None else 0
-        return 3 if listed.minor else 1 if _MODELS & set(folders) else 2, -time, -weight
+        weight = break_.cost.graphs + break_.cost.eager if break_.cost is not None else 0
+        return 3 if break_.minor else 1 if _MODELS & set(folders) else 2, -time, -weight
 
     return rank
 
 
-def _library(listed: Break, libraries: Mapping[str, Source]) -> Source | None:
-    return libraries.get(listed.location.source) if listed.location is not None else None
+def _library(break_: Break, libraries: Mapping[str, Source]) -> Source | None:
+    return libraries.get(break_.location.source) if break_.location is not None else None

@@ -1,4 +1,4 @@
-"""Say what to do about a break: our advice for its cause, then PyTorch's hints if they name one.
+"""Return the advice on a break: ours for its cause, then PyTorch's hints if they contain advice.
 
 Only the owner of a line can change it. For a line of a library or of PyTorch the advice is what its user can do.
 """

@@ -89,7 +89,7 @@ def of_refusal(reason: str) -> SkipReason | None:
 
 
 def _filled_in(reason: SkipReason, **values: str) -> SkipReason:
-    """Return a reason with the values of this run in its sentence."""
+    """Return a reason whose sentence contains the values of this run."""
     return replace(reason, sentence=reason.sentence.format(**values))
 
 

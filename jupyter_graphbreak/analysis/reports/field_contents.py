@@ -1,4 +1,4 @@
-"""What each field of a report holds, for redaction: a field that is missing here is removed.
+"""The content of each field of a report, for redaction. A field that is missing here is removed.
 
 ``test_redaction.py`` fails if a field of the schema has no entry.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-#: ``kept``: a number, a truth value, or one of the words that the schema lists. ``parts``: further structures, each
-#: with fields of its own. ``removed``: anything that may hold the reader's words. The others name what stays of it.
+#: ``kept``: a number, a bool, or one of the words in the schema. ``parts``: further structures, each with its own
+#: fields. ``removed``: anything that may contain the user's words. All others are redacted by their kind of content.
 Content = Literal[
     "kept", "parts", "removed", "id", "function", "source name", "source path", "place path", "place cell", "op",
     "op name", "input name", "device", "dtype", "shape", "version", "schema version", "cause", "gb id", "url",

@@ -1,4 +1,4 @@
-"""The words of PyTorch's own that a redacted report may hold, from a list, so that torch is not needed.
+"""PyTorch's own words that a redacted report may contain, read from a list, so that torch is not needed.
 
 ``benchmarks/known_words.py`` writes the list.
 """
@@ -15,7 +15,7 @@ _PREFIX = re.compile(r"(?:torch\.ops\.)?(?=(?:aten|prims|prim|inductor|_?c10d_fu
 
 
 def is_operation(name: str) -> bool:
-    """Return whether a name is that of an operation of PyTorch's or Python's."""
+    """Return whether a name is that of an operation of PyTorch or Python."""
     return _PREFIX.sub("", name, count=1) in _sections()["operations"]
 
 
@@ -25,30 +25,30 @@ def is_setting(name: str) -> bool:
 
 
 def is_cause(gb_id: str | None, gb_type: str) -> bool:
-    """Return whether PyTorch's registry has a cause of graph breaks of this number, if any, and this name."""
-    names = _names_by_number()
+    """Return whether PyTorch's registry has a cause of graph breaks with this name and, if given, this GB id."""
+    names = _names_by_id()
     return gb_type in names.get(gb_id, ()) if gb_id is not None else any(gb_type in known for known in names.values())
 
 
 def is_text_of_registry(text: str) -> bool:
-    """Return whether an explanation or a hint is the same for every program."""
+    """Return whether a text is an explanation or a hint from PyTorch's registry."""
     return " ".join(text.split()) in _sections()["texts"]
 
 
 @functools.cache
 def _sections() -> dict[str, frozenset[str]]:
-    read: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in _LIST.read_text(encoding="utf-8").split("\n"):
         if re.fullmatch(r"\[[a-z]+\]", line):
-            lines = read[line.strip("[]")] = []
+            lines = sections[line.strip("[]")] = []
         else:
             lines.append(line)
-    return {name: frozenset(found) for name, found in read.items()}
+    return {name: frozenset(words) for name, words in sections.items()}
 
 
 @functools.cache
-def _names_by_number() -> dict[str | None, set[str]]:
+def _names_by_id() -> dict[str | None, set[str]]:
     names: dict[str | None, set[str]] = {}
     for line in _sections()["causes"]:
         gb_id, _, name = line.partition(" ")

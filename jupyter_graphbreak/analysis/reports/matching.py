@@ -1,9 +1,9 @@
-"""Compare two runs of one piece of code: which breaks are gone, new or elsewhere now, and the figures of both.
+"""Compare two runs of the same code: breaks that are gone, new or moved, and the figures of both runs.
 
-Edits shift lines, so a break is not known again by its line number alone. The lines of both runs are aligned as a text
-diff aligns them, and two breaks of one kind are the same where their lines correspond or where the expression is.
+Edits shift lines, so line numbers cannot identify a break. The lines of both runs are aligned like in a text diff, and
+two breaks of one kind are the same break if their lines correspond or if their expressions are equal.
 
-What PyTorch holds from earlier runs leaves no trace when it runs, so only what both runs compiled is compared
+Code that PyTorch holds from earlier runs is not recorded when it runs, so only code that both runs compiled is compared
 (:mod:`~jupyter_graphbreak.analysis.reports.reuse`).
 """
 
@@ -28,27 +28,27 @@ _MOST_STEPS = 100_000_000
 
 
 def compare_runs(before: Report, after: Report) -> Changes:
-    """Return what changed from one run to a later one of the same code, edited or not."""
+    """Return the changes from one run to a later run of the same code, edited or not."""
     moved_to = _corresponding_lines(before, after)
     pairs, gone, new = _matched(before.breaks, after.breaks, moved_to)
     old_names, new_names = _names(before), _names(after)
     later = Reuse(before, after, gone, moved_to)
     earlier = Reuse(after, before, new, {now: old for old, now in moved_to.items()})
     in_part = later.hides_something or earlier.hides_something
-    hidden = {id(found) for found in (*later.hidden, *earlier.hidden)}
+    hidden = {id(break_) for break_ in (*later.hidden, *earlier.hidden)}
     gone = [old for old in gone if id(old) not in hidden]
     new = [now for now in new if id(now) not in hidden]
-    moved = [(old, now) for old, now in pairs if _where(old, old_names) != _where(now, new_names)]
+    moved = [(old, now) for old, now in pairs if _place(old, old_names) != _place(now, new_names)]
     shifted = {now.id for _, now in moved}
     return Changes(
         before=_figures(before, later if in_part else None),
         after=_figures(after, earlier if in_part else None),
         breaks=[
-            *(_change("gone", old, _where(old, old_names), None) for old in gone),
-            *(_change("new", now, None, _where(now, new_names)) for now in new),
-            *(_change("moved", now, _where(old, old_names), _where(now, new_names)) for old, now in moved),
-            *(_change("unknown", old, _where(old, old_names), None) for old in later.hidden),
-            *(_change("unknown", now, None, _where(now, new_names)) for now in earlier.hidden),
+            *(_change("gone", old, _place(old, old_names), None) for old in gone),
+            *(_change("new", now, None, _place(now, new_names)) for now in new),
+            *(_change("moved", now, _place(old, old_names), _place(now, new_names)) for old, now in moved),
+            *(_change("unknown", old, _place(old, old_names), None) for old in later.hidden),
+            *(_change("unknown", now, None, _place(now, new_names)) for now in earlier.hidden),
         ],
         same=[now.id for _, now in pairs if now.id not in shifted],
         reused=[
@@ -59,7 +59,7 @@ def compare_runs(before: Report, after: Report) -> Changes:
 
 
 def same_breaks(before: Report, after: Report) -> dict[str, str]:
-    """Return for each break of the earlier run that the later one has, too, its id in the later one."""
+    """Return, for each break that both runs have, its id in the later run by its id in the earlier run."""
     pairs, _, _ = _matched(before.breaks, after.breaks, _corresponding_lines(before, after))
     return {old.id: now.id for old, now in pairs}
 
@@ -67,24 +67,24 @@ def same_breaks(before: Report, after: Report) -> dict[str, str]:
 def _matched(
     before: list[Break], after: list[Break], moved_to: dict[Line, Line]
 ) -> tuple[list[tuple[Break, Break]], list[Break], list[Break]]:
-    """Pair the breaks of two runs, surest first; return the pairs and what is left of each run."""
+    """Pair the breaks of two runs, the most certain first; return the pairs and the unpaired breaks of each run."""
 
-    def line(graph_break: Break) -> Line | None:
-        return (graph_break.location.source, graph_break.location.line) if graph_break.location is not None else None
+    def line(break_: Break) -> Line | None:
+        return (break_.location.source, break_.location.line) if break_.location is not None else None
 
-    def function(graph_break: Break) -> str | None:
-        return graph_break.location.function if graph_break.location is not None else None
+    def function(break_: Break) -> str | None:
+        return break_.location.function if break_.location is not None else None
 
-    def code(graph_break: Break) -> str | None:
-        text = graph_break.location.code if graph_break.location is not None else None
+    def code(break_: Break) -> str | None:
+        text = break_.location.code if break_.location is not None else None
         return " ".join(text.split()) if text is not None else None
 
-    def old_line(graph_break: Break) -> Any:
-        at = line(graph_break)
-        return moved_to.get(at, graph_break.id) if at is not None else None  # a line that is gone is like no other
+    def old_line(break_: Break) -> Any:
+        at = line(break_)
+        return moved_to.get(at, break_.id) if at is not None else None  # a deleted line matches no other line
 
-    # What a break is known by in the earlier and in the later run, from the surest to the least sure.
-    known_by: list[tuple[Callable[[Break], Any], Callable[[Break], Any]]] = [
+    # Keys of a break in the earlier and in the later run, from the most to the least certain.
+    keys: list[tuple[Callable[[Break], Any], Callable[[Break], Any]]] = [
         (lambda old: (old_line(old), code(old)), lambda now: (line(now), code(now))),
         (old_line, line),
         (lambda old: (function(old), code(old)), lambda now: (function(now), code(now))),
@@ -92,7 +92,7 @@ def _matched(
     ]
     pairs: list[tuple[Break, Break]] = []
     gone, new = list(before), list(after)
-    for old_key, new_key in known_by:
+    for old_key, new_key in keys:
         waiting: dict[Any, deque[Break]] = defaultdict(deque)
         paired: set[int] = set()
         for now in new:
@@ -107,12 +107,12 @@ def _matched(
             else:
                 left.append(old)
         gone, new = left, [now for now in new if id(now) not in paired]
-    order = {graph_break.id: index for index, graph_break in enumerate(after)}
+    order = {break_.id: index for index, break_ in enumerate(after)}
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 
 
 def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
-    """Return for each line of the earlier run that is still there, or was rewritten in place, the line of the later."""
+    """Return the line in the later run of each line that is unchanged or was edited in place."""
     lines: dict[Line, Line] = {}
     for old, new in _corresponding_sources(before, after):
         old_lines, new_lines = list(_lines(old)), list(_lines(new))
@@ -148,7 +148,7 @@ def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
 
 
 def _same(old: list[str], new: list[str]) -> int:
-    """Return how many lines at the beginning of two texts are the same."""
+    """Return the number of equal lines at the beginning of two texts."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
 
@@ -170,7 +170,7 @@ def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _corresponding_sources(before: Report, after: Report) -> Iterator[tuple[Source, Source]]:
-    """Yield the sources of both runs in pairs: files by path, cells by text, the cells that ran with each other."""
+    """Yield the sources of both runs in pairs: files with equal paths, cells with equal texts, the cells that ran."""
     by_path = {(source.path, source.name): source for source in after.sources if source.kind != "cell"}
     new_cells = [source for source in after.sources if source.kind == "cell"]
     by_text = {source.segments[0].text: source for source in reversed(new_cells) if source.segments}
@@ -193,33 +193,33 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _names(report: Report) -> dict[str, str]:
-    """Return what each source is called, the cell that ran as "": its number is another one at every run."""
+    """Return the names of sources; the cell that ran has the name "", because its number changes with every run."""
     names = {source.id: source.name for source in report.sources}
     own = next((source.id for source in report.sources if source.kind == "cell"), None)
     return {**names, own: ""} if own is not None else names
 
 
-def _where(found: Break | Frame | Skipped, names: dict[str, str]) -> Place | None:
-    location = found.location
+def _place(part: Break | Frame | Skipped, names: dict[str, str]) -> Place | None:
+    location = part.location
     return Place(names.get(location.source) or None, location.line) if location is not None else None
 
 
-def _change(kind: Any, graph_break: Break, before: Place | None, after: Place | None) -> Change:
-    location = graph_break.location
+def _change(kind: Any, break_: Break, before: Place | None, after: Place | None) -> Change:
+    location = break_.location
     return Change(
         change=kind,
-        gb_id=graph_break.gb_id,
-        gb_type=graph_break.gb_type,
+        gb_id=break_.gb_id,
+        gb_type=break_.gb_type,
         function=location.function if location is not None else None,
         code=location.code if location is not None else None,
         before=before,
         after=after,
-        break_=graph_break.id if kind in {"new", "moved"} or (kind == "unknown" and before is None) else None,
+        break_=break_.id if kind in {"new", "moved"} or (kind == "unknown" and before is None) else None,
     )
 
 
 def _reused(part: Frame | Skipped, names: dict[str, str], run: Any) -> Reused:
-    return Reused(part.function, _where(part, names), run)
+    return Reused(part.function, _place(part, names), run)
 
 
 def _figures(report: Report, compared: Reuse | None) -> RunFigures:

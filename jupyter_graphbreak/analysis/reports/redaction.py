@@ -1,8 +1,8 @@
-"""A report that can be shown to anybody: its structure, without anything of its reader's code.
+"""Redact a report so that it can be shared: keep its structure, remove everything that comes from the user's code.
 
-Everything is removed but what ``field_contents`` says may stay: ids, causes, line numbers, counts, times, shapes, and
-words that are PyTorch's own, by a list (``known_words``). Names of functions, files and cells become ``f1``, ``file1``,
-``cell1``, the same name the same one throughout.
+``field_contents`` lists what may stay: ids, causes, line numbers, counts, times, shapes, and PyTorch's own words, which
+``known_words`` lists. Names of functions, files and cells become ``f1``, ``file1``, ``cell1``, consistently throughout
+the report.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 _WORD = re.compile(r"\w+")
-_RESUME = "torch_dynamo_resume_in_"
+_RESUME_PREFIX = "torch_dynamo_resume_in_"
 #: No real function has been resumed so often.
-_LONGEST_PREFIX = 50 * len(_RESUME)
-_AT = re.compile(r"_at_(\d{1,9})$")
+_MAX_PREFIX_LENGTH = 50 * len(_RESUME_PREFIX)
+_RESUME_SUFFIX = re.compile(r"_at_(\d{1,9})$")
 _GUARDS = re.compile(
     r"(size|stride|dtype|device|requires_grad|dispatch key set|rank) mismatch(?: at index \d{1,9})?"
     r"|Cache line invalidated"
@@ -42,7 +42,7 @@ _TORCH_ERRORS = {
     "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "RecompileLimitExceeded",
     "TorchRuntimeError", "Unsupported", "UncapturedHigherOrderOpError", "UserError",
 }  # fmt: skip
-#: What stays of an effect: its words name files, hosts and commands.
+#: The descriptions of effects after redaction: the original ones name files, hosts and commands.
 _EFFECTS: dict[EffectKind, str] = {
     "file": "uses a file",
     "network": "uses the network",
@@ -68,11 +68,11 @@ _ASPECTS = {
 }
 _DEVICE = re.compile(r"(?:cpu|cuda|mps|xpu|hpu|mtia|meta|auto|unknown)(?::\d{1,4})?(?:, (?:cpu|cuda)(?::\d{1,4})?)*")
 _DTYPE = re.compile(r"(?:b?float|complex|u?int|q?u?int)\d{1,3}(?:_e\dm\d(?:fn)?(?:uz)?)?|bool|bfloat16|unknown")
-#: A size that is not fixed: a symbol, or a formula of symbols and numbers.
+#: A dynamic size: a symbol, or a formula of symbols and numbers.
 _SYMBOLIC = re.compile(r"[suz]\d{1,6}|\d{1,18}|Sym|Max|Min|Mod|FloorDiv|PythonMod|[-+*/()%, ]")
 _ID = re.compile(r"[A-Z]{1,3}|[a-z]{1,2}\d{1,7}|(?:!\d{1,9}/)?\d{1,9}/\d{1,9}(?:#\d{1,9})?|\d{1,9}")
 _RELEASE = re.compile(r"(\d{1,4}(?:\.\d{1,4}){1,3})")
-_NUMBER = re.compile(r"GB\d{4}")
+_GB_ID = re.compile(r"GB\d{4}")
 _LEFT_OUT = re.compile(r"\d{1,9} notes? left out\.")
 _PAGE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 
@@ -80,100 +80,102 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 
 def redact(report: Report) -> Report:
-    """Return a report without the code, the messages, the paths and the names of its reader."""
-    return _Redaction([report]).of(report)
+    """Return a report without the user's code, messages, paths and names."""
+    return _Redaction([report]).redact(report)
 
 
 def redact_job(job: Job) -> Job:
-    """Return a job without the code of its reader; one name is replaced alike in all processes."""
-    return _Redaction([process.report for process in job.processes]).of(job)
+    """Return a job without the user's code, messages, paths and names; all processes share the replacement names."""
+    return _Redaction([process.report for process in job.processes]).redact(job)
 
 
 class _Redaction:
-    """Replaces names, each always by the same one, and removes what may not stay."""
+    """Replaces names consistently, and removes everything that may not stay."""
 
     def __init__(self, reports: Iterable[Report]) -> None:
-        self._words = {word for report in reports for word in _words_of(report)}
+        self._words = {word for report in reports for word in _user_words(report)}
         self._functions: dict[str, str] = {}
         self._files: dict[str, str] = {}
         self._numbers: Counter[str] = Counter()
-        self._harmless: dict[str, bool] = {}
+        self._generic: dict[str, bool] = {}
         self._ids: dict[str, str] = {}
 
-    def of(self, whole: _S) -> _S:
-        """Return a structure with what may stay of each of its fields; of a field that is not known, nothing."""
-        made: dict[str, Any] = {}
-        for field in _fields(type(whole)):
-            value = getattr(whole, field.name)
-            content = CONTENTS.get((type(whole).__name__, field.name), "removed")
-            made[field.name] = _nothing(field, value) if content == "removed" else self._kept(content, value, whole)
-        if "advice" in made:
-            made["advice"] = [advice for advice in made["advice"] if advice.text]
-        if "diagnostics" in made:
-            made["diagnostics"] = _counted_notes(made["diagnostics"])
+    def redact(self, struct: _S) -> _S:
+        """Return a structure with each field redacted; unknown fields are removed."""
+        redacted: dict[str, Any] = {}
+        for field in _fields(type(struct)):
+            value = getattr(struct, field.name)
+            content = CONTENTS.get((type(struct).__name__, field.name), "removed")
+            redacted[field.name] = (
+                _empty_value(field, value) if content == "removed" else self._redact_field(content, value, struct)
+            )
+        if "advice" in redacted:
+            redacted["advice"] = [advice for advice in redacted["advice"] if advice.text]
+        if "diagnostics" in redacted:
+            redacted["diagnostics"] = _counted_notes(redacted["diagnostics"])
         for field_name, name in (("ops", "op"), ("inputs", "input")):
-            if isinstance(made.get(field_name), list):
-                parts = enumerate(made[field_name], start=1)
-                made[field_name] = [msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts]
-        return type(whole)(**made)
+            if isinstance(redacted.get(field_name), list):
+                parts = enumerate(redacted[field_name], start=1)
+                redacted[field_name] = [msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts]
+        return type(struct)(**redacted)
 
-    def _kept(self, content: str, value: Any, whole: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - one answer for each content
+    def _redact_field(self, content: str, value: Any, struct: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per content
         match content:
             case "kept":
                 return value
             case "parts" if isinstance(value, list):
-                return [self.of(part) for part in value]
+                return [self.redact(part) for part in value]
             case "parts":
-                return self.of(value) if value is not None else None
+                return self.redact(value) if value is not None else None
             case "config" | "settings":
                 return _settings(content, value)
             case "source name" | "source path":
-                name = self._file(whole.path or whole.name, "cell" if whole.kind == "cell" else "file")
-                return None if content == "source path" and whole.kind == "cell" else name
+                name = self._file(struct.path or struct.name, "cell" if struct.kind == "cell" else "file")
+                return None if content == "source path" and struct.kind == "cell" else name
             case "place path" | "place cell":
-                is_cell = whole.path is None
-                name = self._file(whole.path or whole.cell or "?", "cell" if is_cell else "file")
+                is_cell = struct.path is None
+                name = self._file(struct.path or struct.cell or "?", "cell" if is_cell else "file")
                 return name if is_cell == (content == "place cell") else None
             case "cause":
-                return _cause(whole.gb_id, value)
+                return _cause(struct.gb_id, value)
             case "url":
-                is_known = whole.gb_id is not None and _NUMBER.fullmatch(whole.gb_id)
-                return f"{_PAGE}{whole.gb_id.lower()}.html" if value is not None and is_known else None
+                is_known = struct.gb_id is not None and _GB_ID.fullmatch(struct.gb_id)
+                return f"{_PAGE}{struct.gb_id.lower()}.html" if value is not None and is_known else None
             case "step":
-                return value if self._says_nothing(value) else ""
+                return value if self._is_generic(value) else ""
             case "title":
-                is_setting = whole.kind == "setting" and value in _TITLES
-                return value if is_setting else f"a remedy of the family {_family(whole.family)}"
+                is_setting = struct.kind == "setting" and value in _TITLES
+                return value if is_setting else f"a remedy of the family {_family(struct.family)}"
             case "reason of kind":
-                return "compilation failed" if whole.kind == "error" else f"it runs eagerly: {whole.kind}"
+                return "compilation failed" if struct.kind == "error" else f"it runs eagerly: {struct.kind}"
             case "effect of kind":
-                return _EFFECTS[whole.kind]
+                return _EFFECTS[struct.kind]
             case "registry texts":
-                return [text for text in value if self._says_nothing(text)]
+                return [text for text in value if self._is_generic(text)]
             case "registry text":
-                return value if value is not None and self._says_nothing(value) else None
+                return value if value is not None and self._is_generic(value) else None
             case "aspects":
                 return [text for text in value if text in _ASPECTS]
             case _:
-                return self._word(content, value)
+                return self._redact_text(content, value)
 
-    def _word(self, content: str, value: Any) -> Any:
-        """Return what may stay of a text, or of each text of a list."""
+    def _redact_text(self, content: str, value: Any) -> Any:
+        """Return a redacted text, or a list of redacted texts."""
         if isinstance(value, list):
-            return [self._word(content, text) for text in value]
+            return [self._redact_text(content, text) for text in value]
         if content in {"id", "function"}:
             replace = self._id if content == "id" else self._function
             return replace(value) if value is not None else None
         if content == "held source":
             return self._file(value, "file")
-        return _WORDS[content](value) if value is not None else None
+        return _REDACTORS[content](value) if value is not None else None
 
-    def _says_nothing(self, text: str) -> bool:
-        """Whether a text is the same for every program, and does not even hold a word of this one by chance."""
-        if text not in self._harmless:
+    def _is_generic(self, text: str) -> bool:
+        """Return whether a text is the same for every program and contains no word of the user's code by chance."""
+        if text not in self._generic:
             is_known = text in all_advice() or known_words.is_text_of_registry(text)
-            self._harmless[text] = is_known and self._words.isdisjoint(_WORD.findall(text))
-        return self._harmless[text]
+            self._generic[text] = is_known and self._words.isdisjoint(_WORD.findall(text))
+        return self._generic[text]
 
     def _id(self, ident: str) -> str:
         if _ID.fullmatch(ident):
@@ -188,22 +190,22 @@ class _Redaction:
 
     def _function(self, name: str) -> str:
         before, after = "", ""
-        while is_resume(name) and len(before) < _LONGEST_PREFIX:
-            at = _AT.search(name)
+        while is_resume(name) and len(before) < _MAX_PREFIX_LENGTH:
+            at = _RESUME_SUFFIX.search(name)
             end = at[0] if at else ""
-            name = name.removeprefix(_RESUME).removesuffix(end)
-            before, after = before + _RESUME, end + after
+            name = name.removeprefix(_RESUME_PREFIX).removesuffix(end)
+            before, after = before + _RESUME_PREFIX, end + after
         if name != "<module>":
             name = self._functions.setdefault(name, f"f{len(self._functions) + 1}")
         return f"{before}{name}{after}"
 
 
-def _words_of(report: Report) -> Iterator[str]:
-    """Yield the words that the source text of a report is made of, and its names, without those of Python itself."""
+def _user_words(report: Report) -> Iterator[str]:
+    """Yield the words in the source texts and names of a report, except Python's keywords."""
     texts = [segment.text for source in report.sources for segment in source.segments]
     texts += [text for source in report.sources for text in (source.name, source.path or "")]
     texts += [plain_function(frame.function) for frame in report.frames]
-    texts += [found.location.code or "" for found in report.breaks if found.location is not None]
+    texts += [break_.location.code or "" for break_ in report.breaks if break_.location is not None]
     for text in texts:
         yield from (word for word in _WORD.findall(text) if not keyword.iskeyword(word))
 
@@ -213,8 +215,8 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]
     return msgspec.structs.fields(kind)
 
 
-def _nothing(field: msgspec.structs.FieldInfo, value: Any) -> Any:
-    """Return the value that a field has if nothing is known of it."""
+def _empty_value(field: msgspec.structs.FieldInfo, value: Any) -> Any:
+    """Return the default of a field, or an empty value of its type."""
     if field.default is not msgspec.NODEFAULT:
         return field.default
     if field.default_factory is not msgspec.NODEFAULT:
@@ -223,7 +225,7 @@ def _nothing(field: msgspec.structs.FieldInfo, value: Any) -> Any:
 
 
 def _counted_notes(notes: list[Diagnostic]) -> list[Diagnostic]:
-    """Return how many notes of each level were left out."""
+    """Return one note per level that only tells how many notes were left out."""
     levels = [note.level for note in notes]
     if any(_LEFT_OUT.fullmatch(note.message) for note in notes):
         return notes
@@ -234,7 +236,7 @@ def _counted_notes(notes: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _settings(content: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of Dynamo's own that are a number or a truth value."""
+    """Return the known settings of Dynamo whose value is a number or a bool."""
     prefix = "torch._dynamo.config." if content == "settings" else ""
     return {
         name: value
@@ -264,7 +266,7 @@ def _release(version: str) -> str | None:
     return match[1] if match is not None else None
 
 
-def _fitting(pattern: re.Pattern[str], other: str) -> Callable[[str], str]:
+def _allow_matching(pattern: re.Pattern[str], other: str) -> Callable[[str], str]:
     return lambda text: text if pattern.fullmatch(text) else other
 
 
@@ -276,16 +278,16 @@ def _size(size: int | str) -> int | str:
     return size if isinstance(size, int) or _is_symbolic(size) else "?"
 
 
-_WORDS: dict[str, Callable[[Any], Any]] = {
+_REDACTORS: dict[str, Callable[[Any], Any]] = {
     "op": lambda name: name if known_words.is_operation(name) else "operation",
     "op name": lambda _: "op",
     "input name": lambda _: "input",
-    "device": _fitting(_DEVICE, "a device"),
+    "device": _allow_matching(_DEVICE, "a device"),
     "dtype": lambda text: text if _DTYPE.fullmatch(text) or _is_symbolic(text) else "a type",
     "shape": _size,
     "version": _release,
     "schema version": lambda _: SCHEMA_VERSION,
-    "gb id": lambda number: number if _NUMBER.fullmatch(number) else None,
+    "gb id": lambda number: number if _GB_ID.fullmatch(number) else None,
     "guard": _guard,
     "guards": _guard,
     "backend": lambda name: name if name in _BACKENDS else "a backend",

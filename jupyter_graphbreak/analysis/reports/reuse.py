@@ -1,7 +1,7 @@
-"""What one of two runs may have run from code that PyTorch held from earlier, so that it left no trace in that run.
+"""Find the code that one of two runs may have reused from earlier, so that this run has no record of it.
 
-A function that PyTorch holds is not compiled again when it is called, and its breaks and graphs are not reported again.
-That they are missing does not mean that they are gone.
+PyTorch does not compile a function again if it still holds the compiled code, so the function's breaks and graphs are
+not reported again. Their absence does not mean that they are gone.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
 
-Line = tuple[str, int]  # the id of a source, and a line of it
-#: Frames with these outcomes were traced to their end.
+Line = tuple[str, int]  # source id, line number
+#: Outcomes of frames that were traced to the end.
 _TRACED = {"compiled", "empty"}
 
 
 class _Function(NamedTuple):
-    """A function that is the same code in both runs."""
+    """Identifies a function whose code is the same in both runs."""
 
     source: str
     function: str
@@ -31,18 +31,23 @@ class _Function(NamedTuple):
 
 
 class Reuse:
-    """What of one run the other may have had from earlier.
+    """The parts of one run that the other run may have reused from earlier.
 
     Parameters
     ----------
     run : Report
         The run that compiled something.
     other : Report
-        The run that may have used code from earlier instead; it comes before or after.
+        The earlier or later run that may have reused code instead.
     only_here : list of Break
-        The breaks of the run that the other does not report. ``hidden`` are those that it may have met all the same.
+        The breaks of the run that the other does not report.
     lines : mapping
-        For each line of the run that the other has as well, as its source and number, the line there.
+        The corresponding lines of the other run, by the lines of the run.
+
+    Attributes
+    ----------
+    hidden : list of Break
+        Those of ``only_here`` that may have occurred unseen in the other run.
     """
 
     def __init__(self, run: Report, other: Report, only_here: list[Break], lines: Mapping[Line, Line]) -> None:
@@ -57,48 +62,48 @@ class Reuse:
         self._texts = [segment.text for source in other.sources if source.kind == "cell" for segment in source.segments]
         self._names = _names(run)
         names_of_other = _names(other)
-        others = [(_identity(frame, names_of_other), frame) for frame in other.frames]
-        begun = {function for function, _ in others}
+        other_frames = [(_identity(frame, names_of_other), frame) for frame in other.frames]
+        begun = {function for function, _ in other_frames}
         refused = {_identity(skipped, names_of_other) for skipped in other.skipped}
-        #: What the other run may have had from earlier, whether or not it compiled a further version of it.
+        #: Functions that the other run may have reused, even if it compiled a further version of them.
         self._held = (
             {_identity(frame, self._names) for frame in run.frames} - begun
             if other.held is None
             else {_Function(held.source, held.function, held.line) for held in other.held}
         )
-        self._silent = self._held - begun - refused
-        #: What the other run compiled from nothing.
-        self._afresh = [frame for function, frame in others if function not in self._held]
-        self.hidden = [found for found in only_here if self._may_be_met(found)]
+        self._reused = self._held - begun - refused
+        #: Frames that the other run compiled from scratch.
+        self._compiled_afresh = [frame for function, frame in other_frames if function not in self._held]
+        self.hidden = [break_ for break_ in only_here if self._may_be_hidden(break_)]
         self._hidden = set(map(id, self.hidden))
-        gone = [part for found in only_here if id(found) not in self._hidden for part in self._parts(found)]
+        gone = [part for break_ in only_here if id(break_) not in self._hidden for part in self._parts(break_)]
         self._gone = {_identity(part, self._names) for part in gone}
 
     @property
     def functions(self) -> list[Frame | Skipped]:
-        """The functions that the other run did not compile, each once, those of hidden breaks first."""
+        """The functions that the other run did not compile, each once, those with hidden breaks first."""
         of_breaks = [
-            part for found in self.hidden for part in self._parts(found) if _identity(part, self._names) in self._held
+            part for break_ in self.hidden for part in self._parts(break_) if _identity(part, self._names) in self._held
         ]
         silent = [frame for frame in self._run.frames if self._is_left_out(frame)]
-        listed: dict[_Function, Frame | Skipped] = {}
+        unique: dict[_Function, Frame | Skipped] = {}
         for part in [*of_breaks, *silent]:
-            listed.setdefault(_identity(part, self._names), part)
-        return list(listed.values())
+            unique.setdefault(_identity(part, self._names), part)
+        return list(unique.values())
 
     @property
     def hides_something(self) -> bool:
-        """Whether there is anything of the run that the other did not compile because PyTorch held it."""
+        """Whether the other run may have reused any part of the run."""
         parts: list[Frame | Skipped] = [*self._run.frames, *self._run.skipped]
         return bool(self.hidden) or any(map(self._is_left_out, parts))
 
     def figures(self) -> tuple[Summary, Timing]:
-        """Return the figures of what the other run compiled as well."""
+        """Return the figures of the part of the run that the other run compiled as well."""
         run = self._run
         left_out = {frame.id for frame in run.frames if self._is_left_out(frame)}
         frames = [frame for frame in run.frames if frame.id not in left_out]
         graphs = [graph for graph in run.graphs if graph.frame not in left_out]
-        breaks = [found for found in run.breaks if id(found) not in self._hidden]
+        breaks = [break_ for break_ in run.breaks if id(break_) not in self._hidden]
         spent = [frame.compile_s for frame in frames if frame.compile_s is not None]
         return (
             Summary(
@@ -106,44 +111,46 @@ class Reuse:
                 graphs=len(graphs),
                 ops=sum(len(graph.ops) for graph in graphs),
                 breaks=len(breaks),
-                events=sum(event.frame not in left_out for found in breaks for event in found.occurrences),
+                events=sum(event.frame not in left_out for break_ in breaks for event in break_.occurrences),
                 resumes=sum(bool(set(resume.frames) - left_out) for resume in run.resumes),
                 skipped=sum(not self._is_left_out(skipped) for skipped in run.skipped),
-                recompiles=sum(not {again.frame, again.of} & left_out for again in run.recompiles),
+                recompiles=sum(not {recompile.frame, recompile.of} & left_out for recompile in run.recompiles),
                 errors=sum(frame.outcome == "error" for frame in frames),
             ),
             Timing(compile_s=sum(spent) if spent else None),
         )
 
     def _is_left_out(self, part: Frame | Skipped) -> bool:
-        """Whether the other run had a function from earlier, as far as one can see, and did not compile it."""
+        """Return whether the other run seems to have reused a function instead of compiling it."""
         function = _identity(part, self._names)
-        return function in self._silent and function not in self._gone
+        return function in self._reused and function not in self._gone
 
-    def _may_be_met(self, found: Break) -> bool:
-        """Whether the other run may have met a break unseen, in code that it had from earlier."""
-        parts = self._parts(found)
+    def _may_be_hidden(self, break_: Break) -> bool:
+        """Return whether a break may have occurred unseen in the other run, in reused code."""
+        parts = self._parts(break_)
         held = any(_identity(part, self._names) in self._held for part in parts)
-        return held and not self._was_traced(parts) and not self._is_not_called(found)
+        return held and not self._was_traced(parts) and not self._is_not_called(break_)
 
-    def _parts(self, found: Break) -> list[Frame | Skipped]:
-        """Return the frames in which a break was met, and the functions that PyTorch did not begin because of it."""
-        idents = dict.fromkeys(occurrence.frame for occurrence in found.occurrences if occurrence.frame is not None)
-        refused = self._refused.get(found.id, ())
+    def _parts(self, break_: Break) -> list[Frame | Skipped]:
+        """Return the frames in which a break occurred, and the functions that PyTorch did not begin because of it."""
+        idents = dict.fromkeys(occurrence.frame for occurrence in break_.occurrences if occurrence.frame is not None)
+        refused = self._refused.get(break_.id, ())
         return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused]
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
-        """Whether the other run traced anew, to its end, what led to a break, and so would have met it."""
+        """Return whether the other run traced the code that led to a break to the end, so it would have reported it."""
         begins = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
         functions = {part.function for part in parts}
-        again = [frame for frame in self._afresh if frame.function in functions and _first_line(frame) in begins]
-        return bool(again) and all(frame.outcome in _TRACED for frame in again)
+        compiled = [
+            frame for frame in self._compiled_afresh if frame.function in functions and _first_line(frame) in begins
+        ]
+        return bool(compiled) and all(frame.outcome in _TRACED for frame in compiled)
 
-    def _is_not_called(self, found: Break) -> bool:
-        """Whether the other run's cells lack a call that led to a break: the text before its first bracket."""
+    def _is_not_called(self, break_: Break) -> bool:
+        """Return whether the other run's cells lack a call that led to a break, by the text before its bracket."""
         called = {
             place.code.partition("(")[0].strip()
-            for occurrence in found.occurrences
+            for occurrence in break_.occurrences
             for place in occurrence.stack
             if place.source in self._cells and place.code is not None and "(" in place.code
         }
@@ -152,12 +159,12 @@ class Reuse:
 
 
 def _names(report: Report) -> dict[str, str]:
-    """Return what each source is known by as long as nobody edits it."""
+    """Return for each source a name that stays the same as long as the source is not edited."""
     return {source.id: source.path or source.name for source in reversed(report.sources)}
 
 
 def _identity(part: Frame | Skipped, names: Mapping[str, str]) -> _Function:
-    """Return what a function is known by as long as nobody edits it."""
+    """Return the identity of a function, which stays the same as long as the function is not edited."""
     place = part.location
     if place is None or place.source not in names:
         return _Function("?", part.function, place.line if place is not None else 0)

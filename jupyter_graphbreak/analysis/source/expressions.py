@@ -1,7 +1,7 @@
-"""Find the expression that a range of positions stands for.
+"""Find the expression at a range of source positions.
 
-Python and torch name a place by a line, a first and a last column in UTF-8 bytes and, but not always, a last line. The
-columns of an inlined frame come without it, and the range of a jump is that of the whole statement around its test.
+Python and torch give a place as a line, a first and a last column in UTF-8 bytes and, usually, a last line. An inlined
+frame has no last line, and the range of a jump is that of the whole statement around its test.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Range(NamedTuple):
-    """First line, first column, last line and column after the last one, columns in UTF-8 bytes."""
+class ExpressionRange(NamedTuple):
+    """The first line and column and the last line and column (exclusive) of an expression, columns in UTF-8 bytes."""
 
     line: int
     column: int
@@ -22,20 +22,22 @@ class Range(NamedTuple):
     end_column: int
 
 
-def find_expression(tree: ast.AST, line: int, column: int, end_column: int, end_line: int | None) -> Range | None:
-    """Return the range of the expression with the given start and end, ``None`` where there is none.
+def find_expression(
+    tree: ast.AST, line: int, column: int, end_column: int, end_line: int | None
+) -> ExpressionRange | None:
+    """Return the range of the expression with the given start and end, ``None`` if there is none.
 
     Parameters
     ----------
     tree : ast.AST
-        The source around it; its lines and columns are those of the other arguments.
+        The source around the expression, with the line and column numbers of the other arguments.
     line, column, end_column : int
-        Where it starts and the column in which it ends.
+        The start of the expression, and the column where it ends.
     end_line : int or None
-        Where it is known, only nodes that end on it count; else the smallest one is taken.
+        The line where the expression ends. If it is ``None``, the smallest expression is taken.
     """
     ranges = {
-        Range(line, column, node.end_lineno or line, end_column): node
+        ExpressionRange(line, column, node.end_lineno or line, end_column): node
         for node in reversed(list(_nodes_at(tree, line, column)))
         if node.end_col_offset == end_column and end_line in (None, node.end_lineno)
     }
@@ -45,22 +47,22 @@ def find_expression(tree: ast.AST, line: int, column: int, end_column: int, end_
     return _test_of(ranges[smallest]) or smallest
 
 
-def whole_test(tree: ast.AST, found: Range) -> Range | None:
-    """Return the range of a test of several operands that begins with the given one, ``None`` where there is none.
+def whole_test(tree: ast.AST, operand: ExpressionRange) -> ExpressionRange | None:
+    """Return the range of the ``and``/``or`` test that begins with the given operand, ``None`` if there is none.
 
-    Python 3.11 gives every jump of ``a and b`` the place of ``a``, so that it is not known which of the two was asked.
+    Python 3.11 gives every jump of ``a and b`` the place of ``a``, so it is unknown which of the two was evaluated.
     """
     for test in _long_tests(tree):
         first: ast.expr = test
         while isinstance(first, ast.BoolOp):
             first = first.values[0]
-        if found == _range_of(first):
+        if operand == _range_of(first):
             return _range_of(test)
     return None
 
 
 def is_in_long_test(tree: ast.AST, line: int) -> bool:
-    """Whether a test of several operands is, or is in part, on a line."""
+    """Return whether a line contains a part of an ``and``/``or`` test."""
     return any(test.lineno <= line <= (test.end_lineno or test.lineno) for test in _long_tests(tree))
 
 
@@ -70,10 +72,10 @@ def _long_tests(tree: ast.AST) -> Iterator[ast.BoolOp]:
             yield node.test
 
 
-def _range_of(node: ast.expr) -> Range | None:
+def _range_of(node: ast.expr) -> ExpressionRange | None:
     if node.end_lineno is None or node.end_col_offset is None:
         return None
-    return Range(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+    return ExpressionRange(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
 
 
 def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.expr]:
@@ -82,10 +84,10 @@ def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.
             yield node
 
 
-def _test_of(node: ast.AST) -> Range | None:
+def _test_of(node: ast.AST) -> ExpressionRange | None:
     """Return the range of the condition of an ``if``, ``while`` or ``assert``.
 
-    Where it begins on a further line, the range begins with the statement: a place keeps its line.
+    If the condition begins on a later line, the range begins with the statement, so that a place keeps its line.
     """
     if not isinstance(node, ast.If | ast.While | ast.Assert):
         return None
@@ -93,4 +95,4 @@ def _test_of(node: ast.AST) -> Range | None:
     if test.end_lineno is None or test.end_col_offset is None:
         return None
     first = test if test.lineno == node.lineno else node
-    return Range(first.lineno, first.col_offset, test.end_lineno, test.end_col_offset)
+    return ExpressionRange(first.lineno, first.col_offset, test.end_lineno, test.end_col_offset)

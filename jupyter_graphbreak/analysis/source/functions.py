@@ -1,4 +1,4 @@
-"""Find where a function ends, and the lines to which it comes back, in the text around it."""
+"""Find the last line of a function, and the lines that a function can reach again."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What Python calls the code of functions that have no name of their own.
-_NAMELESS: dict[str, type[ast.expr]] = {
+#: Python's names for the code of functions without a name.
+_UNNAMED: dict[str, type[ast.expr]] = {
     "<lambda>": ast.Lambda,
     "<genexpr>": ast.GeneratorExp,
     "<listcomp>": ast.ListComp,
@@ -19,24 +19,24 @@ _NAMELESS: dict[str, type[ast.expr]] = {
 
 
 def end_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
-    """Return the last line of the innermost function of a name around a line, ``None`` where there is none.
+    """Return the last line of the innermost function with a name around a line, ``None`` if there is none.
 
     Parameters
     ----------
     tree : ast.AST
-        Its lines are counted as ``line`` is.
+        The source, with the same line numbers as ``line``.
     line : int
-        Any line of the function; its decorators count.
+        Any line of the function or of its decorators.
     name : str
-        As a code object has it, e.g. ``forward`` or ``<lambda>``.
+        The name in the code object, e.g. ``forward`` or ``<lambda>``.
     """
-    functions = ((_first_line(node), _last_line(node)) for node in ast.walk(tree) if _is_called(node, name))
+    functions = ((_first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
     around = [(first, last) for first, last in functions if first <= line <= last]
     return min(around, key=lambda lines: lines[1] - lines[0])[1] if around else None
 
 
 def is_in_head(tree: ast.AST, line: int) -> bool:
-    """Whether a line is in the head of a ``with`` or ``while`` statement, which is reached again after its body."""
+    """Return whether a line is in the head of a ``with`` or ``while`` statement, which runs again after its body."""
     for node in ast.walk(tree):
         if isinstance(node, ast.With | ast.AsyncWith | ast.While) and node.lineno <= line < node.body[0].lineno:
             return True
@@ -46,8 +46,7 @@ def is_in_head(tree: ast.AST, line: int) -> bool:
 def end_by_indentation(lines: Sequence[str], index: int) -> int:
     """Return the index of the last line of the function that begins at ``lines[index]``, by indentation alone.
 
-    For text that need not be Python, since lines of it are left out. Where no function begins there, it is the line
-    itself.
+    The text need not be valid Python, because lines may be missing. If no function begins there, return ``index``.
     """
     first = lines[index].lstrip()
     if not first.startswith(("@", "def ", "async def ")):
@@ -66,10 +65,10 @@ def end_by_indentation(lines: Sequence[str], index: int) -> int:
     return last
 
 
-def _is_called(node: ast.AST, name: str) -> bool:
+def _has_name(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return node.name == name
-    kind = _NAMELESS.get(name)
+    kind = _UNNAMED.get(name)
     return kind is not None and isinstance(node, kind)
 
 

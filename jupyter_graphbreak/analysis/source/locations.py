@@ -1,6 +1,6 @@
-"""Say where something stands: files by kind, lines as the reader counts them, expressions as text.
+"""Locate code in the source texts of a recording: the kind of each file, the user's line numbers, the expressions.
 
-A pure view of the source texts that a recording carries (``graphbreak_source`` records); nothing is read from disk.
+The texts come from ``graphbreak_source`` records; nothing is read from disk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from jupyter_graphbreak.analysis.source.expressions import Range, find_expression, is_in_long_test, whole_test
+from jupyter_graphbreak.analysis.source.expressions import ExpressionRange, find_expression, is_in_long_test, whole_test
 from jupyter_graphbreak.analysis.source.functions import end_by_indentation, end_in_tree, is_in_head
 from jupyter_graphbreak.analysis.source.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.source.python_text import parse_python
@@ -30,29 +30,38 @@ Kind = Literal["cell", "file", "library", "machinery"]
 
 _PLACE = re.compile(r'File "(?P<file>[^"\n]{1,4096})", line (?P<line>\d{1,9})')
 
-#: What the code of a cell is called that was made one function.
+#: The name of a cell's code if the cell was turned into one function.
 _WHOLE_CELL = "cell"
-#: What the code at the top of a cell is called; nothing but the cell itself calls any.
+#: The name of a cell's top-level code; only the cell itself calls code with this name.
 _MODULE = "<module>"
-#: What marimo calls the code of a cell while a notebook is edited. Where a notebook runs as a file, cells are compiled
-#: without the indentation that they have there.
+#: marimo's file name for a cell while a notebook is edited. If the notebook runs as a file, marimo compiles cells
+#: without their indentation in that file.
 _MARIMO_CELL = re.compile(r"^__marimo__cell_(\w+?)_(?:\.py)?$")
 _MARIMO_INDENT = 4
-#: Of a longer expression a place has the beginning; all of it is in the source, once.
-_MOST_CODE = 2000
-#: Lines of a library shown before and after a break, and before and after another place of the report.
-_NEAR_BREAK, _NEAR_OTHERS = 10, 3
-
-
-#: How a line begins to which a function comes back at the end of the lines below it.
+#: A location holds at most this many characters of its expression; the source has the full text.
+_MAX_CODE = 2000
+#: Lines of a library shown before and after a break, and before and after any other place in the report.
+_LINES_AROUND_BREAK, _LINES_AROUND_PLACE = 10, 3
+#: The beginning of a statement whose head runs again after its body.
 _HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
 
 
 class SourceText(msgspec.Struct, frozen=True):
-    """A source as recorded: its place, what the reader calls it, the known parts of its text.
+    """A source as recorded.
 
-    ``line_offset`` and ``indent`` are what the notebook took away from the front of a cell before it ran it: lines,
-    and characters of each line.
+    Parameters
+    ----------
+    filename : str
+        The file name in code objects.
+    name : str
+        The name that the user knows.
+    segments : list of Segment
+        The known parts of the text.
+    lines : dict
+        Further single lines, by the number in the code.
+    line_offset, indent : int
+        The number of lines at the front of a cell, and of characters at the front of each line, that the notebook
+        removed before it ran the cell.
     """
 
     filename: str
@@ -65,16 +74,18 @@ class SourceText(msgspec.Struct, frozen=True):
 
 
 class Sources:
-    """Makes locations, and keeps the list of sources that they mention.
+    """Creates locations, and collects the sources that they mention.
 
     Parameters
     ----------
     texts : iterable of SourceText
-        What is known of the sources.
-    library_roots, package_folders : iterable of str
-        Folders of the standard library and of installed packages; of single packages that are elsewhere.
+        The recorded sources.
+    library_roots : iterable of str
+        Folders of the standard library and of installed packages.
     folder, home : str or None
-        The run's working directory and its user's home.
+        The run's working directory and the user's home folder.
+    package_folders : iterable of str
+        Folders of single packages that are elsewhere.
     """
 
     def __init__(
@@ -93,15 +104,15 @@ class Sources:
         if folder:
             self._shortened[as_folder(folder)] = ""
         self._ids: dict[str, str] = {}
-        self._lines: dict[str, dict[int, str]] = {}  # by file, as the reader counts them
-        self._trees: dict[str, list[ast.Module]] = {}  # by file, one for each segment
-        self._functions: dict[str, dict[int, str]] = {}  # by file, their qualified names by their first lines
-        for text in self._texts.values():  # cells first and in order, whether or not something points at them
+        self._lines: dict[str, dict[int, str]] = {}  # by file, then by the user's line number
+        self._trees: dict[str, list[ast.Module]] = {}  # by file, one per segment
+        self._functions: dict[str, dict[int, str]] = {}  # by file, qualified names by first line
+        for text in self._texts.values():  # cells come first and in order, even if no location mentions them
             if text.kind == "cell":
                 self._id(text.filename)
 
     def kind(self, filename: str, function: str = "") -> Kind:
-        """Say whose a frame is; machinery is never shown."""
+        """Return the kind of a frame's source; machinery is never shown."""
         text = self._texts.get(filename)
         if text is not None and text.kind == "cell":
             return "cell"
@@ -113,12 +124,12 @@ class Sources:
         return "library" if module_path is not None or filename.startswith("<") else "file"
 
     def owner(self, stack: Sequence[StackEntry]) -> Owner:
-        """Say whose code the innermost frame of a stack is; one of the standard library is its caller's.
+        """Return who owns the innermost frame of a stack; a frame of the standard library is its caller's.
 
         Parameters
         ----------
         stack : sequence of StackEntry
-            Outermost first.
+            The stack, outermost entry first.
         """
         for entry in reversed(stack):
             kind = self.kind(entry.filename, entry.function)
@@ -130,35 +141,35 @@ class Sources:
         return "own"
 
     def module_path(self, filename: str) -> str | None:
-        """Return the path of a library's file as Python finds it, ``None`` if it is the reader's own."""
+        """Return the path of a library's file as Python imports it, ``None`` for the user's own files."""
         return self._packages.module_path(filename)
 
     def is_library(self, place: Location) -> bool:
-        """Say whether a place is in a library."""
+        """Return whether a place is in a library."""
         filename = next((filename for filename, ident in self._ids.items() if ident == place.source), None)
         return filename is not None and self.kind(filename) == "library"
 
     def files(self) -> dict[str, str]:
-        """Return the file name of each source, by its id."""
+        """Return the file name of each source, by source id."""
         return {ident: filename for filename, ident in self._ids.items()}
 
     def name_of(self, ident: str) -> str:
-        """Return what a person calls the source of an id."""
+        """Return the name that the user knows of the source with an id."""
         return next((self.name(filename) for filename, known in self._ids.items() if known == ident), ident)
 
     def name_function(self, filename: str, line: int, name: str) -> None:
-        """Note the qualified name of a function that begins at a line of the code."""
+        """Store the qualified name of a function that begins at a line of the code."""
         short = ".".join(name.replace("<locals>.", "").split(".")[-2:])
         if "." in short and not is_resume(name):
             self._functions.setdefault(filename, {})[line + self.line_offset(filename)] = short
 
     def line_offset(self, filename: str) -> int:
-        """Return by how much the reader's line numbers exceed those of the code."""
+        """Return by how much the user's line numbers exceed those of the code."""
         text = self._texts.get(filename)
         return text.line_offset if text is not None else 0
 
     def source(self, filename: str) -> Source:
-        """Return a source with the text that is known of it."""
+        """Return a source with its recorded text."""
         text = self._texts.get(filename)
         kind = text.kind if text is not None else self.kind(filename)
         return Source(
@@ -171,22 +182,22 @@ class Sources:
         )
 
     def name(self, filename: str) -> str:
-        """Return what a person calls a source."""
+        """Return the name of a source that the user knows."""
         text = self._texts.get(filename)
         name = text.name if text is not None else PurePath(filename).name or filename
         return _MARIMO_CELL.sub(r"marimo cell \1", name)
 
     def in_words(self, text: str | None) -> str | None:
-        """Return a text of PyTorch's in which places are named as the reader counts them, and paths are shortened."""
+        """Return one of PyTorch's texts with the user's names and line numbers, and with shortened paths."""
         if text is None:
             return None
-        text = _PLACE.sub(self._in_words, text)
+        text = _PLACE.sub(self._readable_place, text)
         for root in sorted(self._shortened, key=len, reverse=True):
             if len(root) > 1:
                 text = text.replace(root, self._shortened[root])
         return text
 
-    def _in_words(self, place: re.Match[str]) -> str:
+    def _readable_place(self, place: re.Match[str]) -> str:
         filename = place["file"]
         return f"{self.name(filename)}, line {int(place['line']) + self.line_offset(filename)}"
 
@@ -199,18 +210,18 @@ class Sources:
         *,
         branches: bool = False,
     ) -> Location | None:
-        """Return the place of a frame as the reader sees it.
+        """Return the place of a frame, with the user's names and line numbers.
 
         Parameters
         ----------
         filename, line : str, int
-            As the code object has them.
+            The file and line in the code object.
         function : str or None
             The name of the code object.
         columns : tuple
-            First and last column in UTF-8 bytes and last line, where known: the fields of ``dis.Positions``.
+            First and last column in UTF-8 bytes and last line, if known: the fields of ``dis.Positions``.
         branches : bool
-            Whether a branch is taken there: where its test has several operands, all of it is the place.
+            Whether there is a branch: then the place is the whole test, even if it has several operands.
         """
         if line is None:
             return None
@@ -228,24 +239,24 @@ class Sources:
         lines = [line for line in known if line is not None]
         if expression is None or len(lines) < len(known):
             code = self._line(text, at)
-            return Location(source, at, at, function=name, code=code.strip()[:_MOST_CODE] if code is not None else None)
+            return Location(source, at, at, function=name, code=code.strip()[:_MAX_CODE] if code is not None else None)
         start = _characters(lines[0], expression.column)
         end = _characters(lines[-1], expression.end_column)
         lines[-1] = lines[-1][:end]
         lines[0] = lines[0][start:]
-        # The further lines without the indentation of the cell, as Python has them.
+        # Python sees the lines after the first without the indentation of the cell.
         code = "\n".join([lines[0], *(line[text.indent :] for line in lines[1:])])
-        return Location(source, expression.line, expression.end_line, start, end, name, code[:_MOST_CODE])
+        return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE])
 
     def place(self, entry: StackEntry, *, branches: bool = False) -> Location | None:
-        """Return the place of an entry of a stack."""
+        """Return the place of a stack entry."""
         return self.location(entry.filename, entry.line, entry.function, entry.columns, branches=branches)
 
-    def is_reached_again(self, filename: str, line: int, branches: bool) -> bool:  # noqa: FBT001 - of a callable
-        """Whether a function may come back to a place on a line of the code, though no loop is around it.
+    def is_reached_again(self, filename: str, line: int, branches: bool) -> bool:  # noqa: FBT001 - passed as a callable
+        """Return whether a function may come back to a place on a line without a loop around the line.
 
-        It does so at the head of ``with`` and ``while``, and where a branch is taken, at a test of several operands,
-        which counts as one place.
+        The head of a ``with`` or ``while`` statement is such a place. With ``branches``, so is a test of several
+        operands, because the whole test counts as one place. If the text is unknown, the answer is yes.
         """
         text = self._texts.get(filename)
         at = line + self.line_offset(filename)
@@ -258,12 +269,14 @@ class Sources:
         return _HEAD.match(code) is not None or any(is_in_head(tree, at) for tree in trees)
 
     def rest_of_function(self, filename: str, line: int | None, name: str) -> Location | None:
-        """Return the lines from one line of a function to its end; where the text is not known, the one line.
+        """Return the lines from one line of a function to its end, or only that line if the text is unknown.
 
         Parameters
         ----------
-        filename, line, name : str, int, str
-            As a code object has them; the line may be the first, or the one at which a resume function goes on.
+        filename, name : str
+            The file and the name in the code object.
+        line : int or None
+            The first line of the code object, or the line at which a resume function continues.
         """
         start = self.location(filename, line, name)
         text = self._texts.get(filename)
@@ -274,7 +287,7 @@ class Sources:
         )
 
     def _end(self, text: SourceText, line: int, name: str) -> int:
-        """Return the last line of the function around a line, as the reader counts them."""
+        """Return the last line of the function around a line, both with the user's line numbers."""
         ends = (end_in_tree(tree, line, name) for tree in self._trees_of(text))
         end = next((end for end in ends if end is not None), None)
         if end is not None:
@@ -287,16 +300,18 @@ class Sources:
             return segment.first_line + len(lines) - 1
         return segment.first_line + end_by_indentation(lines, min(line - segment.first_line, len(lines) - 1))
 
-    def sources(self, breaks: Iterable[Location | None], others: Iterable[Location | None]) -> list[Source]:
-        """Return the sources that were mentioned, with their texts.
+    def sources(self, breaks: Iterable[Location | None], other_places: Iterable[Location | None]) -> list[Source]:
+        """Return the sources that locations mention, with their texts.
+
+        Library functions can be long, so a library's source only has the lines around the given places.
 
         Parameters
         ----------
-        breaks, others : iterable of Location or None
-            Where something happened: of a library only the lines around are kept, its functions can be long.
+        breaks, other_places : iterable of Location or None
+            The places of breaks, and all other places in the report.
         """
         near: dict[str, set[int]] = {}
-        for places, distance in ((breaks, _NEAR_BREAK), (others, _NEAR_OTHERS)):
+        for places, distance in ((breaks, _LINES_AROUND_BREAK), (other_places, _LINES_AROUND_PLACE)):
             for place in places:
                 if place is not None:
                     near.setdefault(place.source, set()).update(range(place.line - distance, place.line + distance + 1))
@@ -309,7 +324,7 @@ class Sources:
         return shown
 
     def path(self, filename: str) -> str:
-        """Return a path without the folders that say whose machine this is: reports are saved and passed on."""
+        """Return a path without the folders that identify the machine, because reports are shared."""
         path = filename.replace("\\", "/")
         root = max((root for root in self._shortened if path.startswith(root)), key=len, default=None)
         if root is not None:
@@ -329,8 +344,8 @@ class Sources:
 
     def _expression(
         self, text: SourceText, line: int, columns: tuple[int | None, int | None, int | None]
-    ) -> Range | None:
-        """Return the range of the expression at some columns of a line, as the reader counts them."""
+    ) -> ExpressionRange | None:
+        """Return the range of the expression at some columns of a line, with the user's line numbers."""
         column, end_column, last = columns
         first = self._line(text, line)
         if column is None or end_column is None or first is None:
@@ -344,7 +359,7 @@ class Sources:
                     return expression
         if end_line is None or self._line(text, end_line) is None:
             return None
-        exact = Range(line, column, end_line, end_column)
+        exact = ExpressionRange(line, column, end_line, end_column)
         return exact if end_line > line or first.encode()[column:end_column].strip() else None
 
     def _trees_of(self, text: SourceText) -> list[ast.Module]:
@@ -353,12 +368,12 @@ class Sources:
         return self._trees[text.filename]
 
 
-def _lines_of(found: Range) -> tuple[int, int]:
-    return found.line, found.end_line + 1
+def _lines_of(expression: ExpressionRange) -> tuple[int, int]:
+    return expression.line, expression.end_line + 1
 
 
 def _trees(text: SourceText) -> Iterator[ast.Module]:
-    """Yield the syntax trees of the segments of a source, with the lines of the source."""
+    """Yield the syntax trees of the segments of a source, with the line numbers of the source."""
     for segment in text.segments:
         tree = parse_python(segment.text)
         if tree is not None:
@@ -366,7 +381,7 @@ def _trees(text: SourceText) -> Iterator[ast.Module]:
 
 
 def _parts(segment: Segment, lines: set[int]) -> Iterator[Segment]:
-    """Yield the parts of a segment that consist of some lines."""
+    """Yield the parts of a segment that consist of the given lines."""
     text = segment.text.split("\n")
     kept = [index for index in range(len(text)) if segment.first_line + index in lines]
     for position, index in enumerate(kept):
@@ -381,17 +396,18 @@ def _characters(text: str, utf8_offset: int) -> int:
 
 
 def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]:
-    """Turn a recorded stack into the frames worth reading.
+    """Return the places of the frames in a recorded stack that are worth showing.
 
-    Machinery is dropped, and so is everything outside the outermost frame of the user: where a cell ran, what is
-    outside it is the program that runs the shell; where a program was run by another, the other one. A resume function
-    called by the function that it resumes is shown as that function, once, and so is a cell that was made into one
-    function.
+    Machinery is left out, and so is everything outside the user's outermost frame, such as the program that runs the
+    shell, or a program that runs the user's program. A resume function is merged with the function that it resumes and
+    that called it, and a cell's function with the cell.
 
     Parameters
     ----------
+    sources : Sources
+        The source texts, and the locations in them.
     stack : iterable of StackEntry
-        Outermost first.
+        The recorded stack, outermost entry first.
     """
     entries = list(stack)
     runners = [index for index, entry in enumerate(entries) if is_runner(sources.module_path(entry.filename))]
@@ -402,14 +418,14 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     own = next((kinds_kept.index(kind) for kind in ("cell", "file") if kind in kinds_kept), 0)
     collapsed: list[StackEntry] = []
     for entry, _ in kept[own:]:
-        if collapsed and _resumes(entry, collapsed[-1]):
+        if collapsed and _continues_caller(entry, collapsed[-1]):
             collapsed[-1] = entry
         else:
             collapsed.append(entry)
     return [place for place in map(sources.place, collapsed) if place is not None]
 
 
-def _resumes(entry: StackEntry, caller: StackEntry) -> bool:
-    """Whether an entry is a resume function of the function that calls it, or what a cell was made into."""
+def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
+    """Return whether an entry is a resume function of its caller, or the function that its caller, a cell, became."""
     same = plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
     return same and (is_resume(entry.function) or entry.function == _MODULE)

@@ -1,11 +1,11 @@
-"""Separate the code that only carries a program from the program: what runs a cell, what runs Dynamo, and ourselves."""
+"""Recognize machinery: code that only runs the user's program, such as IPython, Dynamo and this package."""
 
 from __future__ import annotations
 
 from jupyter_graphbreak.recording.records import is_torch_function_frame
 
-#: Files and folders of such code, as Python finds them: :meth:`.package_paths.PackagePaths.module_path`.
-_CARRIERS = (
+#: Files and folders of machinery, as :meth:`.package_paths.PackagePaths.module_path` returns them.
+_FILES = (
     "IPython/", "ipykernel/", "ipykernel_launcher.py", "asyncio/", "tornado/", "traitlets/", "zmq/",
     "jupyter_client/", "nest_asyncio", "runpy.py", "<frozen ", "threading.py", "concurrent/futures/",
     "contextlib.py", "debugpy/", "pydevd", "_pydevd", "torch/_dynamo/", "torch/_compile.py",
@@ -13,29 +13,29 @@ _CARRIERS = (
     "jupyter_graphbreak/",
 )  # fmt: skip
 _FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
-#: What runs a program: what is outside it belongs to another one.
+#: Files that run a program; the stack outside them belongs to a different program.
 _RUNNERS = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/compiling/programs.py"}
 
 
 def is_machinery(module_path: str | None, function: str) -> bool:
-    """Return whether a frame only carries the program.
+    """Return whether a frame is machinery.
 
     Parameters
     ----------
     module_path : str or None
-        The file as Python finds it; ``None`` for the reader's own, which is never machinery.
+        The file as Python imports it; ``None`` for the user's own files, which are never machinery.
     function : str
-        The name of the code object; the empty string where only the file is asked for.
+        The name of the code object; the empty string to ask about the file only.
     """
     if module_path is None:
         return False
     return (
-        module_path.startswith(_CARRIERS)
+        module_path.startswith(_FILES)
         or is_torch_function_frame(module_path, function)
         or (module_path, function) in _FUNCTIONS
     )
 
 
 def is_runner(module_path: str | None) -> bool:
-    """Return whether a file is what runs a program."""
+    """Return whether a file runs a program."""
     return module_path in _RUNNERS

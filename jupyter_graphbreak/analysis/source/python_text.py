@@ -1,4 +1,4 @@
-"""Read the text of a cell, or of a function that was cut out of its file, as Python."""
+"""Parse the text of a cell, or of a function without the rest of its file, as Python."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _ASSIGNED_COMMAND = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=\s*)[%!].*$")
 
 
 def parse_python(text: str) -> ast.Module | None:
-    """Return the syntax tree of a text whose lines and columns are those of the text; ``None`` if it is not Python.
+    """Return the syntax tree of a text with the text's line and column numbers, ``None`` if it is not Python.
 
-    Magics and shell commands of a notebook count as ``pass``. Indented text, such as a method without its class, is
-    read as it stands.
+    The magics and shell commands of a notebook count as ``pass``. The text may be indented, such as a method without
+    its class.
     """
     first, _, rest = text.partition("\n")
     if first.startswith("%%"):
-        # What begins with a percent sign further down is a string or an expression; and IPython dedents what is below.
-        tree = _parsed(rest) if _is_indented(rest) else None
-        tree = ast.increment_lineno(tree, 1) if tree is not None else _parsed(f"pass\n{rest}")
+        # Further down, a percent sign is part of a string or an expression. IPython dedents the lines below the magic.
+        tree = _try_parse(rest) if _is_indented(rest) else None
+        tree = ast.increment_lineno(tree, 1) if tree is not None else _try_parse(f"pass\n{rest}")
         if tree is not None:
             return tree
-    return _parsed(text) or _parsed("\n".join(map(_without_command, text.split("\n"))))
+    return _try_parse(text) or _try_parse("\n".join(map(_without_command, text.split("\n"))))
 
 
 def parse_expression(text: str) -> ast.expr:
-    """Return the syntax tree of an expression, which may go over several lines.
+    """Return the syntax tree of an expression, which may span several lines.
 
     Raises
     ------
     SyntaxError
-        If it is none.
+        If the text is not an expression.
     """
     with without_warnings():
         return ast.parse(f"({text}\n)", mode="eval").body
@@ -45,9 +45,9 @@ def parse_expression(text: str) -> ast.expr:
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """Have Python show nothing of what it warns of while it reads code, as it did when that code was read to run.
+    """Hide the warnings that Python issues while it parses code: it showed them when the user ran that code.
 
-    No filter is set: with each change of them Python forgets which warnings it has shown.
+    No warning filter is set, because each change of the filters makes Python forget which warnings it has shown.
     """
     shown = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - what the compiler calls
     warnings._showwarnmsg = lambda _: None  # type: ignore[attr-defined]  # noqa: SLF001
@@ -69,7 +69,7 @@ def _is_indented(text: str) -> bool:
     return next((line for line in text.split("\n") if line.strip()), "")[:1].isspace()
 
 
-def _parsed(text: str) -> ast.Module | None:
+def _try_parse(text: str) -> ast.Module | None:
     is_indented = _is_indented(text)
     try:
         with without_warnings():

@@ -1,6 +1,6 @@
-"""Read a graph from its readable code.
+"""Parse a graph from its readable code.
 
-The text is what ``torch.fx.GraphModule.print_readable`` prints, as the trace's ``dynamo_output_graph`` carries it::
+The trace's ``dynamo_output_graph`` contains the output of ``torch.fx.GraphModule.print_readable``::
 
     class GraphModule(torch.nn.Module):
         def forward(self, L_x_: "f32[3][1]cpu"):
@@ -20,7 +20,7 @@ import msgspec
 
 _COMMENT = re.compile(r"#\s*File: (?P<file>.{1,4096}):(?P<line>\d{1,9}) in (?P<name>[^,]{1,300}), code: ?(?P<code>.*)$")
 _TENSOR = re.compile(r"^(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[^\]]*)\](?:\[(?P<stride>[^\]]*)\])?(?P<device>\S*)$")
-#: What Python raises for a text that is none of its statements, or that is nested too deeply.
+#: The errors of ``ast.parse`` for a text that is not Python, or that is nested too deeply.
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _SIZE = re.compile(r"[0-9]{1,18}")
 _SUBGRAPH = re.compile(r"^\s*class \w+\(torch\.nn\.Module\):")
@@ -73,7 +73,7 @@ _DTYPES = {
 
 
 class CodeTensor(msgspec.Struct, frozen=True):
-    """A tensor as the annotation has it; ``shape`` is ``None`` for a number."""
+    """A tensor, parsed from its annotation; ``shape`` is ``None`` for a number."""
 
     shape: list[int | str] | None
     dtype: str
@@ -88,7 +88,7 @@ class CodeInput(msgspec.Struct, frozen=True):
 
 
 class CodeOp(msgspec.Struct, frozen=True):
-    """A statement that calls something; ``place`` is file, line, function and text of its source line."""
+    """A statement that calls an operation; ``place`` has the file, line, function and text of its source line."""
 
     name: str
     target: str
@@ -97,7 +97,7 @@ class CodeOp(msgspec.Struct, frozen=True):
 
 
 class GraphCode(msgspec.Struct, frozen=True):
-    """A graph as its code has it; ``unread`` counts the lines that could not be read."""
+    """A graph, parsed from its code; ``unread`` is the number of lines that could not be parsed."""
 
     inputs: list[CodeInput]
     ops: list[CodeOp]
@@ -105,7 +105,7 @@ class GraphCode(msgspec.Struct, frozen=True):
 
 
 def parse_graph(code: str) -> GraphCode:
-    """Read the inputs and the operations of a graph's own function; subgraphs of control flow are one op each."""
+    """Parse the inputs and the operations of a graph; a subgraph of control flow counts as one operation."""
     inputs: list[CodeInput] = []
     ops: list[CodeOp] = []
     place: tuple[str, int, str, str] | None = None
@@ -115,7 +115,7 @@ def parse_graph(code: str) -> GraphCode:
     for line in code.splitlines():
         text = line.strip()
         if _SUBGRAPH.match(line):
-            if in_forward:  # the classes of subgraphs follow the forward of the graph itself
+            if in_forward:  # the classes of subgraphs follow the forward of the graph
                 break
             continue
         if text.startswith("def forward("):
@@ -141,7 +141,7 @@ def parse_graph(code: str) -> GraphCode:
 
 
 def parse_tensor(annotation: str) -> CodeTensor:
-    """Read an annotation such as ``f32[3, s0][1, 1]cuda:0``; of ``Sym(s0)`` the dtype is the annotation itself."""
+    """Parse an annotation such as ``f32[3, s0][1, 1]cuda:0``; for ``Sym(s0)``, the dtype is the whole annotation."""
     match = _TENSOR.match(annotation)
     if match is None:
         return CodeTensor(None, annotation, None)
@@ -167,7 +167,7 @@ def _annotation(node: ast.expr | None) -> CodeTensor | None:
 
 
 def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor | None] | None, bool]:
-    """Return the op of a statement and whether the statement was understood."""
+    """Return the operation in a statement, if any, and whether the statement was understood."""
     try:
         statement, *more = ast.parse(text).body
     except _UNREADABLE:
@@ -184,11 +184,11 @@ def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor 
         name, value, tensor = statement.target.id, statement.value, _annotation(statement.annotation)
     elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
         name, value, tensor = statement.targets[0].id, statement.value, None
-    elif isinstance(statement, ast.Assign):  # x.grad = ..., a side effect that is not a node of the graph
+    elif isinstance(statement, ast.Assign):  # x.grad = ...: a side effect, not a node of the graph
         return None, True
     else:
         return None, isinstance(statement, ast.Expr | ast.Pass)
-    if isinstance(value, ast.Name) and value.id in values:  # l_x_ = L_x_: the input by its short name
+    if isinstance(value, ast.Name) and value.id in values:  # l_x_ = L_x_: a second name for an input
         values.add(name)
         return None, True
     called = _target(value, values) if value is not None else None
@@ -196,7 +196,7 @@ def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor 
 
 
 def _target(value: ast.expr, values: set[str]) -> str | None:
-    """Name what an expression calls; ``None`` for what is no call, such as the parameter ``self.weight``."""
+    """Return the name of what an expression calls, ``None`` if it calls nothing, such as ``self.weight``."""
     match value:
         case ast.Call(func=func):
             return _callee(func, values)

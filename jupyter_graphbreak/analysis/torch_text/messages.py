@@ -1,8 +1,8 @@
-"""Read the text that PyTorch writes about a graph break.
+"""Parse the text that PyTorch writes about a graph break.
 
 The formats are those of ``log_graph_break`` in ``torch/_dynamo/symbolic_convert.py`` and of
-``format_graph_break_message`` in ``torch/_dynamo/exc.py``, torch 2.9 to 2.15. What differs between two messages about
-one break (the opcode, whether the frame could go on) stands before the message proper and is kept apart.
+``format_graph_break_message`` in ``torch/_dynamo/exc.py``, torch 2.9 to 2.15. Two messages about one break can differ
+in their opening sentence (the opcode, and whether the frame could resume), so it is separated from the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jupyter_graphbreak.recording.package_paths import PackagePaths
 from jupyter_graphbreak.recording.records import StackEntry, read_stack, strip_torch_function_frames
 
 _NO_FOLDERS = PackagePaths()
-# Each pattern matches in one way only, so that a text made to be slow is read as fast as any other.
+# No pattern can backtrack, so a malicious text is parsed as fast as any other.
 _HEADER = re.compile(r"^Graph break in user code at (?P<file>.{1,4096}):(?P<line>\d{1,9})[ \t]*$", re.MULTILINE)
 _REASON = "Graph Break Reason: "
 _AFTER_REASON = re.compile(r"\n[ \t]*(?:User code traceback:|Stack variable source attribution)")
@@ -27,11 +27,11 @@ _GB_ID = re.compile(r"(?P<url>https?://\S{0,200}?/gb/(?P<id>gb\d{1,9})\.html)")
 _CHAINED = re.compile(r"\n[ \t]*\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*\n")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Z]\w*)(?:: (?P<message>.*))?\Z", re.MULTILINE | re.DOTALL)
 
-#: In the traceback of Dynamo itself, that it traces an instruction, and a function that is called.
+#: Entries of Dynamo's own traceback: it inlines a called function; it traces an instruction.
 _INLINING = ", in inline_call\n"
 _OPERATION = re.compile(r'^ *File ".*symbolic_convert\.py", line \d+, in ([A-Z][A-Z_0-9]+)$', re.MULTILINE)
 
-# Said in front of the message, and what each means for the frame.
+# The opening sentences of a message.
 _CANNOT_RESUME = "Encountered graph break that we cannot resume from."
 _FAILED = "Failed to handle graph break gracefully."
 _PREFIX = re.compile(
@@ -42,13 +42,13 @@ _PREFIX = re.compile(
     + r"[^\n]*):\n\n"
 )
 
-#: How the frame went on, as the message's opening sentence says it: after the break in a resume function; eagerly
-#: from the last point before it to the end; eagerly as a whole. ``None``: the message does not say.
+#: What happened to the frame, from the message's opening sentence: ``resume`` after the break in a resume function;
+#: ``rest eager`` from the last possible point before it to the end; ``skip`` the whole frame, which runs eagerly.
 Continuation = Literal["resume", "rest eager", "skip"]
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One reason, by PyTorch's names and in its words."""
+    """The cause of a break, with PyTorch's names and texts."""
 
     gb_type: str
     gb_id: str | None = None
@@ -59,18 +59,22 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class BreakMessage(msgspec.Struct, frozen=True):
-    """What a message says.
+    """The contents of a message.
 
     Parameters
     ----------
-    cause, consequence : Cause
-        The reason for the break, and the reason why the frame could not resume after it, where it could not.
-    file, line : str, int
-        The place that the message names.
+    cause : Cause
+        The reason for the break.
+    consequence : Cause or None
+        The reason why the frame could not resume after the break; ``None`` if it could.
+    continuation : {"resume", "rest eager", "skip"} or None
+        What happened to the frame; ``None`` if the message does not tell.
+    file, line : str or None, int or None
+        The place in the message.
     stack : list of StackEntry
-        Outermost first.
+        The stack in the message, outermost entry first.
     operation : str or None
-        The instruction of the frame at which Dynamo was.
+        The bytecode instruction of the frame that Dynamo was tracing.
     inlined : bool
         Whether the break is in a function that the frame calls.
     """
@@ -86,16 +90,16 @@ class BreakMessage(msgspec.Struct, frozen=True):
 
 
 def parse_break(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
-    """Read the payload of a ``dynamo_graph_break_reason`` artifact.
+    """Parse the payload of a ``dynamo_graph_break_reason`` artifact.
 
     Parameters
     ----------
     text : str
         The payload.
     exception : str or None
-        The class of the exception behind it, which names the cause where the message has no name for it.
+        The class of the underlying exception, the name of the cause if the message has none.
     packages : PackagePaths
-        Where the run's packages are.
+        The folders of the run's packages.
     """
     header = _HEADER.search(text)
     reason = _reason(text)
@@ -119,7 +123,7 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
 
 
 def parse_error(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
-    """Read the payload of a ``dynamo_error`` artifact: a traceback that ends in the exception's message."""
+    """Parse the payload of a ``dynamo_error`` artifact: a traceback that ends with the exception's message."""
     stack = strip_torch_function_frames(_stack(text), packages)
     match = _last_exception(text)
     name = exception or (match["type"] if match else None)
@@ -129,7 +133,7 @@ def parse_error(text: str, exception: str | None = None, packages: PackagePaths 
 
 
 def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
-    """Read the message of an exception, without the sentences around it."""
+    """Parse the message of an exception, without the sentences around it."""
     body = _PREFIX.sub("", text)
     body = re.split(r"\nfrom user code:?\s*\n", body, maxsplit=1)[0].rstrip("\n")
     parts = _CHAINED.split(body)
@@ -143,14 +147,14 @@ def other_names(cause: Cause, reasons: list[str]) -> list[str]:
     Parameters
     ----------
     cause : Cause
-        The cause by its name in the registry.
+        The cause, with its name in the registry.
     reasons : list of str
-        What ``torch._dynamo.explain`` and Dynamo's debug log call it: the reason why a graph was compiled.
+        The names in ``torch._dynamo.explain`` and in Dynamo's debug log: the reasons why a graph was compiled.
     """
-    inside = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
+    internal = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
     known = known_cause(cause.gb_id, cause.gb_type).also_reported_as
-    former = [name for name in known if not any(name in reason for reason in inside)]
-    return [*inside, *former]
+    former = [name for name in known if not any(name in reason for reason in internal)]
+    return [*internal, *former]
 
 
 def _continuation(reason: str) -> Continuation | None:
@@ -167,7 +171,7 @@ def _cause(text: str, exception: str | None) -> Cause:
     link = _GB_ID.search(text)
     head, _, rest = text.strip("\n").partition("\n  Explanation:")
     if not rest and link is None:
-        # Not a message of the registry: the exception's class is its name, its text the explanation.
+        # Not in the registry's format: the exception's class becomes the name, its text the explanation.
         first = head.strip().replace(" raised:\n", " raised: ", 1)
         return Cause(gb_type=exception or first.splitlines()[0] if first else "unknown", explanation=first or None)
     head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]
@@ -189,7 +193,7 @@ def _unindent(text: str) -> str:
 
 
 def _reason(text: str) -> str | None:
-    """Return what a text gives as the reason of a break, ``None`` if it gives none."""
+    """Return the part of a text that explains the break, ``None`` if there is none."""
     start = text.find(_REASON)
     end = _AFTER_REASON.search(text, start) if start >= 0 else None
     return text[start + len(_REASON) : end.start()] if end is not None else None
@@ -209,7 +213,7 @@ def _stack(text: str) -> list[StackEntry]:
 
 
 def _last_exception(text: str) -> re.Match[str] | None:
-    # The message may hold lines that look like exceptions: the one that counts follows the last traceback.
+    # The message may contain lines that look like exceptions; the actual exception follows the last traceback.
     start = text.rfind("Traceback (most recent call last)")
     tail = text[start:] if start >= 0 else text
     return _EXCEPTION.search(tail.rstrip())
@@ -220,6 +224,6 @@ def _exception_message(text: str) -> str:
     return (match["message"] or "") if match else text
 
 
-def page_of(gb_id: str | None) -> str | None:
-    """Return the address of PyTorch's page on a graph break."""
+def page_url(gb_id: str | None) -> str | None:
+    """Return the URL of PyTorch's page on a graph break."""
     return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html" if gb_id else None

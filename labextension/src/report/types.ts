@@ -1,6 +1,6 @@
 /* Made from schema.json by scripts/types.mjs; not to be edited. */
 /**
- * What ``torch.compile`` did in one run. The classes of its lists describe their fields.
+ * The report of one run of ``torch.compile``. The classes of its lists describe their fields.
  */
 export interface Report {
   status: 'error' | 'interrupted' | 'ok';
@@ -14,7 +14,7 @@ export interface Report {
   remedies: Remedy[] | null;
 }
 /**
- * A file or a cell. A cell is one segment, whole; a file has only the functions that took part.
+ * A file or a cell. A cell has its whole text in one segment; a file only has the functions that took part.
  */
 export interface Source {
   id: string;
@@ -32,14 +32,14 @@ export interface Segment {
   text: string;
 }
 /**
- * The first line of a function, and its name with that of its class: "BartDecoder.forward".
+ * The first line of a function, and its name with its class: "BartDecoder.forward".
  */
 export interface FunctionName {
   line: number;
   name: string;
 }
 /**
- * A graph that was handed to the backend.
+ * A graph that Dynamo passed to the backend.
  */
 export interface Graph {
   id: string;
@@ -74,7 +74,7 @@ export interface Location {
   code: string | null;
 }
 /**
- * Shape (a dimension that is not fixed is its symbol), dtype and device of a tensor, as PyTorch prints them.
+ * Shape (with symbols for dynamic dimensions), dtype and device of a tensor, as PyTorch prints them.
  */
 export interface TensorMeta {
   shape: (number | string)[];
@@ -91,7 +91,7 @@ export interface Tensor {
   device: string | null;
 }
 /**
- * How many operations of a graph a source line led to, itself or through the calls it makes.
+ * The number of operations of a graph that come from a source line or from its calls.
  */
 export interface GraphLine {
   source: string;
@@ -99,7 +99,7 @@ export interface GraphLine {
   ops: number;
 }
 /**
- * One place in the source that broke a graph, for one reason, however often Dynamo came to it.
+ * One place in the source that broke a graph for one reason, however often it occurred.
  */
 export interface Break {
   id: string;
@@ -143,7 +143,7 @@ export interface Occurrence {
   setting: Setting | null;
 }
 /**
- * Whether a break was an error, and what decided that.
+ * The setting that decided whether a break was an error.
  */
 export interface Setting {
   value: boolean;
@@ -152,14 +152,14 @@ export interface Setting {
   chain: string[];
 }
 /**
- * One thing to do about a break; ``origin`` says whether the hint is PyTorch's or ours.
+ * A piece of advice about a break; ``origin`` tells whether it comes from PyTorch or from this package.
  */
 export interface Advice {
   text: string;
   origin: 'graphbreak' | 'pytorch';
 }
 /**
- * What goes when a break goes.
+ * The cost of a break, which removing the break saves.
  */
 export interface BreakCost {
   graphs: number;
@@ -194,7 +194,7 @@ export interface Skipped {
   setting: Setting | null;
 }
 /**
- * A region of the source in which a setting says whether a break is an error.
+ * A region of the source in which a setting decides whether a break is an error.
  */
 export interface Scope {
   id: string;
@@ -216,7 +216,7 @@ export interface CompiledCall {
   edit: Edit | null;
 }
 /**
- * Whole lines of a source that other lines take the place of.
+ * The replacement of whole lines of a source.
  */
 export interface Edit {
   source: string;
@@ -226,7 +226,7 @@ export interface Edit {
   new: string;
 }
 /**
- * A change that may remove breaks, and what came of trying it.
+ * A change that may remove breaks, and the result of trying it.
  */
 export interface Remedy {
   id: string;
@@ -258,7 +258,7 @@ export interface Remedy {
   seconds: number;
 }
 /**
- * What a verdict rests on.
+ * The evidence for a verdict.
  */
 export interface Evidence {
   backend: string;

@@ -49,17 +49,17 @@ def trained(*, compiled: bool) -> tuple[list[float], list[str]]:
     assert [(call.name, call.type, call.code) for call in report.compiled or []] == [
         ("model", "Net", "model.compile()")
     ]
-    return losses, [str(found.gb_id) for found in report.breaks]
+    return losses, [str(break_.gb_id) for break_ in report.breaks]
 
 
-def test_a_training_loop_is_the_same_and_its_break_is_found() -> None:
+def test_a_training_loop_has_the_same_result_and_its_break_is_reported() -> None:
     called = torch.nn.Module.__call__
     plain, _ = trained(compiled=False)
     assert trained(compiled=True) == (plain, ["GB0170"])
     assert torch.nn.Module.__call__ is called
 
 
-def test_an_error_goes_on_with_the_traceback_of_the_program_alone() -> None:
+def test_an_error_only_has_the_traceback_of_the_program() -> None:
     model = Net()
     with pytest.raises(RuntimeError, match="cannot be multiplied") as caught, capture(compile=True) as run:
         model(torch.ones(2, 5))
@@ -77,7 +77,7 @@ def test_an_error_goes_on_with_the_traceback_of_the_program_alone() -> None:
     assert run.report.status == "error"
 
 
-def test_what_another_thread_calls_is_left_alone() -> None:
+def test_calls_of_another_thread_are_not_compiled() -> None:
     model, shapes = Net(), []
     with capture(compile=True) as run:
         thread = threading.Thread(target=lambda: shapes.append(model(torch.ones(1, 3)).shape))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak.compiling.compile_options import Options
+from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls, compiled_calls
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, places_in_graph
 
@@ -82,7 +82,7 @@ def _fresh() -> Iterator[None]:
 @contextmanager
 def calls_compiled() -> Iterator[CompiledCalls]:
     faults: list[str] = []
-    with compiled_calls(Options(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compiled_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         yield calls
     assert faults == []
     assert torch.nn.Module.__call__ is CALL
@@ -101,7 +101,7 @@ def test_only_the_outermost_module_is_compiled_and_once() -> None:
     assert names(calls) == ["Net"]
 
 
-def test_a_function_that_trains_is_looked_into() -> None:
+def test_calls_of_a_function_that_trains_are_routed() -> None:
     net = Net()
     with calls_compiled() as calls:
         calls.route(train)(net, X)
@@ -122,7 +122,7 @@ def test_a_transformed_module_is_named_after_it() -> None:
     assert names(calls) == ["vmap(Linear)"]
 
 
-def test_what_else_traces_or_watches_is_left_alone() -> None:
+def test_other_tracers_are_not_disturbed() -> None:
     net = Net()
     with calls_compiled() as calls:
         torch.jit.script(torch.nn.ReLU())(X)
@@ -141,7 +141,7 @@ def test_a_module_that_a_transform_calls_is_left_to_the_transform() -> None:
     assert calls.left_out["Net"] == "a torch.func transform called it, and the transform itself was not compiled"
 
 
-def test_what_is_compiled_is_not_kept_alive() -> None:
+def test_compiled_objects_are_not_kept_alive() -> None:
     with calls_compiled() as calls:
         Net()(X)
         assert calls.compiled[0].target() is None
@@ -175,7 +175,7 @@ def test_an_assertion_that_fails_in_a_graph_is_one_of_the_program(
 
 
 @pytest.mark.parametrize("raised", [RuntimeError("assertion error"), AssertionError("x"), ValueError()])
-def test_other_errors_are_no_failed_assertions(raised: Exception) -> None:
+def test_other_errors_are_not_failed_assertions(raised: Exception) -> None:
     def fail() -> None:
         raise raised
 

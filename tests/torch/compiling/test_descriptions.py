@@ -75,7 +75,7 @@ def test_parts_of_objects_have_names() -> None:
     assert description(model.head, {"model": model}).name == "model.head"
 
 
-def test_what_has_no_name_has_no_code() -> None:
+def test_an_object_without_a_name_has_no_compiling_code() -> None:
     made = description(torch.nn.ReLU(), {}, line=4, name="ReLU")
     assert (made.name, made.code, made.line) == ("ReLU", None, None)
     gone = description(None, {"model": None}, line=4, name="Net")
@@ -96,6 +96,6 @@ def test_what_has_no_name_has_no_code() -> None:
         ("model", None, None),
     ],
 )
-def test_the_statement_goes_before_the_first_use(name: str, line: int | None, place: int | None) -> None:
+def test_the_statement_is_inserted_before_the_first_use(name: str, line: int | None, place: int | None) -> None:
     target = torch.nn.ReLU()
     assert description(target, {name: target}, line).line == place

@@ -1,4 +1,4 @@
-"""Which of the reader's functions are compiled, and which are only looked into."""
+"""Decide which of the user's functions are compiled, and which only have their calls routed."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def role(call: Any, *args: Any, **kwargs: Any) -> str:
         (X.sum, "leave"),
     ],
 )
-def test_what_is_done_with_a_call(call: Any, expected: str) -> None:
+def test_role_of_a_call(call: Any, expected: str) -> None:
     assert role(call, X) == expected
 
 
@@ -153,11 +153,11 @@ def test_what_is_done_with_a_call(call: Any, expected: str) -> None:
         ((X, torch.amp.GradScaler("cpu")), "look inside"),
     ],
 )
-def test_what_a_function_is_called_with_decides(args: Any, expected: str) -> None:
+def test_role_depends_on_the_arguments(args: Any, expected: str) -> None:
     assert role(lambda *given: given[0] + 1, *args) == expected
 
 
-def test_what_may_be_compiled() -> None:
+def test_callables_that_may_be_compiled() -> None:
     assert all(map(may_be_compiled, [loss, TRAINER.loss, TRAINER, functools.partial(loss, X)]))
     assert not any(map(may_be_compiled, [MODEL, torch.relu, Trainer, len, X, 3]))
 

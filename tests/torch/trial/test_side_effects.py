@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import decimal
 import gc
+import importlib
 import inspect
 import io
 import locale
@@ -23,7 +24,8 @@ from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 
 import jupyter_graphbreak
-from tests.programs.trials import side_effects as programs
+
+programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 
 KINDS = ("file", "network", "process", "database", "state")
 #: They end the process or the test, and of the last Dynamo itself fails to compile a call.
@@ -137,7 +139,8 @@ FOLDER: list[Path] = []
 @pytest.fixture(autouse=True, scope="module")
 def compilers() -> None:
     """Load what PyTorch loads late."""
-    torch.compile(programs.finish, backend="eager")(torch.ones(3))
+    compiled: Callable[..., Any] = torch.compile(programs.finish, backend="eager")
+    compiled(torch.ones(3))
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Which expression stands at the columns that Python tells of."""
+"""Find the expression at the columns that Python gives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from jupyter_graphbreak.analysis.source.expressions import Range, find_expression, whole_test
+from jupyter_graphbreak.analysis.source.expressions import ExpressionRange, find_expression, whole_test
 from jupyter_graphbreak.analysis.source.locations import Sources, SourceText
 from jupyter_graphbreak.report.location import Segment
 
@@ -14,7 +14,7 @@ BOTH = "def f(e, p):\n    if e is not None and torch.isin(e, p).any():\n        
 SPREAD = "def f(e, p):\n    if (\n        e.ok\n        and p.any()\n    ):\n        return p\n"
 
 
-def test_of_a_test_with_several_operands_the_first_stands_for_all() -> None:
+def test_first_operand_of_a_test_locates_the_whole_test() -> None:
     """Python 3.11 blames ``e is not None`` for each of the two jumps."""
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, BOTH)])])
     branch = sources.location("m.py", 2, "f", (7, 20, 2), branches=True)
@@ -27,7 +27,7 @@ def test_of_a_test_with_several_operands_the_first_stands_for_all() -> None:
 
 @pytest.mark.parametrize(("columns", "whole"), [((7, 20), True), ((25, 46), False), ((7, 46), False)])
 def test_an_operand_that_is_not_the_first_is_known(columns: tuple[int, int], whole: bool) -> None:
-    found = find_expression(ast.parse(BOTH), 2, *columns, 2) or Range(2, columns[0], 2, columns[1])
+    found = find_expression(ast.parse(BOTH), 2, *columns, 2) or ExpressionRange(2, columns[0], 2, columns[1])
     assert (whole_test(ast.parse(BOTH), found) is not None) is whole
 
 
@@ -39,7 +39,7 @@ def test_a_test_that_begins_below_its_if_begins_with_it() -> None:
     assert place.code == "if (\n        e.ok\n        and p.any()"
 
 
-def test_only_what_is_in_the_source_is_quoted() -> None:
+def test_only_text_in_the_source_is_quoted() -> None:
     """Of a function that is too long to be recorded only some lines are known."""
     known = {2: "    if (", 4: "        and p.any()"}
     sources = Sources([SourceText("m.py", "m.py", "library", [], known)])

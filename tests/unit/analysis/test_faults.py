@@ -1,4 +1,4 @@
-"""A fault in the making of one part of a report costs that part."""
+"""An internal error in one part of a report only affects that part."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ RECORDING = Path(__file__).parents[2] / "recordings" / "2.13.0" / "branch.log"
         ("settings_of_run", "settings"),
     ],
 )
-def test_the_other_parts_are_there(monkeypatch: pytest.MonkeyPatch, function: str, part: str) -> None:
-    def fault(*_: object) -> None:
-        raise RuntimeError("a fault of ours")
+def test_all_other_parts_are_complete(monkeypatch: pytest.MonkeyPatch, function: str, part: str) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("an internal error")
 
-    monkeypatch.setattr(build, function, fault)
+    monkeypatch.setattr(build, function, fail)
     report = build.build_report(read_trace(RECORDING))
     assert len(report.breaks) == 1
     assert len(report.graphs) == 3
     notes = [note.message for note in report.diagnostics if note.level == "error"]
     assert notes == [
-        f"Internal error in compile_explain while working out {part} (RuntimeError: a fault of ours); "
+        f"Internal error in compile_explain while working out {part} (RuntimeError: an internal error); "
         "your code is not affected."
     ]

@@ -69,7 +69,7 @@ def lines(
         (15, "unknown", 15),
     ],
 )
-def test_the_rest_of_a_function_reaches_to_its_last_line(line: int, name: str, last: int) -> None:
+def test_the_rest_of_a_function_ends_at_its_last_line(line: int, name: str, last: int) -> None:
     line = 16 if name == "<genexpr>" else line
     assert lines(line, name) == (line, last)
 
@@ -80,18 +80,18 @@ def test_lines_are_counted_as_the_reader_counts_them() -> None:
 
 
 @pytest.mark.parametrize(("line", "last"), [(4, 14), (9, 9)])
-def test_a_function_of_which_lines_are_left_out_is_read_by_its_indentation(line: int, last: int) -> None:
+def test_a_function_with_missing_lines_ends_by_indentation(line: int, last: int) -> None:
     broken = "    @wrapped\n    def f(\n        self,\n        x,\n        if x:\n# out\n            y = 1\n\n"
     broken += "    # of g\n            z = (\n        )\n    @wrapped\n    def g(self): ..."
     assert lines(line, "f", broken, first_line=4) == (line, last)
 
 
-def test_a_cell_that_was_made_one_function_reaches_to_its_end() -> None:
+def test_a_cell_compiled_as_a_function_ends_at_its_last_line() -> None:
     cell = "%%compile_explain\nimport torch\nx = torch.ones(3)\nif x.sum() > 0:\n    x = -x\n\n"
     assert lines(2, "cell", cell, offset=1, kind="cell") == (3, 5)
 
 
-def test_where_no_text_is_known_it_is_one_line() -> None:
+def test_without_text_the_rest_of_a_function_is_one_line() -> None:
     found = Sources([]).rest_of_function(FILE, 7, "forward")
     assert found is not None
     assert (found.line, found.end_line) == (7, 7)
@@ -115,7 +115,7 @@ def f(x):
 """
 
 
-def test_a_function_comes_back_to_the_heads_of_with_and_while_and_to_long_tests() -> None:
+def test_heads_of_with_and_while_and_long_tests_are_reached_again() -> None:
     sources = Sources([SourceText(FILE, "model.py", "file", [Segment(1, HEADS)])])
     for branches, expected in ((False, [2, 3, 4, 5, 7, 8, 9]), (True, [2, 3, 4, 5, 7, 8, 9, 13])):
         assert [line for line in range(1, 14) if sources.is_reached_again(FILE, line, branches)] == expected

@@ -35,7 +35,7 @@ CODE = """class GraphModule(torch.nn.Module):
 """
 
 
-def test_operations_and_what_they_call() -> None:
+def test_operations_and_their_targets() -> None:
     parsed = parse_graph(CODE)
     assert [(op.name, op.target) for op in parsed.ops] == [
         ("_set_grad_enabled", "torch._C._set_grad_enabled"),

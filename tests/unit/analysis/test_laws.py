@@ -79,18 +79,18 @@ def recordings(draw: st.DrawFn) -> list[Record]:
 def test_every_event_is_an_occurrence_of_exactly_one_break(records: list[Record]) -> None:
     report = build_report(records)
     events = {
-        (str(each.compile_key), each.attempt, *_place(each.payload or ""))
-        for each in records
-        if each.kind == "artifact:dynamo_graph_break_reason"
+        (str(record.compile_key), record.attempt, *_place(record.payload or ""))
+        for record in records
+        if record.kind == "artifact:dynamo_graph_break_reason"
     }
     held = [
-        (met.frame, met.attempt, found.location.line, found.gb_id)
-        for found in report.breaks
-        for met in found.occurrences
-        if found.location is not None
+        (met.frame, met.attempt, break_.location.line, break_.gb_id)
+        for break_ in report.breaks
+        for met in break_.occurrences
+        if break_.location is not None
     ]
     assert {each[:4] for each in held} == events
-    assert len({(found.location, found.gb_id) for found in report.breaks}) == len(report.breaks)
+    assert len({(break_.location, break_.gb_id) for break_ in report.breaks}) == len(report.breaks)
 
 
 def _place(text: str) -> tuple[int, str]:
@@ -113,15 +113,15 @@ def test_every_resume_function_traced_is_listed(records: list[Record]) -> None:
         if frame.role == "resume":
             assert frame.resume is not None
             assert frame.id in listed[frame.resume].frames
-    for found in report.breaks:
-        for ident in found.resumes:
-            assert listed[ident].break_ == found.id
+    for break_ in report.breaks:
+        for ident in break_.resumes:
+            assert listed[ident].break_ == break_.id
 
 
 @given(recordings())
 def test_every_frame_that_started_has_one_entry(records: list[Record]) -> None:
     report = build_report(records)
-    started = [str(each.compile_key) for each in records if each.kind == "graphbreak_start"]
+    started = [str(record.compile_key) for record in records if record.kind == "graphbreak_start"]
     assert sorted(frame.id for frame in report.frames) == sorted(started)
 
 
@@ -133,7 +133,7 @@ def test_summary_equals_the_lists(records: list[Record]) -> None:
     assert summary.graphs == len(report.graphs)
     assert summary.ops == sum(len(graph.ops) for graph in report.graphs)
     assert summary.breaks == len(report.breaks)
-    assert summary.events == sum(len(found.occurrences) for found in report.breaks)
+    assert summary.events == sum(len(break_.occurrences) for break_ in report.breaks)
     assert summary.resumes == len(report.resumes)
     assert summary.skipped == len(report.skipped)
     assert summary.recompiles == len(report.recompiles)
@@ -151,16 +151,16 @@ def test_building_twice_gives_the_same_report(records: list[Record]) -> None:
 def test_every_id_that_is_mentioned_exists(records: list[Record]) -> None:
     report = build_report(records)
     known: dict[str, set[Any]] = {
-        "break": {each.id for each in report.breaks},
-        "frame": {each.id for each in report.frames},
-        "graph": {each.id for each in report.graphs},
-        "source": {each.id for each in report.sources},
-        "skipped": {each.id for each in report.skipped},
+        "break": {break_.id for break_ in report.breaks},
+        "frame": {frame.id for frame in report.frames},
+        "graph": {graph.id for graph in report.graphs},
+        "source": {source.id for source in report.sources},
+        "skipped": {skipped.id for skipped in report.skipped},
     }
-    for found in report.breaks:
-        assert found.location is None or found.location.source in known["source"]
-        assert set(found.skipped) <= known["skipped"]
-        assert {met.frame for met in found.occurrences} <= known["frame"]
+    for break_ in report.breaks:
+        assert break_.location is None or break_.location.source in known["source"]
+        assert set(break_.skipped) <= known["skipped"]
+        assert {met.frame for met in break_.occurrences} <= known["frame"]
     for frame in report.frames:
         assert set(frame.breaks) <= known["break"]
         assert frame.caller is None or frame.caller in known["frame"]

@@ -1,4 +1,4 @@
-"""Places as the reader counts them, stacks without machinery."""
+"""Places with the line numbers that the user sees, and stacks without machinery."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_columns_are_characters_not_bytes() -> None:
     assert (location.column, location.end_column) == (start, end)
 
 
-def test_end_line_is_found_where_torch_does_not_tell_it() -> None:
+def test_end_line_is_inferred_if_torch_does_not_give_it() -> None:
     location = Sources([cell()]).location(CELL, 5, "f", (8, 18, None))
     assert location is not None
     assert location.code == "x.sum()\n            > 3000"
@@ -47,7 +47,7 @@ def test_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
     assert (location.column, location.end_line, location.end_column) == (8, 6, 18)
 
 
-def test_cells_of_marimo_are_named_and_their_columns_found() -> None:
+def test_cells_of_marimo_have_names_and_columns() -> None:
     text = "@app.cell\ndef define(torch):\n    def f(x):\n        print(x)\n"
     file = SourceText("/tmp/nb.py", "nb.py", "file", [Segment(1, text)])
     location = Sources([file]).location("/tmp/nb.py", 4, "f", (4, 12, 4))
@@ -98,7 +98,7 @@ def f(x):
         (21, (11, 5), "all(\n        x\n    )", (23, 5)),
     ],
 )
-def test_columns_of_an_inlined_frame_come_without_the_last_line(
+def test_an_inlined_frame_has_columns_but_no_last_line(
     line: int, columns: tuple[int, int], code: str, end: tuple[int, int]
 ) -> None:
     source = SourceText("/project/model.py", "model.py", "file", [Segment(1, INLINED)])
@@ -177,7 +177,7 @@ def test_kinds_of_frames(path: str, function: str, kind: str) -> None:
     ],
 )
 @pytest.mark.parametrize("function", ["f", "_call_impl", "__torch_function__"])
-def test_own_files_are_own_whatever_their_folders_are_called(path: str, function: str) -> None:
+def test_own_files_are_recognized_whatever_their_folders_are_called(path: str, function: str) -> None:
     sources = Sources([], ["/py/lib"], package_folders=["/build/pytorch/torch"])
     assert sources.kind(path, function) == "file"
     stack = [StackEntry("<frozen runpy>", 1, "run"), StackEntry(path, 3, function), StackEntry(path, 5, function)]
@@ -197,7 +197,7 @@ def test_own_files_are_own_whatever_their_folders_are_called(path: str, function
         ("/srv/shared/layers.py", "/srv/shared/layers.py"),
     ],
 )
-def test_path_does_not_tell_whose_machine_it_is(filename: str, path: str | None) -> None:
+def test_path_does_not_identify_the_machine(filename: str, path: str | None) -> None:
     sources = Sources([cell()], ["/py/lib", "/home/me/work/venv/lib/site-packages"], "/home/me/work", "/home/me")
     assert sources.source(filename).path == path
 
@@ -218,7 +218,7 @@ def test_places_in_pytorchs_words_are_named_as_the_reader_counts_them() -> None:
     assert sources.in_words(None) is None
 
 
-def test_stack_of_a_kernel_is_cut_down_to_what_is_worth_reading() -> None:
+def test_stack_of_a_kernel_only_shows_relevant_frames() -> None:
     stack: list[tuple[str, int, str]] = [
         ("<frozen runpy>", 198, "_run_module_as_main"),
         ("/v/site-packages/ipykernel_launcher.py", 18, "<module>"),
@@ -230,12 +230,13 @@ def test_stack_of_a_kernel_is_cut_down_to_what_is_worth_reading() -> None:
         (CELL, 4, "torch_dynamo_resume_in_f_at_3"),
     ]
     shown = [
-        (each.function, each.line) for each in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
+        (place.function, place.line)
+        for place in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
     ]
     assert shown == [("<module>", 7), ("forward", 9), ("f", 4)]
 
 
-def test_what_runs_the_shell_or_the_program_is_no_part_of_it() -> None:
+def test_frames_that_run_the_shell_or_the_program_are_hidden() -> None:
     terminal: list[tuple[str, int, str]] = [("/home/u/bin/ipython", 8, "<module>"), (CELL, 7, "<module>")]
     script: list[tuple[str, int, str]] = [
         ("/home/u/bin/graphbreak", 8, "<module>"),

@@ -1,4 +1,4 @@
-"""Two runs compared: which breaks are gone, new or elsewhere."""
+"""Comparing two runs: breaks that are gone, new or moved."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def library_run(
 def test_a_break_in_code_that_pytorch_had_from_earlier_is_neither_gone_nor_new() -> None:
     both, one = library_run("norm", "scale"), library_run("scale", held=("norm",))
     changes = both.diff(one)
-    assert [(each.change, each.function, each.break_) for each in changes.breaks] == [("unknown", "norm", None)]
-    assert (changes.same, [(each.function, each.run) for each in changes.reused]) == (["b1"], [("norm", "after")])
+    assert [(change.change, change.function, change.break_) for change in changes.breaks] == [("unknown", "norm", None)]
+    assert (changes.same, [(reused.function, reused.run) for reused in changes.reused]) == (["b1"], [("norm", "after")])
     assert changes.to_text().split("\n") == [
         "since Cell In[1]: the same break; cannot compare 1 break: this run did not compile norm (PyTorch",
         "still had the code)",
@@ -95,7 +95,7 @@ def test_a_break_in_code_that_pytorch_had_from_earlier_is_neither_gone_nor_new()
         "    unknown norms.py:4 in norm   print(x)   Failed to trace builtin operator",
     ]
     back = one.diff(both)
-    assert [(each.change, each.function, each.break_) for each in back.breaks] == [("unknown", "norm", "b1")]
+    assert [(change.change, change.function, change.break_) for change in back.breaks] == [("unknown", "norm", "b1")]
     assert back.to_text().startswith(
         "since Cell In[1]: the same break; cannot compare 1 break: the run before did not compile norm"
     )
@@ -106,30 +106,30 @@ def test_a_break_in_code_that_pytorch_had_from_earlier_is_neither_gone_nor_new()
 
 def test_a_break_in_a_function_that_pytorch_did_not_hold_is_gone() -> None:
     changes = library_run("norm", "scale").diff(library_run("scale"))
-    assert [each.change for each in changes.breaks] == ["gone"]
+    assert [change.change for change in changes.breaks] == ["gone"]
     assert changes.to_text().startswith("since Cell In[1]: 1 break gone\n    breaks 2 -> 1, graphs 2 -> 1")
 
 
 def test_a_library_function_that_the_edited_cell_no_longer_calls_has_no_break() -> None:
     before = library_run("norm", "scale", text=CELL.replace("\nf(x)", "\nmodel(x)"), call="model(x)")
     changes = before.diff(library_run("scale", text=CELL.replace("\nf(x)", "\ny = x"), held=("norm",)))
-    assert [each.change for each in changes.breaks] == ["gone"]
+    assert [change.change for change in changes.breaks] == ["gone"]
     assert changes.reused == []
     still = library_run("scale", text=CELL.replace("\nf(x)", "\ny = model (x + 1)"), held=("norm",))
-    assert [each.change for each in before.diff(still).breaks] == ["unknown"]
+    assert [change.change for change in before.diff(still).breaks] == ["unknown"]
 
 
 @pytest.mark.parametrize(("outcome", "change"), [("compiled", "gone"), ("skipped", "unknown"), ("error", "unknown")])
 def test_a_caller_that_was_traced_to_its_end_would_have_met_the_break(outcome: str, change: str) -> None:
     before = library_run("norm", cell_outcome="compiled")
     changes = before.diff(library_run(held=("norm",), cell_outcome=outcome))
-    assert [each.change for each in changes.breaks] == [change]
+    assert [change.change for change in changes.breaks] == [change]
 
 
-def test_a_further_version_of_a_function_says_nothing_of_its_earlier_ones() -> None:
+def test_a_new_version_of_a_function_does_not_hide_breaks_of_earlier_ones() -> None:
     again = library_run("norm", held=("norm",))
     changes = library_run("norm").diff(msgspec.structs.replace(again, breaks=[]))
-    assert [each.change for each in changes.breaks] == ["unknown"]
+    assert [change.change for change in changes.breaks] == ["unknown"]
 
 
 def test_runs_that_compiled_nothing_in_common_are_not_compared() -> None:
@@ -141,9 +141,9 @@ def test_runs_that_compiled_nothing_in_common_are_not_compared() -> None:
     assert quiet.diff(library_run(held=("norm",))).to_text().startswith("since Cell In[1]: cannot compare: this run")
 
 
-def test_where_a_report_does_not_say_what_was_held_anything_may_have_been() -> None:
+def test_without_a_list_of_held_functions_any_function_may_have_been_held() -> None:
     old = msgspec.structs.replace(library_run("scale"), held=None)
-    assert [each.change for each in library_run("norm", "scale").diff(old).breaks] == ["unknown"]
+    assert [change.change for change in library_run("norm", "scale").diff(old).breaks] == ["unknown"]
 
 
 def test_a_function_that_pytorch_refused_once_is_refused_in_silence_later() -> None:
@@ -156,13 +156,13 @@ def test_a_function_that_pytorch_refused_once_is_refused_in_silence_later() -> N
         skipped=[Skipped("k1", None, "norm", place, "a generator", "b1")],
     )  # fmt: skip
     changes = refused.diff(library_run(held=("norm",)))
-    assert [each.change for each in changes.breaks] == ["unknown"]
+    assert [change.change for change in changes.breaks] == ["unknown"]
     assert changes.before.summary.skipped == 0
-    assert [each.change for each in refused.diff(library_run()).breaks] == ["gone"]
+    assert [change.change for change in refused.diff(library_run()).breaks] == ["gone"]
 
 
 def outline(changes: Changes) -> list[tuple[str, int | None, int | None, str | None]]:
-    return [(each.change, _line(each.before), _line(each.after), each.code) for each in changes.breaks]
+    return [(change.change, _line(change.before), _line(change.after), change.code) for change in changes.breaks]
 
 
 def _line(place: Place | None) -> int | None:
@@ -176,7 +176,7 @@ def test_the_same_run_has_no_changes() -> None:
     assert changes.to_text() == "since Cell In[1]: the same 3 breaks\n    breaks 3, graphs 4"
 
 
-def test_a_break_that_was_taken_out_is_gone_and_what_stood_below_has_moved() -> None:
+def test_a_removed_break_is_gone_and_breaks_below_have_moved() -> None:
     before = report(CELL, (PRINT, "print(x)"), (BRANCH, "y.sum() > 0"), (PRINT, "print(y)"))
     after = report(CELL.replace("    print(x)\n", ""), (BRANCH, "y.sum() > 0"), (PRINT, "print(y)"), name="Cell In[2]")
     changes = before.diff(after)
@@ -185,7 +185,7 @@ def test_a_break_that_was_taken_out_is_gone_and_what_stood_below_has_moved() -> 
         ("moved", 5, 4, "y.sum() > 0"),
         ("moved", 7, 6, "print(y)"),
     ]
-    assert [each.break_ for each in changes.breaks] == [None, "b1", "b2"]
+    assert [change.break_ for change in changes.breaks] == [None, "b1", "b2"]
     assert (changes.before.name, changes.after.name) == ("Cell In[1]", "Cell In[2]")
     assert changes.to_text().split("\n") == [
         "since Cell In[1]: 1 break gone, 2 moved",
@@ -201,19 +201,19 @@ def test_a_rewritten_line_that_breaks_for_the_same_reason_has_the_same_break() -
     assert report(CELL, (PRINT, "print(y)")).diff(after).same == ["b1"]
 
 
-def test_another_reason_at_the_same_line_is_another_break() -> None:
+def test_a_different_cause_at_the_same_line_is_a_different_break() -> None:
     changes = report(CELL, (BRANCH, "y.sum() > 0")).diff(report(CELL, ("Tensor.item()", "y.sum() > 0")))
     assert outline(changes) == [("gone", 5, None, "y.sum() > 0"), ("new", None, 5, "y.sum() > 0")]
 
 
-def test_of_two_equal_expressions_the_one_whose_line_is_gone_is_gone() -> None:
+def test_with_two_equal_expressions_the_break_on_the_deleted_line_is_gone() -> None:
     twice = CELL.replace("print(y)", "print(x)")
     before = report(twice, (PRINT, "print(x)"), (PRINT, "print(x)"))
     changes = before.diff(report(twice.replace("    print(x)\n", "", 1), (PRINT, "print(x)")))
     assert outline(changes) == [("gone", 3, None, "print(x)"), ("moved", 7, 6, "print(x)")]
 
 
-def test_a_break_is_followed_into_another_function_by_its_expression() -> None:
+def test_a_break_is_recognized_in_a_different_function_by_its_expression() -> None:
     moved = "%%compile_explain\ndef g(y):\n    print(y)\n\n" + CELL.split("\n", 1)[1].replace("print(y)", "g(y)")
     after = report(moved, (PRINT, "print(y)"))
     assert outline(report(CELL, (PRINT, "print(y)")).diff(after)) == [("moved", 7, 3, "print(y)")]
@@ -246,7 +246,7 @@ def test_lines_added_above_move_every_break_and_change_none(lines: int) -> None:
     ]
 
 
-def test_times_and_outcome_are_compared() -> None:
+def test_times_and_outcomes_are_compared() -> None:
     before = report(CELL, timing=Timing(compile_s=0.5))
     after = report(CELL, timing=Timing(compile_s=0.25))
     assert before.diff(after).to_text().split("\n") == [
@@ -265,7 +265,7 @@ def test_hostile_text_stays_text() -> None:
     assert "\x1b" not in html
 
 
-def test_a_report_with_changes_goes_to_json_and_back_and_shows_them() -> None:
+def test_changes_survive_json_and_are_shown() -> None:
     before = report(CELL, (PRINT, "print(x)"), (PRINT, "print(y)"))
     after = report(CELL, (PRINT, "print(x)"))
     shown = msgspec.structs.replace(after, changes=before.diff(after))

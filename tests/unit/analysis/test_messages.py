@@ -58,7 +58,7 @@ def event(reason: str, blank: str = "\n") -> str:
         ),
     ],
 )
-def test_cause_is_the_same_whatever_stands_around_it(opening: str, continuation: str | None, blank: str) -> None:
+def test_cause_does_not_depend_on_the_surrounding_text(opening: str, continuation: str | None, blank: str) -> None:
     message = parse_break(event(opening + CAUSE, blank))
     assert message.cause.gb_id == "GB0025"
     assert message.cause.gb_type == "Call to `torch._dynamo.graph_break()`"
@@ -70,7 +70,7 @@ def test_cause_is_the_same_whatever_stands_around_it(opening: str, continuation:
     assert message.stack == [StackEntry("/a b/cell.py", 12, "fn"), StackEntry("/a b/cell.py", 4, "inner")]
 
 
-def test_cause_and_consequence_are_told_apart() -> None:
+def test_cause_and_consequence_are_distinguished() -> None:
     message = parse_break(event("Failed to handle graph break gracefully. Skipping:\n\n" + CHAINED))
     assert (message.cause.gb_id, message.cause.gb_type) == ("GB0025", "Call to `torch._dynamo.graph_break()`")
     assert message.consequence is not None

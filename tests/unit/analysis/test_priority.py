@@ -1,4 +1,4 @@
-"""What to fix first: by what breaks were measured to cost, where they were."""
+"""The order of breaks: by their measured cost, if it was measured."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_dearest_of_the_reader_s_own_breaks_is_first() -> None:
     assert with_priorities(report(entry({"b1": 50, "b2": 800, "b3": 900}, {}))).order == ["b2", "b1", "b3"]
 
 
-def test_what_mending_saved_counts_for_more_than_the_time_outside_of_graphs() -> None:
+def test_savings_of_a_remedy_take_precedence_over_time_outside_graphs() -> None:
     measured = entry({"b1": 50, "b2": 300}, {"r1": 200, "r2": 1100})
     assert with_priorities(report(measured)).order == ["b1", "b2", "b3"]
 

@@ -49,28 +49,28 @@ def test_every_program_was_recorded_on_every_release() -> None:
     assert len(releases) >= 3
 
 
-def test_recording_reports_what_the_program_does(recording: Path) -> None:
+def test_report_of_a_recording_matches_the_program(recording: Path) -> None:
     report = build_report(read_trace(recording))
     breaks, counts, eager = EXPECTED[recording.stem]
     if (recording.parent.name, recording.stem) == ("2.9.1", "with_and_try"):
         # That release names only the consequence of the second break.
         breaks = [breaks[0], (27, "Graph break under GenericContextWrappingVariable", "skipped", 1)]
     found = [
-        (each.location.line, each.gb_type, each.outcome, len(each.occurrences))
-        for each in report.breaks
-        if each.location is not None
+        (break_.location.line, break_.gb_type, break_.outcome, len(break_.occurrences))
+        for break_ in report.breaks
+        if break_.location is not None
     ]
     assert found == breaks
     summary = report.summary
     assert (summary.frames, summary.graphs, summary.ops, summary.resumes) == counts
-    assert [each.function for each in report.skipped] == eager
+    assert [skipped.function for skipped in report.skipped] == eager
 
 
 @pytest.mark.parametrize("release", ["2.9.1", "2.13.0", "2.15.0"])
-def test_a_branch_not_taken_is_told_where_the_release_tells_what_dynamo_skips(release: str) -> None:
+def test_a_branch_not_taken_is_reported_if_the_release_records_skips(release: str) -> None:
     records = read_trace(HERE / "recordings" / release / "branch.log")
     # The program's second call takes the other branch: this is what its first call alone leaves.
-    first = [each for each in records if each.compile_key is None or each.compile_key.frame < 2]
+    first = [record for record in records if record.compile_key is None or record.compile_key.frame < 2]
     taken, other = build_report(first).resumes
     assert (taken.frames, taken.no_frame) == (["1/0"], None)
     assert (other.frames, other.no_frame) == ([], None if release == "2.9.1" else "not reached")
@@ -99,7 +99,7 @@ def test_resume_functions_that_a_graph_holds_are_in_it(release: str) -> None:
         ("with_and_try", [("guarded", 13, 20), ("within", 23, 28)]),
     ],
 )
-def test_what_runs_eagerly_spans_all_its_lines(program: str, lines: list[tuple[str, int, int]]) -> None:
+def test_an_eager_function_spans_all_its_lines(program: str, lines: list[tuple[str, int, int]]) -> None:
     for release in ("2.9.1", "2.13.0", "2.15.0"):
         report = build_report(read_trace(HERE / "recordings" / release / f"{program}.log"))
         places = [(skipped.function, skipped.location) for skipped in report.skipped]
@@ -108,27 +108,27 @@ def test_what_runs_eagerly_spans_all_its_lines(program: str, lines: list[tuple[s
 
 def test_operations_read_from_code_are_those_that_torch_counted(recording: Path) -> None:
     records = read_trace(recording)
-    counted = [each.data["graph_op_count"] or 0 for each in records if each.kind == "compilation_metrics"]
+    counted = [record.data["graph_op_count"] or 0 for record in records if record.kind == "compilation_metrics"]
     assert build_report(records).summary.ops == sum(counted)
 
 
 def test_every_place_has_its_source_line(recording: Path) -> None:
     report = build_report(read_trace(recording))
     program = (HERE / "programs" / f"{recording.stem}.py").read_text().split("\n")
-    for each in report.breaks:
-        assert each.location is not None
-        assert each.location.code is not None
-        assert each.location.code in program[each.location.line - 1]
+    for break_ in report.breaks:
+        assert break_.location is not None
+        assert break_.location.code is not None
+        assert break_.location.code in program[break_.location.line - 1]
 
 
 def test_a_plain_trace_without_our_records_still_finds_the_breaks(recording: Path) -> None:
     """A log from a cluster job has only what PyTorch wrote."""
-    records = [each for each in read_trace(recording) if not each.kind.startswith("graphbreak_")]
+    records = [record for record in read_trace(recording) if not record.kind.startswith("graphbreak_")]
     if recording.stem == "generator":
         assert build_report(records).breaks == []  # not a word of it in the trace
         return
     breaks, _, _ = EXPECTED[recording.stem]
-    lines = [each.location.line for each in build_report(records).breaks if each.location is not None]
+    lines = [break_.location.line for break_ in build_report(records).breaks if break_.location is not None]
     assert lines == [line for line, *_ in breaks]
 
 
@@ -163,5 +163,5 @@ def test_broken_entries_become_diagnostics() -> None:
         Record({"artifact": {"name": "dynamo_graph_break_reason"}, "frame_id": 1, "frame_compile_id": 0}, "nonsense"),
     ]
     report = build_report(records)
-    assert [each.level for each in report.diagnostics] == ["warning", "warning"]
+    assert [note.level for note in report.diagnostics] == ["warning", "warning"]
     assert report.summary.frames == 0

@@ -1,4 +1,4 @@
-"""Redaction: nothing of the code is left in any format, and the structure is."""
+"""Redacted reports contain nothing of the code in any format, but keep their structure."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_no_word_of_the_code_is_left(path: Path) -> None:
     for text, without in zip(forms_of(redacted), forms_of(empty), strict=True):
         words = words_of(report) - set(re.findall(r"\w+", without))
         left = left_in(words, text)
-        causes = {word for found in report.breaks for word in re.findall(r"\w+", found.gb_type)}
+        causes = {word for break_ in report.breaks for word in re.findall(r"\w+", break_.gb_type)}
         assert left <= causes, path.stem
 
 
@@ -85,7 +85,7 @@ def test_the_structure_stays(path: Path) -> None:
         report = Report.of(build_report(read_trace(path)))
     redacted = report.redacted()
     assert redacted.summary == report.summary
-    assert [found.gb_id for found in redacted.breaks] == [found.gb_id for found in report.breaks]
+    assert [break_.gb_id for break_ in redacted.breaks] == [break_.gb_id for break_ in report.breaks]
     assert [f.location and f.location.line for f in redacted.breaks] == [
         f.location and f.location.line for f in report.breaks
     ]
@@ -163,18 +163,18 @@ def test_remedies_cost_and_checks_keep_figures_and_verdicts_only(name: str) -> N
     text = redacted.to_json().decode()
     for word in ("log_stats", "helpers", "divide", "gradient of", "NameError", "norm", "differs by"):
         assert word not in text, word
-    assert [(each.id, each.verdict) for each in redacted.remedies or []] == [
-        (each.id, each.verdict) for each in report.remedies or []
+    assert [(remedy.id, remedy.verdict) for remedy in redacted.remedies or []] == [
+        (remedy.id, remedy.verdict) for remedy in report.remedies or []
     ]
-    assert not any(each.edits or each.patch or each.code or each.reason for each in redacted.remedies or [])
+    assert not any(remedy.edits or remedy.patch or remedy.code or remedy.reason for remedy in redacted.remedies or [])
     if name == "remedies":
-        assert [each.title for each in redacted.remedies or []][:3] == [
+        assert [remedy.title for remedy in redacted.remedies or []][:3] == [
             "a remedy of the family branch", "a remedy of the family branch", "Capture scalar outputs",
         ]  # fmt: skip
     if report.cost is not None and redacted.cost is not None:
-        assert [each.compiled for each in redacted.cost.entries] == [each.compiled for each in report.cost.entries]
+        assert [entry.compiled for entry in redacted.cost.entries] == [entry.compiled for entry in report.cost.entries]
     if report.check is not None:
-        assert [each.equal for each in redacted.check or []] == [each.equal for each in report.check]
+        assert [check.equal for check in redacted.check or []] == [check.equal for check in report.check]
 
 
 def test_operations_of_the_reader_are_operations() -> None:
@@ -238,7 +238,7 @@ def test_no_canary_survives_in_any_field_of_any_format() -> None:
     assert "CANARY" not in job.redacted().to_json().decode() + job.redacted().to_html() + job.redacted().to_text()
 
 
-def test_every_field_of_the_schema_says_what_it_holds() -> None:
+def test_every_field_of_the_schema_has_a_kind_of_content() -> None:
     dropped = {Changes}
     fields = {
         (kind.__name__, field.name)

@@ -21,13 +21,13 @@ from jupyter_graphbreak.report.schema import Reason
         ("call_method on generator", "other"),
     ],
 )
-def test_only_a_generator_that_is_compiled_itself_is_called_one(gb_type: str, kind: str) -> None:
+def test_only_a_directly_compiled_generator_is_reported_as_generator(gb_type: str, kind: str) -> None:
     reason = of_break(Cause(gb_type, "GB0001"), None, None)
     assert reason.kind == kind
     assert ("a generator cannot be compiled" in reason.sentence) == (kind == "generator")
 
 
-def test_advice_for_a_loop_does_not_promise_what_moving_the_break_does_not_do() -> None:
+def test_advice_for_a_loop_does_not_promise_too_much() -> None:
     loop = Reason("GB7000", "graph break in loop")
     (step,) = advise(Cause("Call to `torch._dynamo.graph_break()`", "GB0025"), loop)
     assert step.text == (

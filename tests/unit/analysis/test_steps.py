@@ -1,4 +1,4 @@
-"""The step that is named for a break is one that removes it."""
+"""The suggested step for a break removes it."""
 
 from __future__ import annotations
 

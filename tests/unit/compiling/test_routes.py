@@ -1,4 +1,4 @@
-"""Calls are routed where they stand, and functions get twins that do the same and route their calls."""
+"""Calls are routed in place, and functions get copies with routed calls."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def twin(function: Any) -> Any:
         ("'a'(1)", "'a'(1)"),
     ],
 )
-def test_calls_are_routed_where_they_stand(code: str, routed: str) -> None:
+def test_calls_are_routed_in_place(code: str, routed: str) -> None:
     tree = ast.parse(code)
     route_calls(tree.body)
     assert ast.unparse(tree).replace(HOME, "route") == routed
 
 
-def test_the_route_of_a_call_is_at_the_place_of_what_is_called() -> None:
+def test_the_route_of_a_call_has_the_position_of_the_callee() -> None:
     tree = ast.parse("x = 1\ny = module.f(x)")
     route_calls(tree.body)
     (call,) = [
@@ -194,7 +194,7 @@ def test_a_decorated_function_has_a_twin(called: list[str]) -> None:
         "def f(x",
     ],
 )
-def test_without_the_source_that_made_it_a_function_has_no_twin(text: str) -> None:
+def test_a_function_without_its_source_cannot_be_routed(text: str) -> None:
     function = defined("def f(x):\n    return abs(x)\n")
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
     assert routed_code(function.__code__) is None

@@ -1,4 +1,4 @@
-"""The gate: what is the same break after an edit, and what is not."""
+"""The gate recognizes the same break after an edit, and only that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, read_baseline, write_baseline
 from jupyter_graphbreak.gate.gate_words import details, headline
-from jupyter_graphbreak.gate.verdict import Verdict, judge, new_breaks
+from jupyter_graphbreak.gate.verdict import GateVerdict, judge, new_breaks
 from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import Break, Device, Frame, Recompile, Report, SkipKind, Skipped
@@ -51,7 +51,7 @@ def report_of(
 BEFORE = report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), frames=("f", "g"))
 
 
-def verdict_of(after: Report, before: Report = BEFORE) -> Verdict:
+def verdict_of(after: Report, before: Report = BEFORE) -> GateVerdict:
     return judge(read_baseline(write_baseline(baseline_of([before]))), [after])
 
 
@@ -94,7 +94,7 @@ def test_a_run_that_compiled_nothing_proves_nothing() -> None:
         assert not verdict.passed
         assert headline(verdict) == "gate failed: nothing was compiled, so the absence of breaks proves nothing"
         (advice,) = details(verdict)
-        assert advice.startswith("call a function that torch.compile made, in this process; ")
+        assert advice.startswith("call a compiled function in this process, ")
     launcher, rank = report_of(), report_of(frames=("f",))
     assert judge(read_baseline(""), [launcher, rank]).passed
 
@@ -131,7 +131,7 @@ def test_the_file_is_sorted_and_reads_well() -> None:
 @pytest.mark.parametrize(
     "text", ["[[break]", "version = 2", "break = 3", "[[breaks]]\npath = ''", "[[break]]\npath = 3", "\x00"]
 )
-def test_what_is_no_baseline_is_one_line(text: str) -> None:
+def test_a_malformed_baseline_is_reported_in_one_line(text: str) -> None:
     with pytest.raises(MalformedBaseline) as caught:
         read_baseline(text)
     assert "\n" not in str(caught.value)
@@ -148,4 +148,4 @@ def test_in_a_renamed_file_a_copy_of_an_allowed_break_is_the_new_one() -> None:
     after = report_of(
         ("copy", "if x.sum() > 0:", BRANCH), ("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), path="net.py"
     )
-    assert [found.function for found in verdict_of(after).new] == ["copy"]
+    assert [break_.function for break_ in verdict_of(after).new] == ["copy"]

@@ -30,26 +30,26 @@ def test_auto_takes_the_kernels_device() -> None:
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        ({"model": module("cuda", "cpu")}, "model lives on the CPU"),
-        ({"x": tensor("cpu"), "y": tensor("cpu")}, "x, y live on the CPU"),
-        ({"batch": {"ids": [tensor("cpu")]}}, "batch lives on the CPU"),
-        ({name: tensor("cpu") for name in "abcde"}, "a, b, c and 2 more live on the CPU"),
+        ({"model": module("cuda", "cpu")}, "model is on the CPU"),
+        ({"x": tensor("cpu"), "y": tensor("cpu")}, "x, y are on the CPU"),
+        ({"batch": {"ids": [tensor("cpu")]}}, "batch is on the CPU"),
+        ({name: tensor("cpu") for name in "abcde"}, "a, b, c and 2 more are on the CPU"),
     ],
 )
 def test_auto_leaves_code_alone_that_names_something_on_the_cpu(values: dict[str, Any], named: str) -> None:
     choice = choose_device("auto", GPU, values)
     assert choice.default is None
     assert choice.device.used == "cpu"
-    assert choice.device.note == f"{named}, so the code's own devices stand"
+    assert choice.device.note == f"{named}, so the code's own devices are used"
 
 
-def test_auto_without_cuda_says_why() -> None:
+def test_auto_without_cuda_gives_the_reason() -> None:
     choice = choose_device("auto", NONE, {})
     assert (choice.default, choice.device.used, choice.device.note) == (None, "cpu", NONE.why_none)
 
 
 @pytest.mark.parametrize(("requested", "used"), [("cpu", "cpu"), ("cuda", "cuda:1"), ("cuda:0", "cuda:0")])
-def test_forced_device_is_taken_whatever_the_code_names(requested: str, used: str) -> None:
+def test_forced_device_is_used_whatever_the_code_names(requested: str, used: str) -> None:
     choice = choose_device(requested, GPU, {"x": tensor("cpu")})
     assert (choice.default, choice.device.used, choice.device.note) == (used, used, None)
 
@@ -58,11 +58,11 @@ def test_forced_device_is_taken_whatever_the_code_names(requested: str, used: st
     ("requested", "cuda", "message"),
     [
         ("cuda", NONE, "built without CUDA; use --device cpu"),
-        ("cuda:2", GPU, "found cuda:0 H100, cuda:1 A100"),
+        ("cuda:2", GPU, "available: cuda:0 H100, cuda:1 A100"),
         ("tpu", GPU, "use auto, cpu, cuda or cuda:N"),
         ("cuda:x", GPU, "use auto, cpu, cuda or cuda:N"),
     ],
 )
-def test_misuse_says_what_to_do(requested: str, cuda: Cuda, message: str) -> None:
+def test_misuse_is_reported_with_a_way_out(requested: str, cuda: Cuda, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         choose_device(requested, cuda, {})

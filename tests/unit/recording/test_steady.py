@@ -1,4 +1,4 @@
-"""What a run opens is closed, whatever fails or is interrupted on the way."""
+"""All contexts of a run are left, even after errors and interrupts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def noted(closed: list[str], name: str, error: type[BaseException] | None = None
         raise error(name)
 
 
-def test_a_fault_in_leaving_one_context_is_told_and_the_others_are_left() -> None:
+def test_an_error_on_leaving_one_context_is_reported_and_the_others_are_left() -> None:
     faults: list[tuple[str, str]] = []
     closed: list[str] = []
     opened = GuardedExitStack(lambda what, fault: faults.append((what, str(fault))))
@@ -31,7 +31,7 @@ def test_a_fault_in_leaving_one_context_is_told_and_the_others_are_left() -> Non
     assert faults == [("two", "second")]
 
 
-def test_an_interrupt_in_leaving_one_context_goes_on_when_the_others_are_left() -> None:
+def test_an_interrupt_on_leaving_one_context_is_raised_after_leaving_the_others() -> None:
     closed: list[str] = []
     opened = GuardedExitStack(lambda *_: None)
     opened.enter("one", lambda: noted(closed, "first"), None)
@@ -41,7 +41,7 @@ def test_an_interrupt_in_leaving_one_context_goes_on_when_the_others_are_left() 
     assert closed == ["second", "first"]
 
 
-def test_what_cannot_be_entered_is_told_and_the_default_given() -> None:
+def test_a_context_that_cannot_be_entered_is_reported_and_yields_the_default() -> None:
     faults: list[str] = []
     opened = GuardedExitStack(lambda what, _: faults.append(what))
 

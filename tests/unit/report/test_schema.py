@@ -19,7 +19,7 @@ def test_the_saved_schema_is_current() -> None:
     assert saved == current, "run python labextension/scripts/schema.py"
 
 
-def test_a_job_of_another_major_version_is_refused() -> None:
+def test_a_job_with_a_different_major_version_is_refused() -> None:
     job = Job([], [], schema_version="999.0")
     with pytest.raises(msgspec.ValidationError, match=r"schema version 999\.0"):
         Job.from_json(job.to_json())

@@ -12,7 +12,7 @@ WORKERS ?= 2
 FRONT_END := $(shell git ls-files --cached --others --exclude-standard labextension 2>/dev/null)
 FRONT_END := $(wildcard $(FRONT_END))
 
-PYTHON_LINTERS := lint-ruff lint-mypy
+PYTHON_LINTERS := lint-ruff lint-mypy lint-imports
 FRONT_END_LINTERS := lint-front-end test-front-end
 NODE_MODULES := labextension/node_modules/.package-lock.json
 # Another release has other needs, of setuptools for one; its pins are dropped from the constraints.
@@ -79,6 +79,10 @@ lint-ruff:
 lint-mypy:
 	$(BIN)/mypy --strict --no-error-summary --num-workers 2
 
+# The order of the rooms, from pyproject.toml.
+lint-imports:
+	$(BIN)/lint-imports --no-cache --no-logo 2>/dev/null > $(VENV)/imports.log || { cat $(VENV)/imports.log >&2; exit 1; }
+
 lint-front-end: $(NODE_MODULES)
 	npm --prefix labextension --silent run lint:check
 
@@ -86,11 +90,11 @@ test-front-end: $(NODE_MODULES)
 	npm --prefix labextension --silent test
 
 browser:
-	@$(BIN)/python tests/find_browser.py
+	@$(BIN)/python tests/support/find_browser.py
 
 # Several processes of the tests load PyTorch at once, and each would compile what no other has compiled yet.
 bytecode:
-	@$(BIN)/python tests/warm_kernels.py --load
+	@$(BIN)/python tests/support/warm_kernels.py --load
 
 # --- Environments ------------------------------------------------------------------------------------------------
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.cost.entry_cost import Measured, measure_entry
-from jupyter_graphbreak.cost.timing import Budget
+from jupyter_graphbreak.experiments.cost.entry_cost import Measured, measure_entry
+from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.cost import overlap
-from jupyter_graphbreak.trial.entry import Entry
-from jupyter_graphbreak.trial.inputs import Arguments
-from jupyter_graphbreak.views.words.experiments.cost_words import coverage_of, verdicts_of_cost
+from jupyter_graphbreak.views.words.cost import coverage_of, verdicts_of_cost
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.cost.entry_cost import Remedied
+    from jupyter_graphbreak.experiments.cost.entry_cost import Remedied
     from jupyter_graphbreak.report.cost import Spread
 
 #: Microseconds that the breaks of the second program take.

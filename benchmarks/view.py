@@ -25,16 +25,16 @@ from jupyter_graphbreak.views.html.bundle import mime_bundle  # noqa: E402
 from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest  # noqa: E402
 from jupyter_graphbreak.views.html.widget import ReportWidget  # noqa: E402
 from tests.browser.pages import command, first_paint, wait_for_kernel, wait_for_notebook  # noqa: E402
-from tests.find_browser import find_browser  # noqa: E402
-from tests.lab_server import jupyterlab  # noqa: E402
-from tests.sample_reports import big, two_breaks  # noqa: E402
+from tests.support.find_browser import find_browser  # noqa: E402
+from tests.support.lab_server import jupyterlab  # noqa: E402
+from tests.support.sample_reports import big, two_breaks  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from playwright.sync_api import Browser, Page
 
-    from tests.lab_server import Lab
+    from tests.support.lab_server import Lab
 
 _FILTER = """
 box => ['9', '99', '999', '', 'l', 'la', 'lay'].map(text => {

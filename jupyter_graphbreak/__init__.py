@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.api.saved import explain_notebook, read_notebook, read_trace
     from jupyter_graphbreak.api.single_calls import check, compare_frontends, measure, try_remedies
     from jupyter_graphbreak.api.watching import capture, explain
-    from jupyter_graphbreak.remedies.program.library_patch import apply_patch
+    from jupyter_graphbreak.experiments.remedies.library_patch import apply_patch
+    from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.results import ExplainedNotebook, Frontends, Job, Report
-    from jupyter_graphbreak.trial.inputs import Arguments
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,12 +37,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Arguments": "trial.inputs",
+    "Arguments": "experiments.trial.inputs",
     "ExplainedNotebook": "results",
     "Frontends": "results",
     "Job": "results",
     "Report": "results",
-    "apply_patch": "remedies.program.library_patch",
+    "apply_patch": "experiments.remedies.library_patch",
     "capture": "api.watching",
     "check": "api.single_calls",
     "compare_frontends": "api.single_calls",

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import click
 
 import jupyter_graphbreak
-from jupyter_graphbreak.commands.diff_command import diff_command
+from jupyter_graphbreak.commands.diff import diff_command
 from jupyter_graphbreak.commands.exit_statuses import CRASHED, FINE, INTERRUPTED, MISUSE, FileProblem
-from jupyter_graphbreak.commands.log_command import log_command
-from jupyter_graphbreak.commands.notebook_command import notebook_command
-from jupyter_graphbreak.commands.script_command import script_command
+from jupyter_graphbreak.commands.log import log_command
+from jupyter_graphbreak.commands.notebook import notebook_command
+from jupyter_graphbreak.commands.script import script_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from docutils import nodes
 from jupyter_graphbreak.report.job import JOB_MIME_TYPE, Job
 from jupyter_graphbreak.report.schema import MIME_TYPE, Report
 from jupyter_graphbreak.views.html.bundle import REST_TYPE
+from jupyter_graphbreak.views.html.job import render_job_html
 from jupyter_graphbreak.views.html.render import page_script, render_with_data
-from jupyter_graphbreak.views.jobs.job_html import render_job_html
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

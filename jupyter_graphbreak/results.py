@@ -22,7 +22,7 @@ class Changes(diff.Changes, frozen=True):
 
     def to_text(self) -> str:
         """Return the changes as text for a terminal 100 columns wide."""
-        from jupyter_graphbreak.views.text.changes_text import render_changes
+        from jupyter_graphbreak.views.text import render_changes
 
         return "\n".join(render_changes(self))
 
@@ -67,13 +67,13 @@ class Report(schema.Report, frozen=True):
         -------
         Changes
         """
-        from jupyter_graphbreak.analysis.reports.matching import compare_runs
+        from jupyter_graphbreak.analysis.matching import compare_runs
 
         return Changes(**_fields(compare_runs(self, other)))
 
     def to_text(self) -> str:
         """Return the report as text for a terminal 100 columns wide."""
-        from jupyter_graphbreak.views.text.report_text import render_text
+        from jupyter_graphbreak.views.text import render_text
 
         return render_text(self)
 
@@ -88,7 +88,7 @@ class Report(schema.Report, frozen=True):
 
         Functions, files and cells become ``f1``, ``file1``, ``cell1``; ids, causes, line numbers and counts stay.
         """
-        from jupyter_graphbreak.analysis.reports.redaction import redact
+        from jupyter_graphbreak.analysis.redaction import redact
 
         return Report.of(redact(self))
 
@@ -119,7 +119,7 @@ class Report(schema.Report, frozen=True):
         return self.to_text()
 
     def __repr__(self) -> str:
-        from jupyter_graphbreak.views.text.report_text import summary_line
+        from jupyter_graphbreak.views.text import summary_line
 
         return f"<Report {summary_line(self).removeprefix('compile_explain').lstrip(': ')}>"
 
@@ -145,19 +145,19 @@ class Job(job.Job, frozen=True):
 
     def to_text(self) -> str:
         """Return the job as text for a terminal 100 columns wide."""
-        from jupyter_graphbreak.views.jobs.job_text import render_job
+        from jupyter_graphbreak.views.text import render_job
 
         return render_job(self)
 
     def to_html(self) -> str:
         """Return the job as a snippet of HTML with its own style sheet, for the output of a cell."""
-        from jupyter_graphbreak.views.jobs.job_html import render_job_html
+        from jupyter_graphbreak.views.html.job import render_job_html
 
         return render_job_html(self)
 
     def redacted(self) -> Job:
         """Return the job without source text, messages, paths and names; see :meth:`Report.redacted`."""
-        from jupyter_graphbreak.analysis.reports.redaction import redact_job
+        from jupyter_graphbreak.analysis.redaction import redact_job
 
         return Job.of(redact_job(self))
 
@@ -169,7 +169,7 @@ class Job(job.Job, frozen=True):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         from jupyter_graphbreak.views.html.bundle import REST_TYPE
-        from jupyter_graphbreak.views.jobs.job_html import packed_processes
+        from jupyter_graphbreak.views.html.job import packed_processes
 
         return {
             "text/plain": self.to_text(),
@@ -192,13 +192,13 @@ class Frontends(frontends.Frontends, frozen=True):
 
     def to_text(self) -> str:
         """Return the verdicts as text for a terminal 100 columns wide."""
-        from jupyter_graphbreak.views.text.frontends_text import render_frontends
+        from jupyter_graphbreak.views.text import render_frontends
 
         return render_frontends(self)
 
     def to_html(self) -> str:
         """Return the verdicts as a snippet of HTML with its own style sheet, for the output of a cell."""
-        from jupyter_graphbreak.views.html.frontends_html import render_frontends_html
+        from jupyter_graphbreak.views.html.render import render_frontends_html
 
         return render_frontends_html(self)
 

@@ -1,12 +1,17 @@
-"""Make the tables of the reference pages from the code: the options of the magic and the fields of a report."""
+"""Make tables and a picture of the reference pages from the code: options, the fields of a report, the rooms."""
 
 from __future__ import annotations
 
 import argparse
+import ast
+import html
 import inspect
 import re
+import textwrap
+import tomllib
 import types
 import typing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +19,7 @@ import msgspec
 from jupyter_graphbreak.ipython.magic import CompileExplain
 from jupyter_graphbreak.report import schema as report
 
+ROOT = Path(__file__).parents[1]
 #: A parameter of a NumPy docstring, or several with one description, and the lines below it.
 _PARAMETER = re.compile(r"^(?P<names>[\w, ]+) : .*\n(?P<text>(?: {4}.*\n?)+)", re.MULTILINE)
 #: What an option's help text has of code: an example at its end, names of options.
@@ -87,3 +93,39 @@ def _type(kind: Any) -> str:
     if _structs(kind):
         return f"[{kind.__name__}](#{kind.__name__.lower()})"
     return {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}[kind]
+
+
+def rooms() -> str:
+    """Return a drawing of the package's rooms as SVG, each row above those that it may import, from the contracts."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    rows = [[room.strip() for room in row.split("|")] for row in contracts[0]["layers"]]
+    width, height, gap = 760, 46, 10
+    shapes = []
+    for number, row in enumerate(rows):
+        top = number * (height + gap)
+        each = (width - gap * (len(row) - 1)) / len(row)
+        for place, room in enumerate(row):
+            left = place * (each + gap)
+            middle = f'x="{left + each / 2:.0f}" text-anchor="middle"'
+            shapes.append(
+                f'<rect x="{left:.0f}" y="{top}" width="{each:.0f}" height="{height}" rx="6" fill="none" '
+                f'stroke="currentColor"/><text {middle} y="{top + 19}" font-weight="600">{room}</text>'
+                f'<text {middle} y="{top + 36}" font-size="11">{_purpose(room, each)}</text>'
+            )
+    total = len(rows) * (height + gap) - gap
+    label = "The rooms of the package, from the top to the bottom: " + "; ".join(", ".join(row) for row in rows)
+    return (
+        f'<svg viewBox="-1 -1 {width + 2} {total + 2}" role="img" aria-label="{label}" fill="currentColor" '
+        f'font-family="sans-serif" font-size="14">{"".join(shapes)}</svg>'
+    )
+
+
+def _purpose(room: str, width: float) -> str:
+    """Return the first clause of a room's docstring, as far as there is room for it."""
+    path = ROOT / "jupyter_graphbreak" / room
+    module = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    text = (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+    words = re.split(r"[:;,.]", text, maxsplit=1)[0].replace("``", "")
+    return html.escape(textwrap.shorten(words, int(width / 5.6), placeholder="..."))

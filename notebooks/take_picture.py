@@ -19,8 +19,8 @@ sys.path.insert(0, str(HERE.parent))
 from playwright.sync_api import sync_playwright  # noqa: E402 - the project's own folder comes first
 
 from tests.browser.pages import command, run_all, wait_for_notebook  # noqa: E402
-from tests.find_browser import find_browser  # noqa: E402
-from tests.lab_server import jupyterlab  # noqa: E402
+from tests.support.find_browser import find_browser  # noqa: E402
+from tests.support.lab_server import jupyterlab  # noqa: E402
 
 LOAD = "%load_ext jupyter_graphbreak"
 CELL = """\

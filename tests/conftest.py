@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from jupyter_graphbreak._torch_compat.separate_cache import unprofiled_guards
-from tests import warm_kernels
+from tests.support import warm_kernels
 
 ROOT = Path(__file__).parents[1]
 #: The process among those of pytest-xdist; None where there is one process only.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 #: Long files whose tests share nothing, so that several workers can take them.
-PARTED = ("tests/torch/remedies/test_by_hand.py", "tests/cli/test_commands.py")
+PARTED = ("tests/torch/experiments/remedies/test_by_hand.py", "tests/cli/test_commands.py")
 
 # Workers, kernels and the documentation share the cores: threads of torch's own would only wait for each other there.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -5,32 +5,156 @@ The text of a message cannot be the key: it differs between the frames in which 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any, Literal
 
+from jupyter_graphbreak.analysis import messages
 from jupyter_graphbreak.analysis.ledger import Event
-from jupyter_graphbreak.analysis.passed import SameLineBreaks
-from jupyter_graphbreak.analysis.reasons import advice
-from jupyter_graphbreak.analysis.source.locations import shown_stack
-from jupyter_graphbreak.analysis.torch_text import messages
-from jupyter_graphbreak.knowledge import hints
+from jupyter_graphbreak.analysis.locations import shown_stack
+from jupyter_graphbreak.knowledge import hints, owners
 from jupyter_graphbreak.knowledge.lookup import known_cause
-from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.records import StackEntry
-from jupyter_graphbreak.report.schema import Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
+from jupyter_graphbreak.records import additions
+from jupyter_graphbreak.records.records import StackEntry, plain_function, resumed_at
+from jupyter_graphbreak.report.schema import Advice, Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from jupyter_graphbreak.analysis.ledger import FrameLedger
+    from jupyter_graphbreak.analysis.locations import Sources
+    from jupyter_graphbreak.analysis.messages import Cause
     from jupyter_graphbreak.analysis.scopes import ScopeTable
-    from jupyter_graphbreak.analysis.source.locations import Sources
+    from jupyter_graphbreak.records.records import CompileKey
     from jupyter_graphbreak.report.location import Location
-    from jupyter_graphbreak.report.schema import Resume, Skipped
+    from jupyter_graphbreak.report.schema import Owner, Resume, Skipped
+
+#: The origin in the name of a resume function: function, file and line.
+_Origin = tuple[str, str, int | None]
+#: A break of this type creates two resume functions, one for each side of the branch.
+_BRANCHING = "Data-dependent branching"
+
+
+@dataclass
+class _ResumeOrigin:
+    """A frame that ended at a line: how many breaks of each kind precede its resume functions on that line."""
+
+    preceding: Counter[str]
+    has_two_resumes: bool
+
+
+class SameLineBreaks:
+    """Counts, for each resume function of a run, the breaks that precede it on the line in its name.
+
+    If several frames can have created a resume function, only the breaks that precede all of them count, so that
+    one place is never reported as two.
+
+    Parameters
+    ----------
+    is_reached_again : callable
+        Takes a file, a line and whether there is a branch; returns whether a function can come back to the same place
+        on the line without a loop around it.
+    """
+
+    def __init__(self, is_reached_again: Callable[[str, int, bool], bool]) -> None:
+        self._is_reached_again = is_reached_again
+        self._seen: set[CompileKey] = set()
+        self._origins: dict[_Origin, list[_ResumeOrigin]] = {}
+        self._preceding: dict[tuple[int | None, int], Counter[str]] = {}  # by the frame id
+
+    def enter_frame(self, frame: FrameLedger) -> None:
+        """Count the breaks that precede a frame. Frames must be entered in the order in which they were compiled."""
+        if frame.key in self._seen:  # compiled again after a reset, which recreates all resume functions
+            for table in (self._seen, self._origins, self._preceding):
+                table.clear()
+        self._seen.add(frame.key)
+        name, filename, _ = frame.code
+        line = resumed_at(name)
+        code = frame.key.autograd, frame.key.frame
+        if line is None or (frame.key.compile > 0 and code in self._preceding):
+            return
+        origins = self._origins.get((plain_function(name), filename, line), [])
+        self._preceding[code] = reduce(and_, (origin.preceding for origin in origins)) if origins else Counter()
+        if len(origins) == 1 and not origins[0].has_two_resumes:
+            origins.clear()
+
+    def count_preceding(self, frame: FrameLedger, event: Event) -> int:
+        """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
+        name, _, _ = frame.code
+        own = _own(frame, event)
+        if own is None or event.message.inlined or own.line != resumed_at(name) or own.line is None:
+            return 0
+        if self._is_reached_again(own.filename, own.line, _is_branch(event)):
+            return 0
+        return self._preceding.get((frame.key.autograd, frame.key.frame), Counter())[_kind(event)]
+
+    def leave_frame(self, frame: FrameLedger) -> None:
+        """Remember the event at which a frame ends: it may create resume functions."""
+        event = frame.ending
+        own = _own(frame, event) if event is not None else None
+        if event is None or own is None:
+            return
+        name, filename, _ = frame.code
+        known = self._preceding.get((frame.key.autograd, frame.key.frame))
+        preceding = Counter(known) if known is not None and own.line == resumed_at(name) else Counter()
+        if not event.message.inlined:
+            preceding[_kind(event)] += 1
+        self._origins.setdefault((plain_function(name), filename, own.line), []).append(
+            _ResumeOrigin(preceding, has_two_resumes=_is_branch(event))
+        )
+
+
+def _own(frame: FrameLedger, event: Event) -> StackEntry | None:
+    return next(iter(frame.stack_from(event)), None)
+
+
+def _is_branch(event: Event) -> bool:
+    return event.message.cause.gb_type == _BRANCHING
+
+
+def _kind(event: Event) -> str:
+    return event.message.cause.gb_id or event.message.cause.gb_type
+
+
+def advise(cause: Cause, consequence: Reason | None, owner: Owner = "own", path: str | None = None) -> list[Advice]:
+    """Return what to do, the most useful first.
+
+    Parameters
+    ----------
+    cause : Cause
+        Why the graph broke.
+    consequence : Reason or None
+        Why the frame could not resume.
+    owner : {"own", "library", "torch"}
+        Whose line it is.
+    path : str or None
+        The file of the line as Python finds it, ``None`` if it is the reader's own.
+    """
+    if owner != "own":
+        return [Advice(text, "graphbreak") for text in _for_user_of(owner, cause, path)]
+    known = known_cause(cause.gb_id, cause.gb_type, cause.context)
+    advice = [Advice(known.advice, "graphbreak")] if known.advice is not None else []
+    advice += [Advice(hint) for hint in cause.hints if not hint.startswith(hints.STANDING)]
+    if consequence is not None:
+        further = known_cause(consequence.gb_id, consequence.gb_type).advice_if_consequence
+        advice += [Advice(further, "graphbreak")] if further is not None else []
+    return advice
+
+
+def _for_user_of(owner: Owner, cause: Cause, path: str | None) -> list[str]:
+    """Return what a user can do about a line of a library or of PyTorch: a setting first, if one is known."""
+    known = known_cause(cause.gb_id, cause.gb_type, cause.context)
+    if known.is_deliberate:
+        in_optimizer = owner == "torch" and path is not None and path.startswith("torch/optim/")
+        return [owners.OPTIMIZER if in_optimizer else owners.OWNERS[owner].on_purpose]
+    setting = [known.setting_advice] if known.setting_advice is not None else []
+    return [*setting, owners.OWNERS[owner].otherwise]
+
 
 Outcome = Literal["resumed", "skipped", "error"]
 #: The registry's name of a branch that a tensor decides.
-_BRANCHING = "Data-dependent branching"
 _SEVERITY: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
 
 
@@ -301,7 +425,7 @@ class BreakTable:
             scope=setting.scope if setting is not None else None,
             setting=setting,
             also_reported_as=messages.other_names(cause, folded.reasons),
-            advice=advice.advise(cause, folded.consequence, owner, path),
+            advice=advise(cause, folded.consequence, owner, path),
             owner=owner,
         )
 

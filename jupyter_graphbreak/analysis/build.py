@@ -12,40 +12,70 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from jupyter_graphbreak.analysis import messages
 from jupyter_graphbreak.analysis.breaks import BreakTable
-from jupyter_graphbreak.analysis.finished.priority import with_priorities
 from jupyter_graphbreak.analysis.frames import list_frames
 from jupyter_graphbreak.analysis.graphs import GraphTable
 from jupyter_graphbreak.analysis.ledger import Ledger, read_records
-from jupyter_graphbreak.analysis.reasons.repeated_compiling import sentence_on_repeated_compiling
-from jupyter_graphbreak.analysis.recompiles import list_recompiles
+from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_stack
+from jupyter_graphbreak.analysis.priority import with_priorities
+from jupyter_graphbreak.analysis.recompiles import list_recompiles, sentence_on_repeated_compiling
 from jupyter_graphbreak.analysis.resumes import ResumeTable
 from jupyter_graphbreak.analysis.scopes import ScopeTable
-from jupyter_graphbreak.analysis.settings import settings_of_run
 from jupyter_graphbreak.analysis.skips import SkipTable
-from jupyter_graphbreak.analysis.source.locations import Sources, SourceText, shown_stack
-from jupyter_graphbreak.analysis.torch_text import messages
 from jupyter_graphbreak.faults import internal_error
-from jupyter_graphbreak.recording.records import compiled_function
+from jupyter_graphbreak.records.records import compiled_function
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
 from jupyter_graphbreak.report.remedies import Edit
-from jupyter_graphbreak.report.schema import (
-    CompiledCall,
-    Device,
-    Diagnostic,
-    HeldFunction,
-    Report,
-    RunError,
-    WhatIf,
-)
+from jupyter_graphbreak.report.schema import CompiledCall, Device, Diagnostic, HeldFunction, Report, RunError, WhatIf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jupyter_graphbreak.recording.additions import CompiledForReport, DeviceUsed, SourceRecorded
-    from jupyter_graphbreak.recording.records import Record
+    from jupyter_graphbreak.records.additions import CompiledForReport, DeviceUsed, SettingsInForce, SourceRecorded
+    from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.report.schema import Break, Frame, Resume, Scope, Skipped
+
+#: Stands for a value that is not recorded because it is the default.
+_DEFAULT = object()
+
+
+def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """Return the settings in force while frames were compiled, and a note for each that changed between two frames.
+
+    For a setting that changed, the returned value is one that is not the default; the note has all values. If there is
+    no record of the settings of any frame, the settings at the end of the run are returned.
+    """
+    if not ledger.settings:
+        return ledger.run.config, []
+    values: dict[str, Any] = {}
+    for _, settings in ledger.settings:
+        values.update(
+            (name, value)
+            for name, value in settings.values.items()
+            if name not in values or name not in settings.defaults
+        )
+    notes = [note for name in values if (note := _change(name, ledger.settings)) is not None]
+    return values, notes
+
+
+def _change(name: str, recorded: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
+    steps: list[tuple[str, Any]] = []
+    for frame, settings in recorded:
+        value = settings.values.get(name, _DEFAULT)
+        if not steps or steps[-1][1] != value:
+            steps.append((frame, value))
+    if len(steps) == 1:
+        return None
+    (first, value), *later = steps
+    words = [f"{_word(value)} for frame {first}", *(f"{_word(value)} from frame {frame} on" for frame, value in later)]
+    return Diagnostic("info", f"The setting {name} changed during the run: {', '.join(words)}.")
+
+
+def _word(value: Any) -> str:
+    return "its default" if value is _DEFAULT else repr(value)
+
 
 _T = TypeVar("_T")
 #: Exceptions whose class name differs from the type of the break that they report.

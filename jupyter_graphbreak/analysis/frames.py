@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.analysis.recompiles import guard
-from jupyter_graphbreak.recording.records import compiled_function, is_resume, plain_function
+from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import Frame
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.breaks import BreakTable
     from jupyter_graphbreak.analysis.graphs import GraphTable
     from jupyter_graphbreak.analysis.ledger import FrameLedger, Ledger
+    from jupyter_graphbreak.analysis.locations import Sources
     from jupyter_graphbreak.analysis.resumes import ResumeTable
-    from jupyter_graphbreak.analysis.source.locations import Sources
 
 
 def list_frames(

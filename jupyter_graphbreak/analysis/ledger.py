@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak.analysis.torch_text import messages
-from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.package_paths import PackagePaths
-from jupyter_graphbreak.recording.records import StackEntry, is_resume, plain_function, strip_torch_function_frames
+from jupyter_graphbreak.analysis import messages
+from jupyter_graphbreak.records import additions
+from jupyter_graphbreak.records.package_paths import PackagePaths
+from jupyter_graphbreak.records.records import StackEntry, is_resume, plain_function, strip_torch_function_frames
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jupyter_graphbreak.recording.records import CompileKey, Record
+    from jupyter_graphbreak.records.records import CompileKey, Record
 
 _LIMIT = "Dynamo recompile limit exceeded"
 #: What both our hooks and PyTorch's trace record, with the kinds of their records.

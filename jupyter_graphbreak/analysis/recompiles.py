@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.recording.records import compiled_function, read_stack
+from jupyter_graphbreak.records.records import compiled_function, read_stack
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.ledger import Ledger
-    from jupyter_graphbreak.analysis.source.locations import Sources
+    from jupyter_graphbreak.analysis.locations import Sources
 
 
 def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
@@ -44,3 +44,29 @@ def _guard_failure(reason: str, sources: Sources) -> GuardFailure:
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.place(stack[-1]) if stack else None
     return GuardFailure(guard(reason), location)
+
+
+_FUNCTION = "only the options of the outer call count"
+_MODULE = (
+    "the result is a plain function around its forward, without state_dict, parameters or hooks, and only the options "
+    "of the outer call count"
+)
+_OPTIMIZED = "only the options of the inner call count"
+
+
+def sentence_on_repeated_compiling(name: str, where: str, *, is_module: bool, stays_module: bool) -> str:
+    """Return the sentence for one call.
+
+    Parameters
+    ----------
+    name : str
+        The function, or the class of the module.
+    where : str
+        The place in words, or the empty string.
+    is_module, stays_module : bool
+        Whether a module was given, and whether the result is one.
+    """
+    what = f"the compiled module {name}" if is_module else f"{name}, which is compiled already"
+    result = _OPTIMIZED if stays_module else _MODULE if is_module else _FUNCTION
+    place = f" ({where})" if where else ""
+    return f"torch.compile was applied to {what}{place}: {result}. Compile it once."

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.records import compiled_function, is_resume, plain_function
+from jupyter_graphbreak.records import additions
+from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import NoFrame, Resume
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.breaks import BreakTable, FoldedBreak
     from jupyter_graphbreak.analysis.graphs import GraphTable
     from jupyter_graphbreak.analysis.ledger import FrameLedger, Ledger
-    from jupyter_graphbreak.analysis.source.locations import Sources
+    from jupyter_graphbreak.analysis.locations import Sources
 
 
 class ResumeTable:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from jupyter_graphbreak.analysis.source.python_text import parse_python
-from jupyter_graphbreak.recording.records import StackEntry, plain_function
+from jupyter_graphbreak.analysis.python_text import parse_python
+from jupyter_graphbreak.records.records import StackEntry, plain_function
 from jupyter_graphbreak.report.schema import Rule, Scope, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jupyter_graphbreak.analysis.source.locations import Sources
-    from jupyter_graphbreak.recording import additions
+    from jupyter_graphbreak.analysis.locations import Sources
+    from jupyter_graphbreak.records import additions
     from jupyter_graphbreak.report.location import Location, Source
 
 Form = Literal["decorator", "with", "call"]

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.version import require_torch
-from jupyter_graphbreak.analysis.finished.priority import with_priorities
+from jupyter_graphbreak.analysis.priority import with_priorities
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, time_limited
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from jupyter_graphbreak.cost.warm_calls import WarmCalls
-    from jupyter_graphbreak.recording.source_texts import FindCell
-    from jupyter_graphbreak.remedies.finding import Found
+    from jupyter_graphbreak.experiments.cost.warm_calls import WarmCalls
+    from jupyter_graphbreak.experiments.remedies.finding import Found
+    from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
+    from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report import schema
-    from jupyter_graphbreak.trial.entry import Entry, KeptEntries
 
 #: The time limit, in seconds, for measuring or checking.
 _PATIENCE_S = 120.0
@@ -41,8 +41,8 @@ class KeptRun(NamedTuple):
 def keep_for_analysis() -> Iterator[KeptRun]:
     """Keep what further analysis needs while the context is open."""
     require_torch()
-    from jupyter_graphbreak.cost.warm_calls import timed_calls
-    from jupyter_graphbreak.trial.entry import kept_entries
+    from jupyter_graphbreak.experiments.cost.warm_calls import timed_calls
+    from jupyter_graphbreak.experiments.trial.entry import kept_entries
 
     with timed_calls() as warm, kept_entries() as entries:
         yield KeptRun(entries, warm)
@@ -92,9 +92,9 @@ class Rerun:
         Parameters
         ----------
         **options
-            The options of :func:`jupyter_graphbreak.remedies.finding.find_remedies`.
+            The options of :func:`jupyter_graphbreak.experiments.remedies.finding.find_remedies`.
         """
-        from jupyter_graphbreak.remedies.finding import find_remedies
+        from jupyter_graphbreak.experiments.remedies.finding import find_remedies
 
         self._found = find_remedies(
             self.report,
@@ -114,8 +114,8 @@ class Rerun:
         seconds : float or None
             The time limit; by default 120 seconds.
         """
-        from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, measure_entry
-        from jupyter_graphbreak.trial.side_effects import TrialStoppedError
+        from jupyter_graphbreak.experiments.cost.entry_cost import backend_name, device_of, measure_entry
+        from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
         end, late = _limits(seconds)
         costs = []
@@ -143,8 +143,8 @@ class Rerun:
         seconds : float or None
             The time limit; by default 120 seconds.
         """
-        from jupyter_graphbreak.cost.correctness.checking import check_entry
-        from jupyter_graphbreak.trial.side_effects import TrialStoppedError
+        from jupyter_graphbreak.experiments.check.checking import check_entry
+        from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
         end, late = _limits(seconds)
         checks = []
@@ -178,7 +178,7 @@ class Rerun:
 
     def _update(self, report: schema.Report) -> Report:
         """Store and return an extended report; add a note about each entry that was left out, once."""
-        from jupyter_graphbreak.trial.effect_places import with_effects
+        from jupyter_graphbreak.experiments.trial.effect_places import with_effects
 
         report = with_effects(report, self._files, self._kept.effects, self._find_cell)
         sentences = dict.fromkeys([*self._kept.left_out, *self._notes])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jupyter_graphbreak.recording.recorder import Recording
-    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.records.source_texts import FindCell
 
 
 def report_of(recording: Recording) -> tuple[Report, dict[str, str]]:
@@ -74,7 +74,7 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> list[Pro
 
 def job_of(report: Report, children: list[Process]) -> Job | None:
     """Return the job of this process and of those that it started; ``None`` if it started none."""
-    from jupyter_graphbreak.analysis.reports.jobs import build_job
+    from jupyter_graphbreak.analysis.jobs import build_job
 
     if not children:
         return None

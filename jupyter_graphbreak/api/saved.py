@@ -44,7 +44,7 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
     """
     from tqdm.auto import tqdm
 
-    from jupyter_graphbreak.analysis.reports.jobs import build_job
+    from jupyter_graphbreak.analysis.jobs import build_job
     from jupyter_graphbreak.trace.processes import read_processes, trace_files
     from jupyter_graphbreak.trace.source_folders import SourceFolders
 
@@ -68,7 +68,7 @@ def read_notebook(path: str | Path) -> list[Report]:
     UnreadableNotebook
         If the file is not a notebook of format 4, or if none of its reports can be read.
     """
-    from jupyter_graphbreak.notebookfiles.reading import read_cells, reports_in
+    from jupyter_graphbreak.notebook_files import read_cells, reports_in
 
     reports, problems = reports_in(read_cells(Path(path)))
     for problem in problems:
@@ -106,8 +106,7 @@ def explain_notebook(
     """
     from tqdm.auto import tqdm
 
-    from jupyter_graphbreak.notebookfiles.execution import execute
-    from jupyter_graphbreak.notebookfiles.reading import reports_in
+    from jupyter_graphbreak.notebook_files import execute, reports_in
 
     with tqdm(unit="cell", leave=False, disable=not progress) as bar:
 

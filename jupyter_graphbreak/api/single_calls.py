@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import copy
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, time_limited
 from jupyter_graphbreak.faults import internal_error
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
-from jupyter_graphbreak.trial.time_limit import TimeUpError, time_limited
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
     from types import CodeType
 
-    from jupyter_graphbreak.recording.source_texts import FindCell
-    from jupyter_graphbreak.trial.inputs import Arguments
+    from jupyter_graphbreak.experiments.trial.inputs import Arguments
+    from jupyter_graphbreak.records.source_texts import FindCell
 
 #: The time limit, in seconds, for measuring, checking or comparing front ends.
 _PATIENCE_S = 120.0
@@ -82,9 +82,9 @@ def try_remedies(
     ...     print(remedy.title, remedy.verdict)
     """
     require_torch()
-    from jupyter_graphbreak.remedies.finding import remedies_of_call
-    from jupyter_graphbreak.remedies.program.own_edits import read_patch
-    from jupyter_graphbreak.trial.side_effects import TrialStoppedError
+    from jupyter_graphbreak.experiments.remedies.finding import remedies_of_call
+    from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
+    from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
     own = [rewrite if callable(rewrite) else read_patch(rewrite) for rewrite in also]
 
@@ -93,8 +93,8 @@ def try_remedies(
             return remedies_of_call(fn, args, kwargs, also=own, seconds=seconds).report
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
-            from jupyter_graphbreak.cost.entry_cost import entry_of
-            from jupyter_graphbreak.remedies.remedy_list import with_remedies
+            from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
+            from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 
             report, files = report_until_stopped(entry_of(fn, *args, **kwargs), stopped.effect)
             reason = f"the function was not run: it {stopped.effect.what}"
@@ -137,10 +137,10 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     >>> measured.cost.entries[0].compiled.median_us  # doctest: +SKIP
     4207.0
     """
-    from jupyter_graphbreak.analysis.finished.priority import with_priorities
-    from jupyter_graphbreak.cost.entry_cost import backend_name, device_of, entry_of, measure_entry
+    from jupyter_graphbreak.analysis.priority import with_priorities
+    from jupyter_graphbreak.experiments.cost.entry_cost import backend_name, device_of, entry_of, measure_entry
+    from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
     from jupyter_graphbreak.report.cost import Cost
-    from jupyter_graphbreak.trial.side_effects import TrialStoppedError
 
     begun = time.monotonic()
 
@@ -196,9 +196,9 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     >>> jupyter_graphbreak.check(step, batch).check[0].equal  # doctest: +SKIP
     True
     """
-    from jupyter_graphbreak.cost.correctness.checking import check_entry
-    from jupyter_graphbreak.cost.entry_cost import entry_of
-    from jupyter_graphbreak.trial.side_effects import TrialStoppedError
+    from jupyter_graphbreak.experiments.check.checking import check_entry
+    from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
+    from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
     end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
 
@@ -250,7 +250,7 @@ def _is_internal(fault: Exception) -> bool:
         code, last = last.tb_frame.f_code, last.tb_next
     if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RAISES_AGAIN:
         return False  # OSError and ValueError are usage errors, raised on purpose
-    return code.co_filename.startswith((str(Path(__file__).parents[1]), _COPYING))
+    return code.co_filename.startswith((OWN_FOLDER, _COPYING))
 
 
 def compare_frontends(
@@ -293,7 +293,7 @@ def compare_frontends(
     >>> found["torch.jit.trace"].outcome  # doctest: +SKIP
     'silently wrong'
     """
-    from jupyter_graphbreak.trial.inputs import Arguments
+    from jupyter_graphbreak.experiments.trial.inputs import Arguments
 
     def arguments(given: Any) -> Arguments:
         if isinstance(given, Arguments):
@@ -327,9 +327,9 @@ def compare(
         The time limit; by default 120 seconds.
     """
     require_torch()
-    from jupyter_graphbreak.cost.entry_cost import entry_of
-    from jupyter_graphbreak.frontends import comparison
-    from jupyter_graphbreak.trial.side_effects import TrialStoppedError
+    from jupyter_graphbreak.experiments import frontends
+    from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
+    from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
     entry = entry_of(fn, *first.args, **first.kwargs)
     end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
@@ -338,15 +338,15 @@ def compare(
             refused = entry.why_not_run()
             if refused is not None:
                 report = _empty_report(Diagnostic("warning", refused))
-                return Frontends.of(comparison.without_verdicts(entry.call, first, report))
+                return Frontends.of(frontends.without_verdicts(entry.call, first, report))
             try:
-                return Frontends.of(comparison.compare(fn, first, others, backend=backend, find_cell=find_cell))
+                return Frontends.of(frontends.compare(fn, first, others, backend=backend, find_cell=find_cell))
             except TrialStoppedError as stopped:
                 from jupyter_graphbreak.api.stopped import report_until_stopped
 
                 report = report_until_stopped(entry, stopped.effect, find_cell)[0]
-                return Frontends.of(comparison.without_verdicts(entry.call, first, report))
+                return Frontends.of(frontends.without_verdicts(entry.call, first, report))
     except Exception as fault:
         if not _is_internal(fault):
             raise
-        return Frontends.of(comparison.after_fault(fn, fault))
+        return Frontends.of(frontends.after_fault(fn, fault))

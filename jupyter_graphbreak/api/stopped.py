@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.trial.side_effects import SeenEffect
+    from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
-    from jupyter_graphbreak.trial.entry import Entry
-    from jupyter_graphbreak.trial.side_effects import SeenEffect
 
 
 def report_until_stopped(
@@ -32,13 +32,13 @@ def report_until_stopped(
 
     from jupyter_graphbreak._torch_compat.default_device import default_device_name
     from jupyter_graphbreak.analysis.build import build_with_files
+    from jupyter_graphbreak.experiments.trial.effect_places import with_effects
+    from jupyter_graphbreak.experiments.trial.entry import compiling_anew
+    from jupyter_graphbreak.experiments.trial.outcome import run, untouched
+    from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+    from jupyter_graphbreak.experiments.trial.subject import Subject
     from jupyter_graphbreak.recording import recorder
     from jupyter_graphbreak.report.schema import Device
-    from jupyter_graphbreak.trial.effect_places import with_effects
-    from jupyter_graphbreak.trial.entry import compiling_anew
-    from jupyter_graphbreak.trial.outcome import run, untouched
-    from jupyter_graphbreak.trial.side_effects import TrialStoppedError
-    from jupyter_graphbreak.trial.subject import Subject
 
     with untouched(), recorder.record(find_cell) as recording:
         recording.describe_device(Device("auto", default_device_name()))

@@ -90,7 +90,7 @@ class Run:
         ValueError
             If a file is not a patch.
         """
-        from jupyter_graphbreak.remedies.program.own_edits import read_patch
+        from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
 
         return self._kept_run().try_remedies(also=[read_patch(path) for path in also], seconds=seconds)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 import threading
 import types
+import warnings
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,23 +25,48 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     is_traced,
     while_converting,
 )
-from jupyter_graphbreak._torch_compat.patching import tell_fault
+from jupyter_graphbreak._torch_compat.patching import redirected_here, tell_fault
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
-from jupyter_graphbreak.compiling.graph_warnings import warnings_at_own_lines
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
 from jupyter_graphbreak.compiling.routes import RoutedFunctions, active
-from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, self_test_hiding
+from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, places_in_graph, self_test_hiding
 from jupyter_graphbreak.faults import noted, shielded
-from jupyter_graphbreak.recording.library import is_library
 from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
 from jupyter_graphbreak.recording.targets import is_compiled
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from jupyter_graphbreak.compiling.compile_options import CompileOptions
     from jupyter_graphbreak.compiling.roles import Role
+
+
+@contextlib.contextmanager
+def warnings_at_own_lines() -> Iterator[None]:
+    """Show warnings from this thread's graphs at the lines that the operations come from."""
+    with redirected_here(warnings, "_showwarnmsg", _at_own_line):
+        yield
+
+
+def _at_own_line(message: Any) -> tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]] | None:
+    """Return the call that warns at the line of an operation; ``None`` if the warning is not from a graph."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the graph that warns
+    while frame is not None and frame.f_code.co_filename != message.filename:
+        frame = frame.f_back
+    places = places_in_graph(frame, message.lineno) if frame is not None else []
+    outer = frame.f_back if frame is not None and places else None
+    while outer is not None and outer.f_code.co_filename != places[-1][0]:
+        outer = outer.f_back
+    if outer is None:
+        return None
+    filename, line, _ = places[-1]
+    scope = outer.f_globals
+    registry = scope.setdefault("__warningregistry__", {})
+    name = scope.get("__name__", "<unknown>")
+    return warnings.warn_explicit, (message.message, message.category, filename, line, name, registry), {}
 
 
 #: The number of routed calls that may be nested: a recursive program needs the stack for its own frames.
@@ -337,7 +361,7 @@ def _nothing() -> None:
 
 def _name_in_callers(target: Any) -> str | None:
     """Return the expression that the outermost caller outside libraries uses for an object."""
-    own_code = (str(Path(__file__).parents[1]) + os.sep, "<frozen")
+    own_code = (OWN_FOLDER, "<frozen")
     callers: list[types.FrameType] = []
     frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no public way to find the caller
     while frame is not None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.analysis.source.python_text import without_warnings
-from jupyter_graphbreak.recording.additions import CompiledForReport
+from jupyter_graphbreak.analysis.python_text import without_warnings
+from jupyter_graphbreak.records.additions import CompiledForReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

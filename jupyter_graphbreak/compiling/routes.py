@@ -14,7 +14,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import tell_fault
-from jupyter_graphbreak.analysis.source.python_text import without_warnings
+from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.faults import shielded
 
 if TYPE_CHECKING:

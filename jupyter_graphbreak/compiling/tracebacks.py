@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.patching import tell_fault
-from jupyter_graphbreak.analysis.source.python_text import parse_python, without_warnings
-from jupyter_graphbreak.recording.records import is_resume, plain_function
+from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER
+from jupyter_graphbreak.records.records import is_resume, plain_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 #: Folders whose frames only run compiled code, and the beginning of the file name of a graph's code.
-_CARRIERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, str(Path(__file__).parents[1]) + os.sep)
+_CARRIERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
 _GRAPH = "<eval_with_key>"
 _RESUMED = "torch_dynamo_resume_in_tested_at_1"
 #: The wrapper of a function with disabled compilation, which also runs if the caller is not compiled.

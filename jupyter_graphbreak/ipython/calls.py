@@ -58,8 +58,8 @@ class FrontendComparison:
     def prepared(self, calls: list[EvaluatedCall]) -> Callable[[], Frontends]:
         """Return what compares them on the function and the inputs of some calls, as they are now."""
         from jupyter_graphbreak.api.single_calls import compare
-        from jupyter_graphbreak.frontends.comparison import as_it_is
-        from jupyter_graphbreak.trial.inputs import Arguments
+        from jupyter_graphbreak.experiments.frontends import as_it_is
+        from jupyter_graphbreak.experiments.trial.inputs import Arguments
 
         function = as_it_is(calls[0][0])
         first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in calls]
@@ -70,10 +70,10 @@ class FrontendComparison:
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         if not any(isinstance(node, _ACTIVE) for value in values for node in ast.walk(value)):
             return evaluate(call, self._namespace)
-        from jupyter_graphbreak.trial.guard import guarded
-        from jupyter_graphbreak.trial.outcome import untouched
-        from jupyter_graphbreak.trial.side_effects import TrialStoppedError
-        from jupyter_graphbreak.trial.subject import Subject
+        from jupyter_graphbreak.experiments.trial.guard import guarded
+        from jupyter_graphbreak.experiments.trial.outcome import untouched
+        from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+        from jupyter_graphbreak.experiments.trial.subject import Subject
 
         function = eval(ast.unparse(call.func), self._namespace)  # noqa: S307 - a name, perhaps with attributes
         collect = ast.Call(ast.Lambda(_ANY_ARGUMENTS, _BOTH), call.args, call.keywords)

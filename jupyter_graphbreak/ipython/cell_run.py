@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 from msgspec.structs import replace
 
 from jupyter_graphbreak import faults
-from jupyter_graphbreak.analysis.source.python_text import parse_python
+from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.ipython import calls, relevance
 from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.api.rerun import KeptRun
     from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls
+    from jupyter_graphbreak.experiments.remedies.own_edits import Patch
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.ipython.output import LiveOutputs
     from jupyter_graphbreak.recording.device import Choice
     from jupyter_graphbreak.recording.recorder import Recording
-    from jupyter_graphbreak.remedies.program.own_edits import Patch
     from jupyter_graphbreak.report.job import Process
     from jupyter_graphbreak.results import Frontends, Job
 
@@ -295,8 +295,8 @@ class Observation:
 
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.api.rerun import Rerun
+        from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
         from jupyter_graphbreak.ipython.cell.edited import compiler_for
-        from jupyter_graphbreak.remedies.program.own_edits import EditedCells
 
         find = self._cells.find
         compile_text = compiler_for(self._shell, lambda filename: find(filename) is not None)
@@ -412,7 +412,7 @@ class Observation:
 def _silenced(shell: InteractiveShell) -> Iterator[None]:
     """Show nothing of what this thread writes or displays while the context is open."""
     from jupyter_graphbreak._torch_compat.patching import redirected_here
-    from jupyter_graphbreak.trial.other_threads import streams_here
+    from jupyter_graphbreak.experiments.trial.other_threads import streams_here
 
     def drop(*_: Any, **__: Any) -> tuple[Callable[[], None], tuple[()], dict[str, Any]]:
         return _nothing, (), {}
@@ -434,7 +434,7 @@ def _patches(options: Options) -> list[Patch]:
     """Return the patch to try; one that cannot be read is a :class:`UsageError`."""
     if options.patch is None:
         return []
-    from jupyter_graphbreak.remedies.program.own_edits import read_patch
+    from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
 
     try:
         return [read_patch(options.patch)]

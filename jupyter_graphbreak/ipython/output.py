@@ -178,7 +178,7 @@ def _plain_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
     with contextlib.suppress(Exception):
         bundle[MIME_TYPE] = report.to_dict()
     with contextlib.suppress(Exception):
-        from jupyter_graphbreak.views.text.report_text import render_text
+        from jupyter_graphbreak.views.text import render_text
 
         lines.append(render_text(report))
     return {"text/plain": "\n".join(lines), **bundle}

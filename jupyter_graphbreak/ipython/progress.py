@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jupyter_graphbreak.recording.records import Record
+    from jupyter_graphbreak.records.records import Record
 
 #: Seconds between two updates: often enough to look alive, rarely enough to cost nothing.
 INTERVAL_S = 0.8

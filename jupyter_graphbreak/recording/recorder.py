@@ -27,10 +27,10 @@ from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, narrowed_trace, trace_logger
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
-from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.library import is_library, library_roots, package_folders
-from jupyter_graphbreak.recording.records import KEPT, Record, StackEntry, encodable, without_spare_metrics
-from jupyter_graphbreak.recording.source_texts import recorded_sources
+from jupyter_graphbreak.records import additions
+from jupyter_graphbreak.records.package_paths import is_library, library_roots, package_folders
+from jupyter_graphbreak.records.records import KEPT, Record, StackEntry, encodable, without_spare_metrics
+from jupyter_graphbreak.records.source_texts import recorded_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from weakref import ref
 
     from jupyter_graphbreak._torch_compat.threads import Claim
-    from jupyter_graphbreak.recording.additions import Addition
-    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.records.additions import Addition
+    from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Device
 
 

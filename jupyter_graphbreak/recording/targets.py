@@ -10,7 +10,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat import compiled
-from jupyter_graphbreak.recording.library import is_library
+from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

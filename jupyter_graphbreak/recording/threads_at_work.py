@@ -8,13 +8,11 @@ from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.recording.library import is_library
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
     from types import FrameType
-
-_PACKAGE = str(Path(__file__).parents[1])
 
 
 def thread_at_work(filenames: Container[str] = ()) -> str | None:
@@ -48,7 +46,7 @@ def _files(frame: FrameType | None) -> Iterator[str]:
 def _counts(filename: str, filenames: Container[str]) -> bool:
     if filename in filenames:
         return True
-    return not filename.startswith((_PACKAGE, "<frozen")) and not is_library(filename) and _is_source(filename)
+    return not filename.startswith((OWN_FOLDER, "<frozen")) and not is_library(filename) and _is_source(filename)
 
 
 def _is_source(filename: str) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from jupyter_graphbreak.recording.records import Record
+from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.trace.bytecode import LISTING
 from jupyter_graphbreak.trace.limits import Limits
 

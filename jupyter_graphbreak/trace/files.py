@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from jupyter_graphbreak.recording.records import Record
+    from jupyter_graphbreak.records.records import Record
 
 _PREFIX = "V0000 00:00:00.000000 0 jupyter_graphbreak:0] "
 

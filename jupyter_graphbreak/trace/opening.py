@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import zstandard
 
-from jupyter_graphbreak.regular_files import open_regular
+from jupyter_graphbreak.records.regular_files import open_regular
 from jupyter_graphbreak.trace.limits import Limits
 
 if TYPE_CHECKING:

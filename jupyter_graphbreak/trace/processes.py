@@ -6,28 +6,100 @@ import itertools
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
-from jupyter_graphbreak.recording import additions
-from jupyter_graphbreak.recording.additions import ResumedAt
-from jupyter_graphbreak.recording.records import KEPT, Record, without_spare_metrics
+from jupyter_graphbreak.records import additions
+from jupyter_graphbreak.records.additions import ResumedAt, read_addition
+from jupyter_graphbreak.records.records import KEPT, Record, encodable, without_spare_metrics
 from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
 from jupyter_graphbreak.trace.entries import Tally, begins_as_trace, entries
-from jupyter_graphbreak.trace.entry_forms import checked
 from jupyter_graphbreak.trace.limits import Deadline, Limits
-from jupyter_graphbreak.trace.log_texts import source_records
+from jupyter_graphbreak.trace.log_texts import Origin, source_records
 from jupyter_graphbreak.trace.opening import DAMAGE, TooMuchUnpacked, opened
-from jupyter_graphbreak.trace.origin import Origin
 from jupyter_graphbreak.trace.source_folders import SourceFolders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from jupyter_graphbreak.recording.source_texts import FindCell
+    from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.trace.entries import Entry
+
+_Number = Annotated[int, msgspec.Meta(ge=-1, le=1 << 53)]
+_Line = Annotated[int, msgspec.Meta(ge=-1, le=10**9)]
+_Name = Annotated[str, msgspec.Meta(max_length=4096)]
+_Text = Annotated[str, msgspec.Meta(max_length=1 << 20)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+
+class _Context(msgspec.Struct):
+    """What an envelope says beside its entry."""
+
+    frame_id: _Number | None = None
+    frame_compile_id: _Number | None = None
+    compiled_autograd_id: _Number | None = None
+    attempt: _Number | None = None
+    rank: _Number | None = None
+
+
+class _Frame(msgspec.Struct):
+    filename: _Number
+    line: _Line
+    name: _Name
+    loc: _Text | None = None
+
+
+class _Start(msgspec.Struct):
+    stack: Annotated[list[_Frame], msgspec.Meta(max_length=10_000)]
+
+
+class _Metrics(msgspec.Struct):
+    compile_id: _Name | None = None
+    co_name: _Name | None = None
+    co_filename: _Name | None = None
+    co_firstlineno: _Line | None = None
+    entire_frame_compile_time_s: _Seconds | None = None
+    backend_compile_time_s: _Seconds | None = None
+    fail_type: _Name | None = None
+    fail_reason: _Text | None = None
+    fail_user_frame_filename: _Name | None = None
+    fail_user_frame_lineno: _Line | None = None
+    graph_op_count: _Number | None = None
+    restart_reasons: list[_Text] | None = None
+    recompile_reason: _Text | None = None
+    cudagraph_skip_reason: _Text | None = None
+    pytorch_version: _Name | None = None
+    python_version: _Name | None = None
+    dynamo_config: _Text | None = None
+
+
+_FORMS: dict[str, Any] = {
+    "str": tuple[_Name, _Number],
+    "dynamo_start": _Start,
+    "dynamo_output_graph": dict[str, Any] | None,
+    "compilation_metrics": _Metrics,
+    "bwd_compilation_metrics": _Metrics,
+}
+_ARTIFACT = dict[str, Any]
+
+
+def checked(record: Record) -> Record | None:
+    """Return an entry as it can be held and written again, ``None`` if it has another form than it should."""
+    data, kind = record.data, record.kind
+    try:
+        msgspec.convert(record.envelope, _Context)
+        if kind.startswith("graphbreak_"):
+            read_addition(record)
+        elif kind.startswith("artifact:"):
+            msgspec.convert(data, _ARTIFACT)
+        else:
+            msgspec.convert(data, _FORMS[kind])
+        return encodable(record)
+    except (msgspec.ValidationError, RecursionError, KeyError):
+        return None
+
 
 _RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
 _HEAD = 1 << 16

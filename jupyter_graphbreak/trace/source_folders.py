@@ -7,8 +7,8 @@ import os
 import tokenize
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.recording.library import library_roots
-from jupyter_graphbreak.regular_files import read_regular
+from jupyter_graphbreak.records.package_paths import library_roots
+from jupyter_graphbreak.records.regular_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import BrowserContext, BrowserType, Page, Request, sync_playwright
 
-from tests.find_browser import find_browser
-from tests.lab_server import ROOT, Lab, jupyterlab
+from tests.support.find_browser import find_browser
+from tests.support.lab_server import ROOT, Lab, jupyterlab
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
+    from tests.support.lab_server import Lab
 
 
 #: The plugin whose settings say how notebooks draw their cells.

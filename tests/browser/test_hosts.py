@@ -14,7 +14,7 @@ from jupyter_graphbreak.views.html.bundle import mime_bundle
 from jupyter_graphbreak.views.html.render import render_html, render_rest
 from jupyter_graphbreak.views.html.widget import ReportWidget
 from tests.browser.conftest import PACKAGE
-from tests.sample_reports import big, hostile, two_breaks
+from tests.support.sample_reports import big, hostile, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

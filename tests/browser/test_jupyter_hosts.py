@@ -10,13 +10,13 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from tests.sample_reports import two_breaks
+from tests.support.sample_reports import two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
+    from tests.support.lab_server import Lab
 
     Open = Callable[..., Opened]
 

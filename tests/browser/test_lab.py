@@ -12,13 +12,13 @@ from playwright.sync_api import expect
 
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from tests.browser.pages import opened_in_lab, run_all, theme, trust
-from tests.sample_reports import HOSTILE, big, hostile, two_breaks
+from tests.support.sample_reports import HOSTILE, big, hostile, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
+    from tests.support.lab_server import Lab
 
     Open = Callable[..., Opened]
 

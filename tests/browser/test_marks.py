@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.pages import command, opened_in_lab, theme, wait_for_kernel, wait_for_notebook
 from tests.browser.test_panel import NOTEBOOKS_OWN, panel, row, show_panel
-from tests.sample_reports import HOSTILE, hostile, two_breaks
+from tests.support.sample_reports import HOSTILE, hostile, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
+    from tests.support.lab_server import Lab
 
     Open = Callable[..., Opened]
 

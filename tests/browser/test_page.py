@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from jupyter_graphbreak.results import Report
 from tests.browser.pages import first_paint
-from tests.sample_reports import HOSTILE, SAVED, big, failed, hostile, no_breaks, two_breaks
+from tests.support.sample_reports import HOSTILE, SAVED, big, failed, hostile, no_breaks, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

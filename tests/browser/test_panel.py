@@ -20,8 +20,8 @@ from tests.browser.pages import (
     wait_for_kernel,
     wait_for_notebook,
 )
-from tests.lab_server import report_cell
-from tests.sample_reports import HOSTILE, failed, hostile, no_breaks, two_breaks
+from tests.support.lab_server import report_cell
+from tests.support.sample_reports import HOSTILE, failed, hostile, no_breaks, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
+    from tests.support.lab_server import Lab
 
     Open = Callable[..., Opened]
 

@@ -14,7 +14,7 @@ from jupyter_graphbreak.results import Report
 from tests.browser.pages import command, opened_in_lab, run_all, trust, wait_for_kernel
 from tests.browser.test_marks import cell, line
 from tests.browser.test_panel import row, show_panel
-from tests.sample_reports import big, everything, failed, two_breaks
+from tests.support.sample_reports import big, everything, failed, two_breaks
 from tests.unit.views.test_words import model
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
+    from tests.support.lab_server import Lab
 
     Open = Callable[..., Opened]
 

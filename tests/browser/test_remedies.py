@@ -13,7 +13,7 @@ from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import Edit
 from jupyter_graphbreak.report.schema import CompiledCall
 from tests.browser.pages import command, opened_in_lab, theme, trust, wait_for_kernel
-from tests.sample_reports import cost, remedies, two_breaks
+from tests.support.sample_reports import cost, remedies, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
+    from tests.support.lab_server import Lab
 
     Open = Callable[..., Opened]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from jupyter_graphbreak.views.jobs.job_html import render_job_page
+from jupyter_graphbreak.views.html.job import render_job_page
 from tests.browser.pages import opened_in_lab, theme, trust
 from tests.browser.test_panel import show_panel
-from tests.lab_server import job_cell
-from tests.sample_reports import everything, failed, job
+from tests.support.lab_server import job_cell
+from tests.support.sample_reports import everything, failed, job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
+    from tests.support.lab_server import Lab
 
     Open = Callable[..., Opened]
 

@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from tests.browser.pages import command, opened_in_lab, trust
-from tests.lab_server import report_cell
-from tests.sample_reports import two_breaks
+from tests.support.lab_server import report_cell
+from tests.support.sample_reports import two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
     from tests.browser.conftest import Opened
-    from tests.lab_server import Lab
+    from tests.support.lab_server import Lab
 
     Open = Callable[..., Opened]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import websocket
 
-from tests.find_browser import find_firefox
+from tests.support.find_browser import find_firefox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

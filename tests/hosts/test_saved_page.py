@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.find_browser import find_firefox, find_webkit
 from tests.hosts.firefox import Firefox, firefox
 from tests.hosts.webkit import WebKit, webkit
-from tests.sample_reports import big
+from tests.support.find_browser import find_firefox, find_webkit
+from tests.support.sample_reports import big
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.find_browser import find_webkit
+from tests.support.find_browser import find_webkit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.remedies.persons import person_sentence
+from jupyter_graphbreak.experiments.remedies.remedy_list import person_sentence
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.words.guidance import guidance

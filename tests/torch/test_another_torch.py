@@ -22,7 +22,7 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.records import Record
+from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.report.schema import Report
 
 ONES = torch.ones(2)

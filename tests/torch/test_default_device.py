@@ -9,7 +9,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.default_device import default_device
-from jupyter_graphbreak.analysis.torch_text.messages import parse_break
+from jupyter_graphbreak.analysis.messages import parse_break
 from jupyter_graphbreak.results import Report
 
 TEXT = """Graph break in user code at /usr/lib/python3/site-packages/torch/utils/_device.py:122

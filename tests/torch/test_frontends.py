@@ -18,8 +18,8 @@ import torch
 
 from jupyter_graphbreak import Frontends, compare_frontends
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak.frontends import comparison
-from jupyter_graphbreak.frontends.examination import Examination
+from jupyter_graphbreak.experiments import frontends
+from jupyter_graphbreak.experiments.frontends import Examination
 from jupyter_graphbreak.report.frontends import Raised
 
 #: Not imported by name: it is written as people write functions, without types.
@@ -420,7 +420,7 @@ def test_a_scripted_module_is_none_that_is_compiled(script: Any) -> None:
 
 
 def test_a_call_that_leaves_no_room_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jupyter_graphbreak.trial.memory.memory_left", lambda _=None: 1000)
+    monkeypatch.setattr("jupyter_graphbreak.experiments.trial.memory.memory_left", lambda _=None: 1000)
     verdicts = compare_frontends(torch.nn.Linear(8, 8), torch.ones(1, 8))
     assert verdicts.verdicts == []
     assert verdicts.report is not None
@@ -436,7 +436,7 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
 
-    fail.__code__ = fail.__code__.replace(co_filename=comparison.__file__)  # internal errors end in our code
+    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # internal errors end in our code
     monkeypatch.setattr(f"jupyter_graphbreak.frontends.{function}", fail)
     found = compare_frontends(lambda x: x + 1, torch.ones(2))
     assert not found.verdicts

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch._dynamo import convert_frame
 
-from jupyter_graphbreak._torch_compat.hooks.compile_hooks import logging_breaks, watch_failures, watch_starts
+from jupyter_graphbreak._torch_compat.hooks.compilation import logging_breaks, watch_failures, watch_starts
 from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer, watched
-from jupyter_graphbreak._torch_compat.hooks.refusal_hooks import watch_generators, watch_limits
-from jupyter_graphbreak.recording.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
+from jupyter_graphbreak._torch_compat.hooks.refusals import watch_generators, watch_limits
+from jupyter_graphbreak.records.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
 
 
 @pytest.fixture

@@ -30,11 +30,11 @@ from jupyter_graphbreak._torch_compat.patching import (
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 from jupyter_graphbreak.compiling.routes import route
+from jupyter_graphbreak.experiments.trial.effects import kept_warnings, observed
+from jupyter_graphbreak.experiments.trial.other_threads import streams_here
 from jupyter_graphbreak.faults import shielded
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.report.schema import Report
-from jupyter_graphbreak.trial.effects import kept_warnings, observed
-from jupyter_graphbreak.trial.other_threads import streams_here
 
 ONES = torch.ones(3)
 log = logging.getLogger("a.thread")

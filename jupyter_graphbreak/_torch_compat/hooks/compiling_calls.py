@@ -12,14 +12,14 @@ from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.patching import patched
-from jupyter_graphbreak.recording.additions import CompiledAgain, FullgraphSite
+from jupyter_graphbreak.records.additions import CompiledAgain, FullgraphSite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
-    from jupyter_graphbreak.recording.records import StackEntry
+    from jupyter_graphbreak.records.records import StackEntry
 
 #: Where each call of torch.compile was written; kept between runs, for functions that an earlier cell compiled.
 _SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jupyter_graphbreak.recording.additions import RegistryEntry
+from jupyter_graphbreak.records.additions import RegistryEntry
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import Scopes
 from jupyter_graphbreak._torch_compat.patching import tell_fault
 from jupyter_graphbreak._torch_compat.threads import same_run
-from jupyter_graphbreak.recording.additions import Addition, CodeObject, Note, WatchFailed
+from jupyter_graphbreak.records.additions import Addition, CodeObject, Note, WatchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

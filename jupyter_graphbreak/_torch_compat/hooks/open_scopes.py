@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jupyter_graphbreak.recording.additions import OpenScope
-    from jupyter_graphbreak.recording.records import StackEntry
+    from jupyter_graphbreak.records.additions import OpenScope
+    from jupyter_graphbreak.records.records import StackEntry
 
 #: Where each scope object was made; kept between runs, for functions that an earlier cell decorated.
 SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()

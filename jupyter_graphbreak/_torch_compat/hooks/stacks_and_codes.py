@@ -9,9 +9,9 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.recording.additions import CodeObject
-from jupyter_graphbreak.recording.library import package_paths
-from jupyter_graphbreak.recording.records import StackEntry, strip_torch_function_frames
+from jupyter_graphbreak.records.additions import CodeObject
+from jupyter_graphbreak.records.package_paths import package_paths
+from jupyter_graphbreak.records.records import StackEntry, strip_torch_function_frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak._torch_compat.hooks.compile_hooks import (
+from jupyter_graphbreak._torch_compat.hooks.compilation import (
     watch_breaks,
     watch_failures,
     watch_graphs,
@@ -13,16 +13,16 @@ from jupyter_graphbreak._torch_compat.hooks.compile_hooks import (
     watch_starts,
 )
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import watch_fullgraph, watch_repeated_compiling
-from jupyter_graphbreak._torch_compat.hooks.cudagraph_hooks import watch_cudagraph_skips
+from jupyter_graphbreak._torch_compat.hooks.cudagraphs import watch_cudagraph_skips
 from jupyter_graphbreak._torch_compat.hooks.observer import Emit, Observer
-from jupyter_graphbreak._torch_compat.hooks.refusal_hooks import (
+from jupyter_graphbreak._torch_compat.hooks.refusals import (
     watch_generators,
     watch_given_up,
     watch_limits,
     watch_remembered_skips,
     watch_skips,
 )
-from jupyter_graphbreak._torch_compat.hooks.scope_hooks import watch_scopes
+from jupyter_graphbreak._torch_compat.hooks.scopes import watch_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ import ast
 import types
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.analysis.source.python_text import without_warnings
+from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.ipython.cell.function import FUNCTION, as_function, as_module_code, is_valid, split
 from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, call_of_ours, marked
 

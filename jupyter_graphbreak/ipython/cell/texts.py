@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.ipython.cell.requests import asked_by
 from jupyter_graphbreak.ipython.cell.rewriting import is_magic_line
-from jupyter_graphbreak.recording.source_texts import CellText
+from jupyter_graphbreak.records.source_texts import CellText
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

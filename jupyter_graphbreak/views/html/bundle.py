@@ -9,7 +9,7 @@ import msgspec
 from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic
 from jupyter_graphbreak.views.html.render import packed_rest, render_html
 from jupyter_graphbreak.views.rows.sections import rows
-from jupyter_graphbreak.views.text.report_text import render_text
+from jupyter_graphbreak.views.text import render_text
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report

@@ -12,27 +12,19 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.environment import Part, style_sheet
-from jupyter_graphbreak.views.html.highlight import coloured
-from jupyter_graphbreak.views.html.ops import OpRows, tensor_text
+from jupyter_graphbreak.views.html.highlight import coloured, escaped
 from jupyter_graphbreak.views.html.references import Links, References
-from jupyter_graphbreak.views.html.rows import Listed, list_sources, scope_class
+from jupyter_graphbreak.views.html.source_lines import Listed, list_sources, scope_class
 from jupyter_graphbreak.views.rows.sections import about, measurements
-from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words import lookup, remedies
 from jupyter_graphbreak.views.words.aftermath import nearest_first, surely_ran, without_frame
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.course import Call, course, first_steps
-from jupyter_graphbreak.views.words.experiments import remedy_words
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
-from jupyter_graphbreak.views.words.recompilation import (
-    at_limit,
-    limit_was_spent,
-    no_breaks_but,
-    recompilations,
-)
-from jupyter_graphbreak.views.words.stacks import StackNode, stack_tree
-from jupyter_graphbreak.views.words.where import brief_code
+from jupyter_graphbreak.views.words.recompilation import at_limit, limit_was_spent, no_breaks_but, recompilations
+from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
@@ -49,8 +41,44 @@ if TYPE_CHECKING:
         Resume,
         Scope,
         Skipped,
+        Tensor,
+        TensorMeta,
     )
     from jupyter_graphbreak.views.rows.schema import Row, Section
+
+
+class OpRows:
+    """Makes the rows."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._places: dict[tuple[str, int], tuple[str, str]] = {}
+
+    def row(self, op: Op) -> str:
+        """Return the row of an operation as markup."""
+        attribute, place = self._place(op.location) if op.location is not None else ("", "")
+        output = escaped(tensor_text(op.output)) if op.output is not None else ""
+        return (
+            f"<tr{attribute}><td><code>{escaped(op.name)}</code></td><td><code>{escaped(op.target)}</code></td>"
+            f"<td>{place}</td><td>{output}</td></tr>"
+        )
+
+    def _place(self, location: Location) -> tuple[str, str]:
+        key = location.source, location.line
+        if key not in self._places:
+            reference = self._links.line_reference(location)
+            attribute = f' data-in="{reference}"' if reference else ""
+            self._places[key] = attribute, self._links.spot(location)
+        return self._places[key]
+
+
+def tensor_text(meta: Tensor | TensorMeta) -> str:
+    """Return what is known of a tensor, in a line: "float32 [64, 64] cuda:0"."""
+    parts = [meta.dtype.replace("torch.", "")]
+    if meta.shape is not None:
+        parts.append(f"[{', '.join(map(str, meta.shape))}]")
+    return " ".join([*parts, *([meta.device] if meta.device else [])])
+
 
 #: Names of functions or of resumed places that one break lists.
 _MOST_NAMES = 6
@@ -264,7 +292,7 @@ class View:
 
     def best_remedy(self, listed: Break) -> Remedy | None:
         """Return the first thing to do where that was tried and works."""
-        tried = remedy_words.tried_for(self.report, listed)
+        tried = remedies.tried_for(self.report, listed)
         working = tried.working if tried is not None else []
         return next((remedy for remedy in working if listed.id in remedy.breaks), None)
 

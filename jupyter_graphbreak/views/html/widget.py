@@ -12,7 +12,7 @@ import traitlets
 
 from jupyter_graphbreak.views.html.bundle import mime_bundle, running_bundle
 from jupyter_graphbreak.views.html.render import render_html, render_rest
-from jupyter_graphbreak.views.text.report_text import render_text
+from jupyter_graphbreak.views.text import render_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,28 +10,99 @@ from jupyter_graphbreak.views.rows.schema import ROWS_VERSION, Look, Row, Rows, 
 from jupyter_graphbreak.views.words import changes as change_words
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.experiments.cost_words import checked, coverage_of, verdicts_of_cost
-from jupyter_graphbreak.views.words.experiments.effects import not_run_again
-from jupyter_graphbreak.views.words.experiments.remedy_words import breaks_of, outcome, sign_of
-from jupyter_graphbreak.views.words.experiments.startup import startup
-from jupyter_graphbreak.views.words.extent import compiled_for_report, extent, without_cudagraph
+from jupyter_graphbreak.views.words.cost import checked, coverage_of, startup, verdicts_of_cost
+from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
-from jupyter_graphbreak.views.words.plain_text import counted
+from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.recompilation import (
-    guard_lines,
-    limit_was_spent,
-    no_breaks_but,
-    recompilations,
-)
-from jupyter_graphbreak.views.words.where import brief_code, place, without_function
+from jupyter_graphbreak.views.words.recompilation import guard_lines, limit_was_spent, no_breaks_but, recompilations
+from jupyter_graphbreak.views.words.remedies import breaks_of, outcome, sign_of
+from jupyter_graphbreak.views.words.where import brief_code, function_of, is_wrapper_of_torch, place, without_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
+    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Skipped
+
+#: The kinds of functions that were compiled until a limit was reached.
+_OF_LIMIT = {"recompile limit", "shared wrapper"}
+#: So many functions are named; more are counted.
+_MOST_NAMES = 2
+_MOST_COMPILED = 4
+#: Graphs without a CUDA graph of which a sentence says why.
+_MOST_SENTENCES = 50
+
+
+def extent(report: Report) -> str:
+    """Return what was compiled and what ran eagerly; the empty string where nothing ran eagerly that could be compiled.
+
+    "nothing was compiled: norm ran eagerly", "compiled in part: step; norm and log ran eagerly".
+    """
+    eager = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind not in _OF_LIMIT)
+    limited = _names(_name(report, skipped) for skipped in report.skipped if skipped.kind in _OF_LIMIT)
+    if not report.graphs:
+        # The name of a wrapper of torch's tells the reader nothing; the name of what was called through it does.
+        through = _names(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
+        eager = " and ".join(filter(None, [eager, limited])) or through
+        if eager:
+            return f"nothing was compiled: {eager} ran eagerly"
+        empty = _names(_name(report, frame) for frame in report.frames if frame.outcome == "empty")
+        if empty:
+            return f"nothing was compiled: no tensor operation in {empty}"
+        return "" if report.error is not None else "nothing was compiled in this run"
+    if not eager:
+        return f"compiled in part: {limited} ran eagerly from the recompile limit on" if limited else ""
+    eager += f", from the recompile limit on {limited}," if limited else ""
+    whole = [frame for frame in report.frames if frame.graphs and frame.outcome == "compiled"]
+    if not whole:  # graphs were captured, and the backend failed on them
+        return f"nothing was compiled: {eager} ran eagerly"
+    compiled = _names(_name(report, frame) for frame in whole if frame.role != "resume")
+    return f"compiled in part: {compiled or 'what follows breaks'}; {eager} ran eagerly"
+
+
+def compiled_for_report(report: Report) -> str:
+    """Return what was compiled although the code does not compile it; the empty string if there is no such thing.
+
+    "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
+    """
+    if not report.compiled:
+        return ""
+    names = [
+        f"`{one_line(call.name)}`" + (f" ({one_line(call.type)})" if call.type not in {None, call.name} else "")
+        for call in report.compiled
+    ]
+    names = list(dict.fromkeys(names))
+    if len(names) > _MOST_COMPILED:
+        names = [*names[:_MOST_COMPILED], f"and {len(names) - _MOST_COMPILED} more"]
+    program = "cell" if any(source.kind == "cell" for source in report.sources) else "program"
+    them = "it" if len(names) == 1 else "them"
+    return f"compiled for this report: {', '.join(names)}; the {program} itself does not compile {them}"
+
+
+def without_cudagraph(report: Report) -> list[str]:
+    """Return what runs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
+    said = []
+    for skip in report.cudagraph_skips[:_MOST_SENTENCES]:
+        name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
+        where = f", {place(report, skip.location)}" if skip.location is not None else ""
+        said.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")
+    return said
+
+
+def _name(report: Report, subject: Frame | Skipped) -> str:
+    """Return the qualified name of a function; the empty string for a wrapper of torch's."""
+    place = subject.location
+    if place is None:
+        return subject.function
+    return "" if is_wrapper_of_torch(report, place) else function_of(report, place)
+
+
+def _names(functions: Iterable[str]) -> str:
+    names = list(dict.fromkeys(filter(None, functions)))
+    return counted(len(names), "function") if len(names) > _MOST_NAMES else " and ".join(names)
+
 
 #: Rows of one section. A front end reads no more, and a saved output must stay small.
 MOST_ROWS = 5_000

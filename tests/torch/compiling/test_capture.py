@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak import capture
-from jupyter_graphbreak.recording.library import is_library
+from jupyter_graphbreak.records.package_paths import is_library
 
 
 class Net(torch.nn.Module):

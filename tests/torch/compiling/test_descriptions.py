@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, described
-from jupyter_graphbreak.recording.additions import CompiledForReport
+from jupyter_graphbreak.records.additions import CompiledForReport
 
 FILE = "<described>"
 TEXT = """import torch

@@ -6,8 +6,7 @@ import ast
 
 import pytest
 
-from jupyter_graphbreak.analysis.source.expressions import ExpressionRange, find_expression, whole_test
-from jupyter_graphbreak.analysis.source.locations import Sources, SourceText
+from jupyter_graphbreak.analysis.locations import ExpressionRange, Sources, SourceText, find_expression, whole_test
 from jupyter_graphbreak.report.location import Segment
 
 BOTH = "def f(e, p):\n    if e is not None and torch.isin(e, p).any():\n        return p\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.analysis.source.locations import Sources, SourceText
+from jupyter_graphbreak.analysis.locations import Sources, SourceText
 from jupyter_graphbreak.report.location import Segment
 
 FILE = "/project/model.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.analysis.torch_text.graph_code import CodeTensor, parse_graph, parse_tensor
+from jupyter_graphbreak.analysis.graphs import CodeTensor, parse_graph, parse_tensor
 
 CODE = """class GraphModule(torch.nn.Module):
     def forward(self, L_x_: "f32[s0, 3][3, 1]cuda:0", s0: "Sym(s0)", L_w_):

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.recording.records import Record
+from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.report.schema import Report
-from jupyter_graphbreak.views.text.report_text import render_text
+from jupyter_graphbreak.views.text import render_text
 
 FILE = "/project/model.py"
 REASONS = [("Data-dependent branching", "GB0170"), ("Call to `torch._dynamo.graph_break()`", "GB0025")]

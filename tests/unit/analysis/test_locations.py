@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.analysis.source.locations import Sources, SourceText, shown_stack
-from jupyter_graphbreak.recording.records import StackEntry, plain_function
+from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_stack
+from jupyter_graphbreak.records.records import StackEntry, plain_function
 from jupyter_graphbreak.report.location import Segment
 
 CELL = "/tmp/ipykernel_7/123.py"

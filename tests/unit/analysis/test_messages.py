@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.analysis.torch_text.messages import parse_break, parse_error, parse_reason
-from jupyter_graphbreak.recording.records import StackEntry
+from jupyter_graphbreak.analysis.messages import parse_break, parse_error, parse_reason
+from jupyter_graphbreak.records.records import StackEntry
 
 CAUSE = """Call to `torch._dynamo.graph_break()`
   Explanation: User-inserted graph break. Message: None

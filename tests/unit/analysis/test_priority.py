@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_graphbreak.analysis.finished.priority import with_priorities
+from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.report.cost import Cost, CostPart, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Remedy

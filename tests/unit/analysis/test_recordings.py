@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.recording.records import Record
+from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.report.schema import Report
 from jupyter_graphbreak.trace.files import read_trace, write_trace
 

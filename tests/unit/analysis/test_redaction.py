@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.analysis.reports.field_contents import CONTENTS
-from jupyter_graphbreak.analysis.reports.jobs import build_job
+from jupyter_graphbreak.analysis.jobs import build_job
+from jupyter_graphbreak.analysis.redaction import CONTENTS
 from jupyter_graphbreak.report import job as job_schema
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.diff import Changes
@@ -23,9 +23,9 @@ from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Source
 from jupyter_graphbreak.results import Job, Report
 from jupyter_graphbreak.trace.files import read_trace
-from jupyter_graphbreak.views.exchange.markdown import render_markdown
-from jupyter_graphbreak.views.exchange.sarif import render_sarif
 from jupyter_graphbreak.views.html.render import render_page
+from jupyter_graphbreak.views.markdown import render_markdown
+from jupyter_graphbreak.views.sarif import render_sarif
 
 HERE = Path(__file__).parents[2]
 RECORDINGS = sorted((HERE / "recordings").glob("*/*.log"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.analysis.reasons.advice import advise
-from jupyter_graphbreak.analysis.reasons.running_eagerly import block_around_variadic_calls, of_break
-from jupyter_graphbreak.analysis.torch_text.messages import Cause
+from jupyter_graphbreak.analysis.breaks import advise
+from jupyter_graphbreak.analysis.messages import Cause
+from jupyter_graphbreak.analysis.skips import block_around_variadic_calls, of_break
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.schema import Reason
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.analysis.reasons.advice import advise
-from jupyter_graphbreak.analysis.torch_text.messages import Cause
+from jupyter_graphbreak.analysis.breaks import advise
+from jupyter_graphbreak.analysis.messages import Cause
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, read_baseline, write_baseline
-from jupyter_graphbreak.gate.gate_words import details, headline
-from jupyter_graphbreak.gate.verdict import GateVerdict, judge, new_breaks
+from jupyter_graphbreak.gate.verdict import GateVerdict, details, headline, judge, new_breaks
 from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import Break, Device, Frame, Recompile, Report, SkipKind, Skipped

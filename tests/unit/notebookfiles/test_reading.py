@@ -9,10 +9,9 @@ import nbclient
 import pytest
 
 from jupyter_graphbreak.api.saved import read_notebook
-from jupyter_graphbreak.notebookfiles.execution import execute
-from jupyter_graphbreak.notebookfiles.reading import UnreadableNotebook, read_cells
+from jupyter_graphbreak.notebook_files import UnreadableNotebook, execute, read_cells
 from jupyter_graphbreak.report.schema import MIME_TYPE
-from tests.sample_reports import two_breaks
+from tests.support.sample_reports import two_breaks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +84,7 @@ def test_what_is_run_is_what_was_checked(tmp_path: Path, monkeypatch: pytest.Mon
         def setup_kernel(self) -> Any:
             raise Stopped(self.source)
 
-    monkeypatch.setattr("jupyter_graphbreak.notebookfiles.execution.read_cells", read_and_replace)
+    monkeypatch.setattr("jupyter_graphbreak.notebook_files.read_cells", read_and_replace)
     monkeypatch.setattr(nbclient, "NotebookClient", Client)
     with pytest.raises(Stopped, match=r"^1$"):
         execute(path)

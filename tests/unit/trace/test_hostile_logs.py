@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.api.saved import read_trace
-from jupyter_graphbreak.regular_files import open_regular, read_regular
+from jupyter_graphbreak.records.regular_files import open_regular, read_regular
 from jupyter_graphbreak.results import Job, Report
 from jupyter_graphbreak.trace.limits import Limits
 from jupyter_graphbreak.trace.processes import UnreadableTrace, read_processes, trace_files

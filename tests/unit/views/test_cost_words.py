@@ -13,17 +13,18 @@ from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Frame, Graph, Op
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
-from jupyter_graphbreak.views.text.report_text import render_text
-from jupyter_graphbreak.views.words.experiments.cost_words import (
+from jupyter_graphbreak.views.text import render_text
+from jupyter_graphbreak.views.words.cost import (
     checked,
     coverage_of,
     pieces,
+    repeated,
+    startup,
     time_of,
     time_text,
     verdicts_of_cost,
 )
-from jupyter_graphbreak.views.words.experiments.startup import repeated, startup
-from tests.sample_reports import checks, cost, two_breaks
+from tests.support.sample_reports import checks, cost, two_breaks
 
 
 def entry_of(report: Report) -> EntryCost:

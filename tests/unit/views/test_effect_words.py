@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Effect, Report
 from jupyter_graphbreak.results import Report as Shown
-from jupyter_graphbreak.views.words.experiments.effects import not_run_again
-from tests.sample_reports import two_breaks
+from jupyter_graphbreak.views.words.effects import not_run_again
+from tests.support.sample_reports import two_breaks
 
 
 def with_effects(*effects: Effect) -> Report:

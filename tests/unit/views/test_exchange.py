@@ -9,9 +9,9 @@ import jsonschema
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.remedies import Edit
-from jupyter_graphbreak.views.exchange.markdown import render_markdown
-from jupyter_graphbreak.views.exchange.sarif import render_sarif
-from tests.sample_reports import hostile, remedies
+from jupyter_graphbreak.views.markdown import render_markdown
+from jupyter_graphbreak.views.sarif import render_sarif
+from tests.support.sample_reports import hostile, remedies
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "cli" / "sarif-reduced.schema.json").read_text())
 

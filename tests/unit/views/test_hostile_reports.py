@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from jupyter_graphbreak.analysis.reports.jobs import build_job
+from jupyter_graphbreak.analysis.jobs import build_job
 from jupyter_graphbreak.gate.baseline import Baseline, baseline_of, read_baseline, write_baseline
-from jupyter_graphbreak.gate.gate_words import details, headline
-from jupyter_graphbreak.gate.verdict import judge, new_breaks
+from jupyter_graphbreak.gate.verdict import details, headline, judge, new_breaks
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.schema import Report as PlainReport
 from jupyter_graphbreak.results import Job, Report
-from jupyter_graphbreak.views.exchange.markdown import render_markdown
-from jupyter_graphbreak.views.exchange.sarif import render_sarif
 from jupyter_graphbreak.views.html.bundle import mime_bundle
+from jupyter_graphbreak.views.html.job import render_job_page
 from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest
-from jupyter_graphbreak.views.jobs.job_html import render_job_page
+from jupyter_graphbreak.views.markdown import render_markdown
+from jupyter_graphbreak.views.sarif import render_sarif
 from jupyter_graphbreak.views.words.bounds import MOST_PARTS, shown_part
 from jupyter_graphbreak.views.words.lines import break_numbers
-from tests.sample_reports import FOLDER, SAVED, two_breaks
+from tests.support.sample_reports import FOLDER, SAVED, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,10 +18,10 @@ from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import REST_TYPE
 from jupyter_graphbreak.views.html.environment import style_sheet
 from jupyter_graphbreak.views.html.highlight import marked_code, token_runs, visible
+from jupyter_graphbreak.views.html.job import render_job_html
 from jupyter_graphbreak.views.html.render import render_html, render_rest
-from jupyter_graphbreak.views.jobs.job_html import render_job_html
-from jupyter_graphbreak.views.words.stacks import stack_tree
-from tests.sample_reports import FOLDER, HOSTILE, SAVED, big, failed, hostile, job, no_breaks, two_breaks
+from jupyter_graphbreak.views.words.where import stack_tree
+from tests.support.sample_reports import FOLDER, HOSTILE, SAVED, big, failed, hostile, job, no_breaks, two_breaks
 
 VOID = {"br"}
 #: Elements that the markup is made of; anything else got in from outside.
@@ -67,7 +67,7 @@ class Markup(HTMLParser):
 @pytest.mark.parametrize("name", SAVED)
 def test_the_saved_reports_are_current(name: str) -> None:
     saved = (FOLDER / f"{name}.json").read_bytes()
-    assert Report.from_json(saved) == SAVED[name](), "run python tests/sample_reports.py"
+    assert Report.from_json(saved) == SAVED[name](), "run python tests/support/sample_reports.py"
 
 
 @pytest.mark.parametrize("name", SAVED)

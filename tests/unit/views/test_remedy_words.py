@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy, RemedyVerdict
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
-from jupyter_graphbreak.views.text.report_text import render_text
-from jupyter_graphbreak.views.words.experiments.remedy_words import (
+from jupyter_graphbreak.views.text import render_text
+from jupyter_graphbreak.views.words.remedies import (
     applied_to,
     breaks_of,
     change_lines,
@@ -22,7 +22,7 @@ from jupyter_graphbreak.views.words.experiments.remedy_words import (
     tried_for,
     tried_for_frame,
 )
-from tests.sample_reports import HOSTILE, hostile, remedies, two_breaks
+from tests.support.sample_reports import HOSTILE, hostile, remedies, two_breaks
 
 EVIDENCE = Evidence("inductor", 6, True, ["values", "gradients", "output"], 5, 1, 4, 0)
 

@@ -11,12 +11,12 @@ import pytest
 from jupyter_graphbreak.report.cost import Check
 from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.views.exchange.markdown import render_markdown
 from jupyter_graphbreak.views.html.bundle import mime_bundle
+from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows import sections
 from jupyter_graphbreak.views.rows.schema import Row, Rows, Section
 from jupyter_graphbreak.views.rows.sections import MOST_ROWS, rows
-from tests.sample_reports import FOLDER, SAVED, failed, hostile, no_breaks, two_breaks
+from tests.support.sample_reports import FOLDER, SAVED, failed, hostile, no_breaks, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_a_break_goes_on_where_the_run_did_not_at_the_branch_that_was_left() -> 
 @pytest.mark.parametrize("name", SAVED)
 def test_the_saved_rows_are_current(name: str) -> None:
     saved = (FOLDER / "rows" / f"{name}.json").read_bytes()
-    assert msgspec.json.decode(saved, type=Rows) == rows(SAVED[name]()), "run python tests/sample_reports.py"
+    assert msgspec.json.decode(saved, type=Rows) == rows(SAVED[name]()), "run python tests/support/sample_reports.py"
 
 
 @pytest.mark.parametrize("make", SAVED.values(), ids=SAVED)

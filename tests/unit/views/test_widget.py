@@ -14,7 +14,7 @@ from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import WIDGET_VIEW, mime_bundle, running_bundle
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.html.widget import ReportWidget
-from tests.sample_reports import big, two_breaks
+from tests.support.sample_reports import big, two_breaks
 
 
 class Progress(msgspec.Struct, frozen=True):

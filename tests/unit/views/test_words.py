@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.analysis.finished.priority import with_priorities
+from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, Location, Source
 from jupyter_graphbreak.report.schema import (
@@ -25,20 +25,20 @@ from jupyter_graphbreak.report.schema import (
     Setting,
     Skipped,
 )
-from jupyter_graphbreak.views.exchange.markdown import render_markdown
 from jupyter_graphbreak.views.html.render import render_html
-from jupyter_graphbreak.views.jobs.job_words import job_headline
-from jupyter_graphbreak.views.text.report_text import render_text
+from jupyter_graphbreak.views.markdown import render_markdown
+from jupyter_graphbreak.views.rows.sections import extent
+from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
 from jupyter_graphbreak.views.words.course import Call, Item, course
-from jupyter_graphbreak.views.words.extent import extent
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
+from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.recompilation import at_limit, no_breaks_but, recompilations
 from jupyter_graphbreak.views.words.where import brief_code, place
-from tests.sample_reports import no_breaks, two_breaks
+from tests.support.sample_reports import no_breaks, two_breaks
 
 
 def model() -> Report:

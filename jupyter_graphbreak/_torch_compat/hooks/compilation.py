@@ -1,0 +1,233 @@
+"""Hooks on the compilation of a frame: its start, its breaks and failures, its resume functions and graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code
+from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
+from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
+from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
+from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
+    code_number,
+    code_object,
+    exception_name,
+    gb_type,
+    identity,
+    line_at,
+    outward,
+    stack_above,
+    stack_entries,
+    tracing_stack,
+    with_positions,
+)
+from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak.records.additions import (
+    BreakSeen,
+    FrameFailed,
+    FrameStarted,
+    GraphStacks,
+    ResumeCreated,
+    SettingsInForce,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+
+_CONVERT_FRAME = "torch._dynamo.convert_frame"
+_SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
+#: The name of a reason, as the text of a break begins.
+_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def watch_starts(observer: Observer) -> Iterator[None]:
+    """Record who calls a frame, which resume function it is, and which settings it is compiled with."""
+    module = importlib.import_module(_CONVERT_FRAME)
+    settings: list[SettingsInForce] = []
+
+    def look_at_settings() -> SettingsInForce | None:
+        values, defaults = dynamo_settings()
+        now = SettingsInForce(values=values, defaults=defaults)
+        if settings[-1:] == [now]:
+            return None
+        settings.append(now)
+        return now
+
+    def look(call: Call) -> FrameStarted:
+        observer.observe("log_dynamo_start", look_at_settings)
+        observer.scopes.begin_trace()
+        site = fullgraph_site(observer) if observer.local(call.caller, "one_graph") else None  # of _compile
+        return FrameStarted(**identity(call.argument("code")), stack=stack_above(), fullgraph_site=site)
+
+    hook = watched(_leaving_us_out(module.log_dynamo_start), observer, before=look)
+    with patched(module, "log_dynamo_start", hook):
+        yield
+
+
+def _leaving_us_out(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``log_dynamo_start`` that leaves this function and its caller out of the stack that it takes."""
+    parameters = list(inspect.signature(original).parameters)
+    if "skip" not in parameters:
+        return original
+    place, ours = parameters.index("skip"), 2
+
+    @functools.wraps(original)
+    def log_dynamo_start(*args: Any, **kwargs: Any) -> Any:
+        given = args[place] if len(args) > place else kwargs.get("skip", 0)
+        if isinstance(given, int):
+            if len(args) > place:
+                args = (*args[:place], given + ours, *args[place + 1 :])
+            else:
+                kwargs["skip"] = given + ours
+        return original(*args, **kwargs)
+
+    return log_dynamo_start
+
+
+@contextlib.contextmanager
+def watch_breaks(observer: Observer) -> Iterator[None]:
+    """Record the exact expression of a break, and the settings in force at it."""
+    module = importlib.import_module(_SYMBOLIC_CONVERT)
+    # A method of the tracer since torch 2.10, a function of the module before.
+    owner = module.InstructionTranslatorBase if hasattr(module.InstructionTranslatorBase, "log_graph_break") else module
+    with patched(owner, "log_graph_break", logging_breaks(owner.log_graph_break, observer)):
+        yield
+
+
+def logging_breaks(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
+    """Return ``log_graph_break`` of any release, watched."""
+
+    def look(call: Call) -> BreakSeen | None:
+        error = call.argument("exc")  # torch >= 2.11
+        if getattr(error, "logged", False):  # the original returns at once, too
+            return None
+        stack = getattr(error, "real_stack", None)
+        if stack is None:
+            stack = call.argument("user_stack")
+        if error is None and stack is not None:
+            handled = sys.exc_info()[1]
+            error = handled if getattr(handled, "real_stack", None) is stack else None
+        tracer = call.argument("self")
+        if tracer is None:
+            tracer = observer.local(
+                next((f for f in outward(call.caller, 3) if "self" in f.f_locals), call.caller), "self"
+            )
+        name = _NAME.search(str(call.argument("reason")))
+        return BreakSeen(
+            type=exception_name(error) if error is not None else None,
+            gb_type=gb_type(error) if error is not None else None,
+            gb_id=registry_entry(name[1].strip()).gb_id if name is not None else None,
+            error_on_graph_break=getattr(tracer, "error_on_graph_break", None),
+            fullgraph=getattr(tracer, "one_graph", None),
+            stack=with_positions(stack_entries(stack if stack is not None else tracing_stack()), tracer),
+            above=stack_above(),
+            scopes=observer.scopes.chain(tracer),
+        )
+
+    return watched(original, observer, before=look)
+
+
+@contextlib.contextmanager
+def watch_failures(observer: Observer) -> Iterator[None]:
+    """Record the place of an error that no break event names, and whether it went up to the user."""
+    module = importlib.import_module(_CONVERT_FRAME)
+
+    def look(call: Call) -> FrameFailed:
+        error = call.argument("e")
+        one_graph = observer.local(call.caller, "one_graph")  # of _compile
+        setting = getattr(getattr(error, "_torch_dynamo_tracer_output", None), "error_on_graph_break", None)
+        if setting is None:
+            setting = _error_on_graph_break()
+        return FrameFailed(
+            type=exception_name(error),
+            gb_type=gb_type(error),
+            message=str(error),
+            stack=stack_entries(getattr(error, "real_stack", None)),
+            above=stack_above(),
+            error_on_graph_break=setting,
+            fullgraph=one_graph,
+            fullgraph_site=fullgraph_site(observer) if one_graph else None,
+            scopes=observer.scopes.last_chain(),
+            raised=_goes_up(error, strict=bool(one_graph) or bool(setting)),
+        )
+
+    with patched(module, "exception_handler", watched(module.exception_handler, observer, before=look)):
+        yield
+
+
+def _goes_up(error: BaseException, *, strict: bool) -> bool:
+    """Whether an error leaves Dynamo: the rules of ``ConvertFrame.__call__``."""
+    errors = importlib.import_module("torch._dynamo.exc")
+    hard = tuple(
+        getattr(errors, name)
+        for name in ("UncapturedHigherOrderOpError", "ResumePrologueTracingError")
+        if hasattr(errors, name)
+    )
+    soft = isinstance(error, (errors.Unsupported, errors.UserError))
+    suppressed = bool(importlib.import_module("torch._dynamo.config").suppress_errors)
+    return strict or isinstance(error, hard) or not (soft or suppressed)
+
+
+def _error_on_graph_break() -> bool | None:
+    """Return the value of the setting outside any traced function, where it can be read."""
+    read = getattr(importlib.import_module("torch._dynamo.utils"), "_get_error_on_graph_break", None)
+    return bool(read()) if read is not None else None
+
+
+@contextlib.contextmanager
+def watch_resumes(observer: Observer) -> Iterator[None]:
+    """Record which break made a resume function, the line at which it goes on, and whether it is from before."""
+    cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache
+    function = inspect.getattr_static(cache, "lookup").__func__
+    parameters = list(inspect.signature(cache.generate).parameters)[1:]  # those after the code object
+
+    def remember(call: Call) -> None:
+        call.kept = list(cache.cache.get(call.argument("code"), {}).values())
+
+    def look(call: Call) -> ResumeCreated:
+        made = call.result
+        resume = made if hasattr(made, "co_name") else made[0]  # some releases pair it with its name
+        code = call.argument("code")
+        given = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
+        inner = given.get("nested_code_objs")
+        return ResumeCreated(
+            **identity(resume),
+            of=code_object(code),
+            line=line_at(code, given.get("resume_offset")),
+            new=not any(known is made for known in call.kept or ()),
+            compiled=has_cached_code(resume),
+            enters=code_number(inner[-1]) if inner else None,
+        )
+
+    with patched(cache, "lookup", classmethod(watched(function, observer, before=remember, after=look))):
+        yield
+
+
+@contextlib.contextmanager
+def watch_graphs(observer: Observer) -> Iterator[None]:
+    """Record the call stack of each operation of a graph."""
+    graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
+
+    def look(call: Call) -> GraphStacks:
+        module = call.argument("gm")
+        stacks: dict[str, int] = {}
+        ops: dict[str, int] = {}
+        for node in module.graph.nodes:
+            trace = node.stack_trace
+            if trace and node.op.startswith("call"):
+                ops[node.name] = stacks.setdefault(trace, len(stacks))
+        reason = getattr(getattr(module, "compile_subgraph_reason", None), "reason", None)
+        return GraphStacks(stacks=list(stacks), ops=ops, reason=reason)
+
+    with patched(graphs, "call_user_compiler", watched(graphs.call_user_compiler, observer, before=look)):
+        yield

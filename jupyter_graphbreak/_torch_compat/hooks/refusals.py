@@ -1,0 +1,247 @@
+"""Hooks on what Dynamo refuses: generators, functions that it compiled too often, frames that it skips or did skip."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code
+from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
+from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
+from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.scopes import is_wrapper
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity, stack_above, wrapped_code
+from jupyter_graphbreak._torch_compat.patching import patched, tell_fault
+from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, FrameStarted, UnrecordedSkips
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType, FrameType
+
+    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+
+_CONVERT_FRAME = "torch._dynamo.convert_frame"
+#: How the reason of such a frame begins; the reason that an earlier watch saw follows, if one did.
+REMEMBERED = "remembered"
+#: The function that ``torch.compile`` puts around another.
+_WRAPPER = "compile_wrapper"
+#: What is compiled for ``torch.compile(module)`` and for ``module.compile()``; Dynamo passes both over for ``forward``.
+_MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
+#: Why Dynamo skipped code objects in watches of this process, by their numbers.
+_REASONS: dict[int, str] = {}
+
+
+@contextlib.contextmanager
+def watch_generators(observer: Observer) -> Iterator[None]:
+    """Record which generators Dynamo was to compile."""
+    module = importlib.import_module(_CONVERT_FRAME)
+
+    def look(call: Call) -> FrameRefused | None:
+        if not call.result:
+            return None
+        convert = observer.local(call.caller, "self")  # of ConvertFrameAssert.__call__
+        one_graph = getattr(convert, "_one_graph", None)
+        setting = getattr(getattr(convert, "_box", None), "error_on_graph_break", None)
+        return FrameRefused(
+            **identity(call.argument("code")),
+            reason="generator",
+            registry=registry_entry("Attempt to trace generator"),
+            above=stack_above(),
+            fullgraph=one_graph,
+            fullgraph_site=fullgraph_site(observer) if one_graph else None,
+            error_on_graph_break=setting,
+            scopes=observer.scopes.chain(None),
+            raised=bool(one_graph) or bool(setting),
+        )
+
+    with patched(module, "is_generator", watched(module.is_generator, observer, after=look)):
+        yield
+
+
+@contextlib.contextmanager
+def watch_limits(observer: Observer) -> Iterator[None]:
+    """Record which functions Dynamo does not compile once more, because a limit is reached."""
+    module = importlib.import_module(_CONVERT_FRAME)
+
+    def look(call: Call) -> FrameRefused | None:
+        exceeded, limit = call.result
+        return _limited(observer, call.caller, limit) if exceeded else None  # the caller is _compile
+
+    hook = watched(module.exceeds_recompile_limit, observer, after=look)
+    with patched(module, "exceeds_recompile_limit", hook):
+        yield
+
+
+def _limited(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
+    config = importlib.import_module("torch._dynamo.config")
+    code = observer.local(caller, "code")
+    one_graph = observer.local(caller, "one_graph")
+    wrapped = None
+    if code is not None and is_wrapper(code):
+        cells = dict(zip(code.co_freevars, observer.local(caller, "closure") or (), strict=False))
+        wrapped = wrapped_code(cells["func"].cell_contents) if "func" in cells else None
+    return FrameRefused(
+        **(identity(code) if code is not None else {}),
+        wrapped=wrapped,
+        reason="recompile limit",
+        registry=registry_entry("Dynamo recompile limit exceeded"),
+        limit=limit,
+        limit_value=getattr(config, limit, None),
+        above=stack_above(),
+        fullgraph=one_graph,
+        fullgraph_site=fullgraph_site(observer) if one_graph else None,
+        scopes=observer.scopes.chain(None),
+        raised=bool(one_graph) or bool(config.fail_on_recompile_limit_hit),
+    )
+
+
+@contextlib.contextmanager
+def watch_given_up(observer: Observer) -> Iterator[None]:
+    """Record which frames ``torch._dynamo.skip_frame()`` ended without an event, as in torch before 2.11."""
+    module = importlib.import_module(_CONVERT_FRAME)
+    skip_frame = importlib.import_module("torch._dynamo.exc").SkipFrame
+
+    def look(call: Call) -> FrameGivenUp | None:
+        # Frames with nothing to capture end like this, too.
+        ended = isinstance(call.error, skip_frame) and "skip_frame()" in str(call.error)
+        return FrameGivenUp(message=str(call.error)) if ended else None
+
+    with patched(module, "compile_frame", watched(module.compile_frame, observer, failed=look)):
+        yield
+
+
+#: What CatchErrorsWrapper asks before it begins a frame: torch 2.9 and 2.10; 2.11 and 2.12, one or the other.
+_MODE_QUESTIONS = (
+    "should_skip_due_to_torch_dispatch_mode",
+    "any_torch_dispatch_mode_on_stack",
+    "is_in_any_mode_without_ignore_compile_internals",
+)
+
+
+@contextlib.contextmanager
+def watch_skips(observer: Observer) -> Iterator[None]:
+    """Record which frames Dynamo leaves alone, and why."""
+    module = importlib.import_module(_CONVERT_FRAME)
+    wrapper = module.CatchErrorsWrapper
+
+    def look(call: Call) -> FrameSkipped | None:
+        result, frame = call.argument("result"), call.argument("frame")
+        reason = result.skip_reason
+        if reason is None or result.guarded_code is not None:
+            return None
+        return FrameSkipped(**identity(frame.f_code), reason=reason, above=stack_above())
+
+    if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
+        with patched(wrapper, "_handle_skip", watched(wrapper._handle_skip, observer, before=look)):
+            yield
+        return
+    questions = [name for name in _MODE_QUESTIONS if hasattr(module, name)]
+    if _MODE_QUESTIONS[0] in questions:
+        del questions[1:]  # it asks the others
+    with contextlib.ExitStack() as stack:
+        for name in questions:
+            hook = watched(getattr(module, name), observer, after=_skipped_for_mode)
+            stack.enter_context(patched(module, name, hook))
+        yield
+    blind = UnrecordedSkips(
+        what=None if questions else "frames skipped because a TorchDispatchMode was on (torch < 2.13)"
+    )
+    observer.observe("_handle_skip", lambda: blind)
+
+
+def _skipped_for_mode(call: Call) -> FrameSkipped | None:
+    """Return the frame that is skipped because of the answer, where nothing else has it skipped."""
+    if not call.result or call.caller.f_code.co_qualname != "CatchErrorsWrapper.__call__":
+        return None
+    known = call.caller.f_locals
+    backend = getattr(known["self"], "_torchdynamo_orig_backend", None)
+    if (
+        known.get("has_started_execution")
+        or known.get("is_skipfile")
+        or importlib.import_module("torch._dynamo.config").disable
+        or getattr(backend, "_export", False)
+    ):
+        return None
+    code = known["frame"].f_code
+    if code.co_name == "__torch_dispatch__":
+        return None  # the mode's own handler, which torch before 2.11 skips, too
+    return FrameSkipped(**identity(code), reason="non-infra torch dispatch mode present", above=stack_above())
+
+
+@contextlib.contextmanager
+def watch_remembered_skips(observer: Observer) -> Iterator[None]:
+    """Record which compiled functions run eagerly because of an earlier call.
+
+    After a call that it could not compile, or in which a mode was on under which it compiles nothing, Dynamo marks the
+    code object and skips it without a word. PyTorch cannot be asked for the mark. What shows it is a compiled function
+    that ran without Dynamo being called, though Dynamo was called for it since it was last reset, and of which it holds
+    no compiled code.
+    """
+    module = importlib.import_module("torch._dynamo.eval_frame")
+    known = importlib.import_module("torch._dynamo.convert_frame").input_codes
+    original = module._maybe_set_eval_frame
+    running: dict[int, tuple[CodeType, Any]] = {}  # by the id of the wrapper's frame
+    settled: dict[int, Any] = {}  # what Dynamo is called by, of each torch.compile whose first call is over, by its id
+
+    def look(caller: FrameType, callback: Any) -> FrameSkipped | None:
+        if caller.f_code.co_name != _WRAPPER:
+            return None
+        if id(caller) not in running:  # called when the function begins, and again when it has ended
+            code = _entry_code(caller.f_locals.get("fn"))
+            if code is not None and code in known and not has_cached_code(code):
+                running[id(caller)] = code, callback
+            else:
+                settled[id(callback)] = callback
+            return None
+        code, callback = running.pop(id(caller))
+        # A call that raised may not have run the function.
+        if sys.exc_info()[0] is not None or _is_off(module):
+            return None
+        settled[id(callback)] = callback
+        number = code_number(code)
+        if number in observer.codes:
+            return None
+        reason = _REASONS.get(number)
+        return FrameSkipped(**identity(code), reason=f"{REMEMBERED}: {reason}" if reason else REMEMBERED)
+
+    @functools.wraps(original)
+    def noting(callback: Any) -> Any:
+        try:
+            if (running or (callable(callback) and id(callback) not in settled)) and observer.is_here():
+                observer.observe("_maybe_set_eval_frame", functools.partial(look, sys._getframe(1), callback))
+        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+            tell_fault("_maybe_set_eval_frame", error)
+        return original(callback)
+
+    try:
+        with patched(module, "_maybe_set_eval_frame", noting):
+            yield
+    finally:
+        observer.observe("_maybe_set_eval_frame", lambda: _keep_reasons(observer))
+
+
+def _keep_reasons(observer: Observer) -> None:
+    """Keep for later watches why Dynamo skipped code objects in this one."""
+    for number, seen in observer.codes.items():
+        if isinstance(seen, FrameSkipped) and not seen.reason.startswith(REMEMBERED):
+            _REASONS[number] = seen.reason
+        elif isinstance(seen, FrameStarted):
+            _REASONS.pop(number, None)
+
+
+def _entry_code(fn: Any) -> CodeType | None:
+    """Return the code object that Dynamo compiles first when a function or a module's call is compiled."""
+    if isinstance(fn, types.MethodType):
+        forward = getattr(fn.__self__, "forward", None) if fn.__name__ in _MODULE_CALLS else fn
+        fn = getattr(forward, "__func__", None)
+    return fn.__code__ if isinstance(fn, types.FunctionType) and fn.__name__ != "inner" else None
+
+
+def _is_off(eval_frame: Any) -> bool:
+    """Whether nothing is compiled now, whatever Dynamo remembers."""
+    stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
+    return stance != "default" or importlib.import_module("torch._dynamo.config").disable

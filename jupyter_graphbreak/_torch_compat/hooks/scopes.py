@@ -1,0 +1,190 @@
+"""Hooks on ``error_on_graph_break``: which scopes open and close, in Python and while Dynamo traces."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, Scopes
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
+from jupyter_graphbreak._torch_compat.patching import patched, tell_fault
+from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened
+from jupyter_graphbreak.records.records import StackEntry, is_resume
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import CodeType, FrameType
+
+    from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer
+    from jupyter_graphbreak.records.additions import Addition
+
+
+#: Those of each watch that is open.
+_watched: list[Scopes] = []
+
+
+@contextlib.contextmanager
+def watch_scopes(observer: Observer) -> Iterator[None]:
+    """Record which error_on_graph_break scope is in force."""
+    scopes = observer.scopes
+    scopes.begin_within(_watched)
+    _watched.append(scopes)
+    try:
+        with _watch_entered(observer), _watch_traced(observer):
+            yield
+    finally:
+        _watched[:] = [other for other in _watched if other is not scopes]
+
+
+@contextlib.contextmanager
+def _watch_entered(observer: Observer) -> Iterator[None]:
+    """Watch Python make, enter and leave scopes."""
+    manager = importlib.import_module("torch._dynamo.decorators").ErrorOnGraphBreakDecoratorContextManager
+    eval_frame = importlib.import_module("torch._dynamo.eval_frame")
+    skip_code, set_eval_frame = eval_frame.skip_code, eval_frame.set_eval_frame
+    set_eval_frame(set_eval_frame(None))  # what fails of this fails here
+
+    def watched_apart(original: Callable[..., Any], look: Callable[[Any, FrameType], Addition | None]) -> Any:
+        # It runs amid code that Dynamo compiled. Dynamo must compile neither it (skip_code) nor what it calls.
+        @functools.wraps(original)
+        def watching(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            frame = sys._getframe(1)
+            while frame.f_code == function.__code__ and frame.f_back is not None:  # of a watch within this one
+                frame = frame.f_back
+            callback = set_eval_frame(None)
+            try:
+                if observer.is_here():
+                    observer.observe("error_on_graph_break", functools.partial(look, args[0], frame))
+            except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+                tell_fault("error_on_graph_break", error)
+            finally:
+                set_eval_frame(callback)
+            return result
+
+        # Traced code may reach it, too, as through contextlib.ExitStack: then Dynamo must find what it would find
+        # without us, a function of torch that it does not trace. It goes by the file.
+        function: Any = watching
+        function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
+        skip_code(function.__code__)
+        return function
+
+    scopes = observer.scopes
+
+    def made(scope_object: Any, frame: FrameType) -> None:
+        site = site_of(frame)
+        if site is not None:
+            SITES[scope_object] = site
+
+    def entered(scope_object: Any, frame: FrameType) -> ScopeOpened:
+        scope = _entered_scope(observer, _original(observer, frame, scope_object), frame)
+        around = scopes.entered
+        scopes.enter(scope_object, scope)
+        return _opened(scope, around)
+
+    def left(scope_object: Any, _: FrameType) -> None:
+        scopes.leave(scope_object)
+
+    with (
+        patched(manager, "__init__", watched_apart(manager.__init__, made)),
+        patched(manager, "__enter__", watched_apart(manager.__enter__, entered)),
+        patched(manager, "__exit__", watched_apart(manager.__exit__, left)),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _watch_traced(observer: Observer) -> Iterator[None]:
+    """Watch Dynamo trace into scopes and out of them."""
+    variable = importlib.import_module("torch._dynamo.variables.ctx_manager").ErrorOnGraphBreakVariable
+
+    scopes = observer.scopes
+
+    def opened(call: Call) -> ScopeOpened:
+        scope_variable, tracer = call.argument("self"), call.argument("tx")
+        scope = _traced_scope(tracer, value=bool(scope_variable.target_values[0]))
+        around = scopes.chain(tracer)
+        scopes.open_traced(tracer, scope_variable, scope)
+        return _opened(scope, around)
+
+    def closed(call: Call) -> None:
+        scopes.close_traced(call.argument("tx"), call.argument("self"))
+
+    with (
+        patched(variable, "enter", watched(variable.enter, observer, after=opened)),
+        patched(variable, "exit", watched(variable.exit, observer, before=closed)),
+    ):
+        yield
+
+
+def _opened(scope: OpenScope, around: list[OpenScope]) -> ScopeOpened:
+    return ScopeOpened(**{name: getattr(scope, name) for name in scope.__struct_fields__}, around=around)
+
+
+def _original(observer: Observer, frame: FrameType, manager: Any) -> Any:
+    """Return the scope object of a decorated function; code that Dynamo made opens a copy of it."""
+    if not is_wrapper(frame.f_code):
+        return manager
+    held = observer.local(frame, "self")
+    return held if isinstance(held, type(manager)) else manager
+
+
+def _inside_compiled(frame: FrameType | None) -> bool:
+    """Whether a frame was reached through a compiled function."""
+    while frame is not None:
+        if frame.f_code.co_name == "compile_wrapper" and frame.f_code.co_filename.endswith("eval_frame.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_wrapper(code: CodeType) -> bool:
+    """Whether this is the code that torch wraps around a function decorated with a scope."""
+    return code.co_filename.endswith("external_utils.py") and {"self", "func"} <= set(code.co_freevars)
+
+
+def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenScope:
+    wrapped = observer.local(frame, "func") if is_wrapper(frame.f_code) else None
+    entered = site_of(frame)
+    # Dynamo's own code has no columns: the line at which it opens the scope again is not the scope's.
+    generated = entered is not None and (is_resume(entered.function) or entered.column is None)
+    return OpenScope(
+        value=bool(manager.error_on_graph_break),
+        site=SITES.get(manager) if wrapped is not None else None,
+        entered=entered,
+        wrapped=wrapped_code(wrapped),
+        inside=_inside_compiled(frame),
+        generated=wrapped is None and generated,
+    )
+
+
+def _traced_scope(tx: Any, *, value: bool) -> OpenScope:
+    code = tx.f_code
+    position = getattr(tx.current_instruction, "positions", None)
+    line = getattr(position, "lineno", None) or tx.lineno
+    if not is_wrapper(code):
+        return OpenScope(
+            value=value,
+            entered=StackEntry(code.co_filename, line, code.co_name, code.co_firstlineno),
+            inside=True,
+            generated=is_resume(code.co_name),
+        )
+    cells: dict[str, Any] = {}
+    closure = getattr(tx, "closure", None) or ()
+    if not closure:
+        with contextlib.suppress(Exception):
+            closure = tx.funcvar.get_function().__closure__ or ()
+    for name, cell in zip(code.co_freevars, closure, strict=False):
+        with contextlib.suppress(ValueError):
+            cells[name] = cell.cell_contents
+    return OpenScope(
+        value=value,
+        site=SITES.get(cells["self"]) if "self" in cells else None,
+        entered=StackEntry(code.co_filename, tx.lineno, code.co_name, code.co_firstlineno),
+        wrapped=wrapped_code(cells.get("func")),
+        inside=True,
+    )

@@ -1,0 +1,516 @@
+"""Locate code in the source texts of a recording: the kind of each file, the user's line numbers, the expressions.
+
+The texts come from ``graphbreak_source`` records; nothing is read from disk.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from jupyter_graphbreak.analysis.functions import end_by_indentation, end_in_tree, is_in_head
+from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
+from jupyter_graphbreak.analysis.python_text import parse_python
+from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library
+from jupyter_graphbreak.records.records import is_resume, plain_function
+from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.report.schema import Owner
+
+
+class ExpressionRange(NamedTuple):
+    """The first line and column and the last line and column (exclusive) of an expression, columns in UTF-8 bytes."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+def find_expression(
+    tree: ast.AST, line: int, column: int, end_column: int, end_line: int | None
+) -> ExpressionRange | None:
+    """Return the range of the expression with the given start and end, ``None`` if there is none.
+
+    Parameters
+    ----------
+    tree : ast.AST
+        The source around the expression, with the line and column numbers of the other arguments.
+    line, column, end_column : int
+        The start of the expression, and the column where it ends.
+    end_line : int or None
+        The line where the expression ends. If it is ``None``, the smallest expression is taken.
+    """
+    ranges = {
+        ExpressionRange(line, column, node.end_lineno or line, end_column): node
+        for node in reversed(list(_nodes_at(tree, line, column)))
+        if node.end_col_offset == end_column and end_line in (None, node.end_lineno)
+    }
+    if not ranges:
+        return None
+    smallest = min(ranges, key=lambda place: place.end_line)
+    return _test_of(ranges[smallest]) or smallest
+
+
+def whole_test(tree: ast.AST, operand: ExpressionRange) -> ExpressionRange | None:
+    """Return the range of the ``and``/``or`` test that begins with the given operand, ``None`` if there is none.
+
+    Python 3.11 gives every jump of ``a and b`` the place of ``a``, so it is unknown which of the two was evaluated.
+    """
+    for test in _long_tests(tree):
+        first: ast.expr = test
+        while isinstance(first, ast.BoolOp):
+            first = first.values[0]
+        if operand == _range_of(first):
+            return _range_of(test)
+    return None
+
+
+def is_in_long_test(tree: ast.AST, line: int) -> bool:
+    """Return whether a line contains a part of an ``and``/``or`` test."""
+    return any(test.lineno <= line <= (test.end_lineno or test.lineno) for test in _long_tests(tree))
+
+
+def _long_tests(tree: ast.AST) -> Iterator[ast.BoolOp]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp) and isinstance(node.test, ast.BoolOp):
+            yield node.test
+
+
+def _range_of(node: ast.expr) -> ExpressionRange | None:
+    if node.end_lineno is None or node.end_col_offset is None:
+        return None
+    return ExpressionRange(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+
+
+def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt | ast.expr) and (node.lineno, node.col_offset) == (line, column):
+            yield node
+
+
+def _test_of(node: ast.AST) -> ExpressionRange | None:
+    """Return the range of the condition of an ``if``, ``while`` or ``assert``.
+
+    If the condition begins on a later line, the range begins with the statement, so that a place keeps its line.
+    """
+    if not isinstance(node, ast.If | ast.While | ast.Assert):
+        return None
+    test = node.test
+    if test.end_lineno is None or test.end_col_offset is None:
+        return None
+    first = test if test.lineno == node.lineno else node
+    return ExpressionRange(first.lineno, first.col_offset, test.end_lineno, test.end_col_offset)
+
+
+Kind = Literal["cell", "file", "library", "machinery"]
+
+_PLACE = re.compile(r'File "(?P<file>[^"\n]{1,4096})", line (?P<line>\d{1,9})')
+
+#: The name of a cell's code if the cell was turned into one function.
+_WHOLE_CELL = "cell"
+#: The name of a cell's top-level code; only the cell itself calls code with this name.
+_MODULE = "<module>"
+#: marimo's file name for a cell while a notebook is edited. If the notebook runs as a file, marimo compiles cells
+#: without their indentation in that file.
+_MARIMO_CELL = re.compile(r"^__marimo__cell_(\w+?)_(?:\.py)?$")
+_MARIMO_INDENT = 4
+#: A location holds at most this many characters of its expression; the source has the full text.
+_MAX_CODE = 2000
+#: Lines of a library shown before and after a break, and before and after any other place in the report.
+_LINES_AROUND_BREAK, _LINES_AROUND_PLACE = 10, 3
+#: The beginning of a statement whose head runs again after its body.
+_HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
+
+
+class SourceText(msgspec.Struct, frozen=True):
+    """A source as recorded.
+
+    Parameters
+    ----------
+    filename : str
+        The file name in code objects.
+    name : str
+        The name that the user knows.
+    segments : list of Segment
+        The known parts of the text.
+    lines : dict
+        Further single lines, by the number in the code.
+    line_offset, indent : int
+        The number of lines at the front of a cell, and of characters at the front of each line, that the notebook
+        removed before it ran the cell.
+    """
+
+    filename: str
+    name: str
+    kind: Literal["cell", "file", "library"]
+    segments: list[Segment] = []
+    lines: dict[int, str] = {}
+    line_offset: int = 0
+    indent: int = 0
+
+
+class Sources:
+    """Creates locations, and collects the sources that they mention.
+
+    Parameters
+    ----------
+    texts : iterable of SourceText
+        The recorded sources.
+    library_roots : iterable of str
+        Folders of the standard library and of installed packages.
+    folder, home : str or None
+        The run's working directory and the user's home folder.
+    package_folders : iterable of str
+        Folders of single packages that are elsewhere.
+    """
+
+    def __init__(
+        self,
+        texts: Iterable[SourceText],
+        library_roots: Iterable[str] = (),
+        folder: str | None = None,
+        home: str | None = None,
+        package_folders: Iterable[str] = (),
+    ) -> None:
+        self._texts = {text.filename: text for text in texts}
+        self._packages = PackagePaths(tuple(library_roots), tuple(package_folders))
+        self._shortened = dict.fromkeys(map(as_folder, self._packages.roots), "")
+        if home:
+            self._shortened[as_folder(home)] = "~/"
+        if folder:
+            self._shortened[as_folder(folder)] = ""
+        self._ids: dict[str, str] = {}
+        self._lines: dict[str, dict[int, str]] = {}  # by file, then by the user's line number
+        self._trees: dict[str, list[ast.Module]] = {}  # by file, one per segment
+        self._functions: dict[str, dict[int, str]] = {}  # by file, qualified names by first line
+        for text in self._texts.values():  # cells come first and in order, even if no location mentions them
+            if text.kind == "cell":
+                self._id(text.filename)
+
+    def kind(self, filename: str, function: str = "") -> Kind:
+        """Return the kind of a frame's source; machinery is never shown."""
+        text = self._texts.get(filename)
+        if text is not None and text.kind == "cell":
+            return "cell"
+        module_path = self._packages.module_path(filename)
+        if is_machinery(module_path, function):
+            return "machinery"
+        if text is not None:
+            return text.kind
+        return "library" if module_path is not None or filename.startswith("<") else "file"
+
+    def owner(self, stack: Sequence[StackEntry]) -> Owner:
+        """Return who owns the innermost frame of a stack; a frame of the standard library is its caller's.
+
+        Parameters
+        ----------
+        stack : sequence of StackEntry
+            The stack, outermost entry first.
+        """
+        for entry in reversed(stack):
+            kind = self.kind(entry.filename, entry.function)
+            if kind in {"cell", "file"}:
+                return "own"
+            path = self.module_path(entry.filename)
+            if kind == "library" and path is not None and not is_of_standard_library(path):
+                return "torch" if path.startswith("torch/") else "library"
+        return "own"
+
+    def module_path(self, filename: str) -> str | None:
+        """Return the path of a library's file as Python imports it, ``None`` for the user's own files."""
+        return self._packages.module_path(filename)
+
+    def is_library(self, place: Location) -> bool:
+        """Return whether a place is in a library."""
+        filename = next((filename for filename, ident in self._ids.items() if ident == place.source), None)
+        return filename is not None and self.kind(filename) == "library"
+
+    def files(self) -> dict[str, str]:
+        """Return the file name of each source, by source id."""
+        return {ident: filename for filename, ident in self._ids.items()}
+
+    def name_of(self, ident: str) -> str:
+        """Return the name that the user knows of the source with an id."""
+        return next((self.name(filename) for filename, known in self._ids.items() if known == ident), ident)
+
+    def name_function(self, filename: str, line: int, name: str) -> None:
+        """Store the qualified name of a function that begins at a line of the code."""
+        short = ".".join(name.replace("<locals>.", "").split(".")[-2:])
+        if "." in short and not is_resume(name):
+            self._functions.setdefault(filename, {})[line + self.line_offset(filename)] = short
+
+    def line_offset(self, filename: str) -> int:
+        """Return by how much the user's line numbers exceed those of the code."""
+        text = self._texts.get(filename)
+        return text.line_offset if text is not None else 0
+
+    def source(self, filename: str) -> Source:
+        """Return a source with its recorded text."""
+        text = self._texts.get(filename)
+        kind = text.kind if text is not None else self.kind(filename)
+        return Source(
+            id=self._id(filename),
+            name=self.name(filename),
+            kind="library" if kind == "machinery" else kind,
+            path=None if kind == "cell" else self.path(filename),
+            segments=list(text.segments) if text is not None else [],
+            functions=[FunctionName(*named) for named in sorted(self._functions.get(filename, {}).items())],
+        )
+
+    def name(self, filename: str) -> str:
+        """Return the name of a source that the user knows."""
+        text = self._texts.get(filename)
+        name = text.name if text is not None else PurePath(filename).name or filename
+        return _MARIMO_CELL.sub(r"marimo cell \1", name)
+
+    def in_words(self, text: str | None) -> str | None:
+        """Return one of PyTorch's texts with the user's names and line numbers, and with shortened paths."""
+        if text is None:
+            return None
+        text = _PLACE.sub(self._readable_place, text)
+        for root in sorted(self._shortened, key=len, reverse=True):
+            if len(root) > 1:
+                text = text.replace(root, self._shortened[root])
+        return text
+
+    def _readable_place(self, place: re.Match[str]) -> str:
+        filename = place["file"]
+        return f"{self.name(filename)}, line {int(place['line']) + self.line_offset(filename)}"
+
+    def location(
+        self,
+        filename: str,
+        line: int | None,
+        function: str | None = None,
+        columns: tuple[int | None, int | None, int | None] = (None, None, None),
+        *,
+        branches: bool = False,
+    ) -> Location | None:
+        """Return the place of a frame, with the user's names and line numbers.
+
+        Parameters
+        ----------
+        filename, line : str, int
+            The file and line in the code object.
+        function : str or None
+            The name of the code object.
+        columns : tuple
+            First and last column in UTF-8 bytes and last line, if known: the fields of ``dis.Positions``.
+        branches : bool
+            Whether there is a branch: then the place is the whole test, even if it has several operands.
+        """
+        if line is None:
+            return None
+        source = self._id(filename)
+        text = self._texts.get(filename)
+        name = plain_function(function) if function else None
+        if text is None:
+            return Location(source, line, line, function=name)
+        at = line + text.line_offset
+        expression = self._expression(text, at, columns)
+        if expression is not None and branches:
+            tests = (whole_test(tree, expression) for tree in self._trees_of(text))
+            expression = next(filter(None, tests), expression)
+        known = [self._line(text, number) for number in range(*_lines_of(expression))] if expression else []
+        lines = [line for line in known if line is not None]
+        if expression is None or len(lines) < len(known):
+            code = self._line(text, at)
+            return Location(source, at, at, function=name, code=code.strip()[:_MAX_CODE] if code is not None else None)
+        start = _characters(lines[0], expression.column)
+        end = _characters(lines[-1], expression.end_column)
+        lines[-1] = lines[-1][:end]
+        lines[0] = lines[0][start:]
+        # Python sees the lines after the first without the indentation of the cell.
+        code = "\n".join([lines[0], *(line[text.indent :] for line in lines[1:])])
+        return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE])
+
+    def place(self, entry: StackEntry, *, branches: bool = False) -> Location | None:
+        """Return the place of a stack entry."""
+        return self.location(entry.filename, entry.line, entry.function, entry.columns, branches=branches)
+
+    def is_reached_again(self, filename: str, line: int, branches: bool) -> bool:  # noqa: FBT001 - passed as a callable
+        """Return whether a function may come back to a place on a line without a loop around the line.
+
+        The head of a ``with`` or ``while`` statement is such a place. With ``branches``, so is a test of several
+        operands, because the whole test counts as one place. If the text is unknown, the answer is yes.
+        """
+        text = self._texts.get(filename)
+        at = line + self.line_offset(filename)
+        code = self._line(text, at) if text is not None else None
+        if text is None or code is None:
+            return True
+        trees = self._trees_of(text)
+        if branches and any(is_in_long_test(tree, at) for tree in trees):
+            return True
+        return _HEAD.match(code) is not None or any(is_in_head(tree, at) for tree in trees)
+
+    def rest_of_function(self, filename: str, line: int | None, name: str) -> Location | None:
+        """Return the lines from one line of a function to its end, or only that line if the text is unknown.
+
+        Parameters
+        ----------
+        filename, name : str
+            The file and the name in the code object.
+        line : int or None
+            The first line of the code object, or the line at which a resume function continues.
+        """
+        start = self.location(filename, line, name)
+        text = self._texts.get(filename)
+        if start is None or text is None:
+            return start
+        return msgspec.structs.replace(
+            start, end_line=max(start.line, self._end(text, start.line, plain_function(name)))
+        )
+
+    def _end(self, text: SourceText, line: int, name: str) -> int:
+        """Return the last line of the function around a line, both with the user's line numbers."""
+        ends = (end_in_tree(tree, line, name) for tree in self._trees_of(text))
+        end = next((end for end in ends if end is not None), None)
+        if end is not None:
+            return end
+        segment = next((s for s in text.segments if 0 <= line - s.first_line <= s.text.count("\n")), None)
+        if segment is None:
+            return line
+        lines = segment.text.rstrip().split("\n")
+        if text.kind == "cell" and name == _WHOLE_CELL:
+            return segment.first_line + len(lines) - 1
+        return segment.first_line + end_by_indentation(lines, min(line - segment.first_line, len(lines) - 1))
+
+    def sources(self, breaks: Iterable[Location | None], other_places: Iterable[Location | None]) -> list[Source]:
+        """Return the sources that locations mention, with their texts.
+
+        Library functions can be long, so a library's source only has the lines around the given places.
+
+        Parameters
+        ----------
+        breaks, other_places : iterable of Location or None
+            The places of breaks, and all other places in the report.
+        """
+        near: dict[str, set[int]] = {}
+        for places, distance in ((breaks, _LINES_AROUND_BREAK), (other_places, _LINES_AROUND_PLACE)):
+            for place in places:
+                if place is not None:
+                    near.setdefault(place.source, set()).update(range(place.line - distance, place.line + distance + 1))
+        shown = []
+        for source in map(self.source, list(self._ids)):
+            segments = source.segments
+            if source.kind == "library":
+                segments = [part for segment in segments for part in _parts(segment, near.get(source.id, set()))]
+            shown.append(msgspec.structs.replace(source, segments=segments))
+        return shown
+
+    def path(self, filename: str) -> str:
+        """Return a path without the folders that identify the machine, because reports are shared."""
+        path = filename.replace("\\", "/")
+        root = max((root for root in self._shortened if path.startswith(root)), key=len, default=None)
+        if root is not None:
+            return self._shortened[root] + path.removeprefix(root)
+        return re.sub(r"^.*/(?:site|dist)-packages/", "", path)
+
+    def _id(self, filename: str) -> str:
+        return self._ids.setdefault(filename, f"s{len(self._ids) + 1}")
+
+    def _line(self, text: SourceText, line: int) -> str | None:
+        lines = self._lines.get(text.filename)
+        if lines is None:
+            lines = self._lines[text.filename] = {n + text.line_offset: code for n, code in text.lines.items()}
+            for segment in text.segments:
+                lines.update(enumerate(segment.text.split("\n"), start=segment.first_line))
+        return lines.get(line)
+
+    def _expression(
+        self, text: SourceText, line: int, columns: tuple[int | None, int | None, int | None]
+    ) -> ExpressionRange | None:
+        """Return the range of the expression at some columns of a line, with the user's line numbers."""
+        column, end_column, last = columns
+        first = self._line(text, line)
+        if column is None or end_column is None or first is None:
+            return None
+        column, end_column = column + text.indent, end_column + text.indent
+        end_line = last + text.line_offset if last is not None else None
+        for shift in (0, _MARIMO_INDENT) if text.kind == "file" else (0,):
+            for tree in self._trees_of(text):
+                expression = find_expression(tree, line, column + shift, end_column + shift, end_line)
+                if expression is not None:
+                    return expression
+        if end_line is None or self._line(text, end_line) is None:
+            return None
+        exact = ExpressionRange(line, column, end_line, end_column)
+        return exact if end_line > line or first.encode()[column:end_column].strip() else None
+
+    def _trees_of(self, text: SourceText) -> list[ast.Module]:
+        if text.filename not in self._trees:
+            self._trees[text.filename] = list(_trees(text))
+        return self._trees[text.filename]
+
+
+def _lines_of(expression: ExpressionRange) -> tuple[int, int]:
+    return expression.line, expression.end_line + 1
+
+
+def _trees(text: SourceText) -> Iterator[ast.Module]:
+    """Yield the syntax trees of the segments of a source, with the line numbers of the source."""
+    for segment in text.segments:
+        tree = parse_python(segment.text)
+        if tree is not None:
+            yield ast.increment_lineno(tree, segment.first_line - 1)
+
+
+def _parts(segment: Segment, lines: set[int]) -> Iterator[Segment]:
+    """Yield the parts of a segment that consist of the given lines."""
+    text = segment.text.split("\n")
+    kept = [index for index in range(len(text)) if segment.first_line + index in lines]
+    for position, index in enumerate(kept):
+        if position and kept[position - 1] == index - 1:
+            continue
+        end = next((i for i, j in zip(kept[position:], kept[position + 1 :], strict=False) if j != i + 1), kept[-1])
+        yield Segment(segment.first_line + index, "\n".join(text[index : end + 1]))
+
+
+def _characters(text: str, utf8_offset: int) -> int:
+    return len(text.encode()[:utf8_offset].decode(errors="ignore"))
+
+
+def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]:
+    """Return the places of the frames in a recorded stack that are worth showing.
+
+    Machinery is left out, and so is everything outside the user's outermost frame, such as the program that runs the
+    shell, or a program that runs the user's program. A resume function is merged with the function that it resumes and
+    that called it, and a cell's function with the cell.
+
+    Parameters
+    ----------
+    sources : Sources
+        The source texts, and the locations in them.
+    stack : iterable of StackEntry
+        The recorded stack, outermost entry first.
+    """
+    entries = list(stack)
+    runners = [index for index, entry in enumerate(entries) if is_runner(sources.module_path(entry.filename))]
+    program = runners[-1] + 1 if runners else 0
+    kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in entries[program:]]
+    kept = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
+    kinds_kept = [kind for _, kind in kept]
+    own = next((kinds_kept.index(kind) for kind in ("cell", "file") if kind in kinds_kept), 0)
+    collapsed: list[StackEntry] = []
+    for entry, _ in kept[own:]:
+        if collapsed and _continues_caller(entry, collapsed[-1]):
+            collapsed[-1] = entry
+        else:
+            collapsed.append(entry)
+    return [place for place in map(sources.place, collapsed) if place is not None]
+
+
+def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
+    """Return whether an entry is a resume function of its caller, or the function that its caller, a cell, became."""
+    same = plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
+    return same and (is_resume(entry.function) or entry.function == _MODULE)

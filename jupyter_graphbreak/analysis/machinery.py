@@ -1,0 +1,41 @@
+"""Recognize machinery: code that only runs the user's program, such as IPython, Dynamo and this package."""
+
+from __future__ import annotations
+
+from jupyter_graphbreak.records.records import is_torch_function_frame
+
+#: Files and folders of machinery, as :meth:`.package_paths.PackagePaths.module_path` returns them.
+_FILES = (
+    "IPython/", "ipykernel/", "ipykernel_launcher.py", "asyncio/", "tornado/", "traitlets/", "zmq/",
+    "jupyter_client/", "nest_asyncio", "runpy.py", "<frozen ", "threading.py", "concurrent/futures/",
+    "contextlib.py", "debugpy/", "pydevd", "_pydevd", "torch/_dynamo/", "torch/_compile.py",
+    "torch/_utils_internal.py", "torch/_functorch/", "torch/_inductor/", "torch/compiler/", "torch/fx/",
+    "jupyter_graphbreak/",
+)  # fmt: skip
+_FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
+#: Files that run a program; the stack outside them belongs to a different program.
+_RUNNERS = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/compiling/programs.py"}
+
+
+def is_machinery(module_path: str | None, function: str) -> bool:
+    """Return whether a frame is machinery.
+
+    Parameters
+    ----------
+    module_path : str or None
+        The file as Python imports it; ``None`` for the user's own files, which are never machinery.
+    function : str
+        The name of the code object; the empty string to ask about the file only.
+    """
+    if module_path is None:
+        return False
+    return (
+        module_path.startswith(_FILES)
+        or is_torch_function_frame(module_path, function)
+        or (module_path, function) in _FUNCTIONS
+    )
+
+
+def is_runner(module_path: str | None) -> bool:
+    """Return whether a file runs a program."""
+    return module_path in _RUNNERS

@@ -1,0 +1,387 @@
+"""Compare two runs of the same code: breaks that are gone, new or moved, and the figures of both runs.
+
+Edits shift lines, so line numbers cannot identify a break. The lines of both runs are aligned like in a text diff, and
+two breaks of one kind are the same break if their lines correspond or if their expressions are equal.
+
+Code that PyTorch holds from earlier runs is not recorded when it runs, so only code that both runs compiled is compared
+(:mod:`~jupyter_graphbreak.analysis.matching`).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_graphbreak.report.diff import Change, Changes, Place, Reused, RunFigures
+from jupyter_graphbreak.report.figures import Summary, Timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from jupyter_graphbreak.report.location import Source
+    from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
+
+Line = tuple[str, int]  # source id, line number
+#: Outcomes of frames that were traced to the end.
+_TRACED = {"compiled", "empty"}
+
+
+class _Function(NamedTuple):
+    """Identifies a function whose code is the same in both runs."""
+
+    source: str
+    function: str
+    line: int
+
+
+class Reuse:
+    """The parts of one run that the other run may have reused from earlier.
+
+    Parameters
+    ----------
+    run : Report
+        The run that compiled something.
+    other : Report
+        The earlier or later run that may have reused code instead.
+    only_here : list of Break
+        The breaks of the run that the other does not report.
+    lines : mapping
+        The corresponding lines of the other run, by the lines of the run.
+
+    Attributes
+    ----------
+    hidden : list of Break
+        Those of ``only_here`` that may have occurred unseen in the other run.
+    """
+
+    def __init__(self, run: Report, other: Report, only_here: list[Break], lines: Mapping[Line, Line]) -> None:
+        self._run = run
+        self._lines = lines
+        self._frames = {frame.id: frame for frame in run.frames}
+        self._refused: defaultdict[str, list[Skipped]] = defaultdict(list)
+        for skipped in run.skipped:
+            if skipped.break_ is not None and skipped.frame is None:
+                self._refused[skipped.break_].append(skipped)
+        self._cells = {source.id for source in run.sources if source.kind == "cell"}
+        self._texts = [segment.text for source in other.sources if source.kind == "cell" for segment in source.segments]
+        self._names = _paths(run)
+        names_of_other = _paths(other)
+        other_frames = [(_identity(frame, names_of_other), frame) for frame in other.frames]
+        begun = {function for function, _ in other_frames}
+        refused = {_identity(skipped, names_of_other) for skipped in other.skipped}
+        #: Functions that the other run may have reused, even if it compiled a further version of them.
+        self._held = (
+            {_identity(frame, self._names) for frame in run.frames} - begun
+            if other.held is None
+            else {_Function(held.source, held.function, held.line) for held in other.held}
+        )
+        self._reused = self._held - begun - refused
+        #: Frames that the other run compiled from scratch.
+        self._compiled_afresh = [frame for function, frame in other_frames if function not in self._held]
+        self.hidden = [break_ for break_ in only_here if self._may_be_hidden(break_)]
+        self._hidden = set(map(id, self.hidden))
+        gone = [part for break_ in only_here if id(break_) not in self._hidden for part in self._parts(break_)]
+        self._gone = {_identity(part, self._names) for part in gone}
+
+    @property
+    def functions(self) -> list[Frame | Skipped]:
+        """The functions that the other run did not compile, each once, those with hidden breaks first."""
+        of_breaks = [
+            part for break_ in self.hidden for part in self._parts(break_) if _identity(part, self._names) in self._held
+        ]
+        silent = [frame for frame in self._run.frames if self._is_left_out(frame)]
+        unique: dict[_Function, Frame | Skipped] = {}
+        for part in [*of_breaks, *silent]:
+            unique.setdefault(_identity(part, self._names), part)
+        return list(unique.values())
+
+    @property
+    def hides_something(self) -> bool:
+        """Whether the other run may have reused any part of the run."""
+        parts: list[Frame | Skipped] = [*self._run.frames, *self._run.skipped]
+        return bool(self.hidden) or any(map(self._is_left_out, parts))
+
+    def figures(self) -> tuple[Summary, Timing]:
+        """Return the figures of the part of the run that the other run compiled as well."""
+        run = self._run
+        left_out = {frame.id for frame in run.frames if self._is_left_out(frame)}
+        frames = [frame for frame in run.frames if frame.id not in left_out]
+        graphs = [graph for graph in run.graphs if graph.frame not in left_out]
+        breaks = [break_ for break_ in run.breaks if id(break_) not in self._hidden]
+        spent = [frame.compile_s for frame in frames if frame.compile_s is not None]
+        return (
+            Summary(
+                frames=len(frames),
+                graphs=len(graphs),
+                ops=sum(len(graph.ops) for graph in graphs),
+                breaks=len(breaks),
+                events=sum(event.frame not in left_out for break_ in breaks for event in break_.occurrences),
+                resumes=sum(bool(set(resume.frames) - left_out) for resume in run.resumes),
+                skipped=sum(not self._is_left_out(skipped) for skipped in run.skipped),
+                recompiles=sum(not {recompile.frame, recompile.of} & left_out for recompile in run.recompiles),
+                errors=sum(frame.outcome == "error" for frame in frames),
+            ),
+            Timing(compile_s=sum(spent) if spent else None),
+        )
+
+    def _is_left_out(self, part: Frame | Skipped) -> bool:
+        """Return whether the other run seems to have reused a function instead of compiling it."""
+        function = _identity(part, self._names)
+        return function in self._reused and function not in self._gone
+
+    def _may_be_hidden(self, break_: Break) -> bool:
+        """Return whether a break may have occurred unseen in the other run, in reused code."""
+        parts = self._parts(break_)
+        held = any(_identity(part, self._names) in self._held for part in parts)
+        return held and not self._was_traced(parts) and not self._is_not_called(break_)
+
+    def _parts(self, break_: Break) -> list[Frame | Skipped]:
+        """Return the frames in which a break occurred, and the functions that PyTorch did not begin because of it."""
+        idents = dict.fromkeys(occurrence.frame for occurrence in break_.occurrences if occurrence.frame is not None)
+        refused = self._refused.get(break_.id, ())
+        return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused]
+
+    def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
+        """Return whether the other run traced the code that led to a break to the end, so it would have reported it."""
+        begins = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
+        functions = {part.function for part in parts}
+        compiled = [
+            frame for frame in self._compiled_afresh if frame.function in functions and _first_line(frame) in begins
+        ]
+        return bool(compiled) and all(frame.outcome in _TRACED for frame in compiled)
+
+    def _is_not_called(self, break_: Break) -> bool:
+        """Return whether the other run's cells lack a call that led to a break, by the text before its bracket."""
+        called = {
+            place.code.partition("(")[0].strip()
+            for occurrence in break_.occurrences
+            for place in occurrence.stack
+            if place.source in self._cells and place.code is not None and "(" in place.code
+        }
+        calls = [re.compile(rf"(?<!\w){re.escape(name)}\s*\(") for name in called if name]
+        return bool(self._texts) and any(not any(call.search(text) for text in self._texts) for call in calls)
+
+
+def _paths(report: Report) -> dict[str, str]:
+    """Return for each source a name that stays the same as long as the source is not edited."""
+    return {source.id: source.path or source.name for source in reversed(report.sources)}
+
+
+def _identity(part: Frame | Skipped, names: Mapping[str, str]) -> _Function:
+    """Return the identity of a function, which stays the same as long as the function is not edited."""
+    place = part.location
+    if place is None or place.source not in names:
+        return _Function("?", part.function, place.line if place is not None else 0)
+    return _Function(names[place.source], part.function, place.line)
+
+
+def _first_line(part: Frame | Skipped) -> Line | None:
+    return (part.location.source, part.location.line) if part.location is not None else None
+
+
+#: Comparisons of lines that a diff of two texts may take.
+_MOST_STEPS = 100_000_000
+
+
+def compare_runs(before: Report, after: Report) -> Changes:
+    """Return the changes from one run to a later run of the same code, edited or not."""
+    moved_to = _corresponding_lines(before, after)
+    pairs, gone, new = _matched(before.breaks, after.breaks, moved_to)
+    old_names, new_names = _names(before), _names(after)
+    later = Reuse(before, after, gone, moved_to)
+    earlier = Reuse(after, before, new, {now: old for old, now in moved_to.items()})
+    in_part = later.hides_something or earlier.hides_something
+    hidden = {id(break_) for break_ in (*later.hidden, *earlier.hidden)}
+    gone = [old for old in gone if id(old) not in hidden]
+    new = [now for now in new if id(now) not in hidden]
+    moved = [(old, now) for old, now in pairs if _place(old, old_names) != _place(now, new_names)]
+    shifted = {now.id for _, now in moved}
+    return Changes(
+        before=_figures(before, later if in_part else None),
+        after=_figures(after, earlier if in_part else None),
+        breaks=[
+            *(_change("gone", old, _place(old, old_names), None) for old in gone),
+            *(_change("new", now, None, _place(now, new_names)) for now in new),
+            *(_change("moved", now, _place(old, old_names), _place(now, new_names)) for old, now in moved),
+            *(_change("unknown", old, _place(old, old_names), None) for old in later.hidden),
+            *(_change("unknown", now, None, _place(now, new_names)) for now in earlier.hidden),
+        ],
+        same=[now.id for _, now in pairs if now.id not in shifted],
+        reused=[
+            *(_reused(part, old_names, "after") for part in later.functions),
+            *(_reused(part, new_names, "before") for part in earlier.functions),
+        ],
+    )
+
+
+def same_breaks(before: Report, after: Report) -> dict[str, str]:
+    """Return, for each break that both runs have, its id in the later run by its id in the earlier run."""
+    pairs, _, _ = _matched(before.breaks, after.breaks, _corresponding_lines(before, after))
+    return {old.id: now.id for old, now in pairs}
+
+
+def _matched(
+    before: list[Break], after: list[Break], moved_to: dict[Line, Line]
+) -> tuple[list[tuple[Break, Break]], list[Break], list[Break]]:
+    """Pair the breaks of two runs, the most certain first; return the pairs and the unpaired breaks of each run."""
+
+    def line(break_: Break) -> Line | None:
+        return (break_.location.source, break_.location.line) if break_.location is not None else None
+
+    def function(break_: Break) -> str | None:
+        return break_.location.function if break_.location is not None else None
+
+    def code(break_: Break) -> str | None:
+        text = break_.location.code if break_.location is not None else None
+        return " ".join(text.split()) if text is not None else None
+
+    def old_line(break_: Break) -> Any:
+        at = line(break_)
+        return moved_to.get(at, break_.id) if at is not None else None  # a deleted line matches no other line
+
+    # Keys of a break in the earlier and in the later run, from the most to the least certain.
+    keys: list[tuple[Callable[[Break], Any], Callable[[Break], Any]]] = [
+        (lambda old: (old_line(old), code(old)), lambda now: (line(now), code(now))),
+        (old_line, line),
+        (lambda old: (function(old), code(old)), lambda now: (function(now), code(now))),
+        (code, code),
+    ]
+    pairs: list[tuple[Break, Break]] = []
+    gone, new = list(before), list(after)
+    for old_key, new_key in keys:
+        waiting: dict[Any, deque[Break]] = defaultdict(deque)
+        paired: set[int] = set()
+        for now in new:
+            waiting[now.gb_type, new_key(now)].append(now)
+        left = []
+        for old in gone:
+            same = waiting.get((old.gb_type, old_key(old)))
+            if same:
+                now = same.popleft()
+                pairs.append((old, now))
+                paired.add(id(now))
+            else:
+                left.append(old)
+        gone, new = left, [now for now in new if id(now) not in paired]
+    order = {break_.id: index for index, break_ in enumerate(after)}
+    return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
+
+
+def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
+    """Return the line in the later run of each line that is unchanged or was edited in place."""
+    lines: dict[Line, Line] = {}
+    for old, new in _corresponding_sources(before, after):
+        old_lines, new_lines = list(_lines(old)), list(_lines(new))
+        for start, new_start, number in _aligned([text for _, text in old_lines], [text for _, text in new_lines]):
+            for offset in range(number):
+                at, to = old_lines[start + offset][0], new_lines[new_start + offset][0]
+                lines[old.id, at] = (new.id, to)
+    return lines
+
+
+def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield the lines of two texts that correspond: where they begin in both, and how many they are.
+
+    A text diff takes far too long for long texts in which many lines are the same; of these only the lines at the
+    beginning and at the end that are the same correspond, and those that are there once.
+    """
+    first = _same(old, new)
+    last = _same(old[first:][::-1], new[first:][::-1])
+    yield 0, 0, first
+    yield len(old) - last, len(new) - last, last
+    old, new = old[first : len(old) - last], new[first : len(new) - last]
+    counts, new_counts = Counter(old), Counter(new)
+    steps = sum(number * new_counts[text] for text, number in counts.items()) * min(len(old), len(new))
+    if steps > _MOST_STEPS:
+        places = {text: place for place, text in enumerate(new) if new_counts[text] == 1}
+        once = [(place, places[text]) for place, text in enumerate(old) if counts[text] == 1 and text in places]
+        for start, new_start in _rising(once):
+            yield first + start, first + new_start, 1
+        return
+    for kind, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal" or (kind == "replace" and end - start == new_end - new_start):
+            yield first + start, first + new_start, end - start
+
+
+def _same(old: list[str], new: list[str]) -> int:
+    """Return the number of equal lines at the beginning of two texts."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
+
+
+def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest series of pairs of which both numbers rise; the first ones do in any case."""
+    ends: list[int] = []  # of the series of each length the one that ends lowest, as its last pair
+    before: list[int] = []
+    for index, (_, second) in enumerate(pairs):
+        length = bisect_left(ends, second, key=lambda end: pairs[end][1])
+        before.append(ends[length - 1] if length else -1)
+        ends[length : length + 1] = [index]
+    rising = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        rising.append(pairs[index])
+        index = before[index]
+    return rising[::-1]
+
+
+def _corresponding_sources(before: Report, after: Report) -> Iterator[tuple[Source, Source]]:
+    """Yield the sources of both runs in pairs: files with equal paths, cells with equal texts, the cells that ran."""
+    by_path = {(source.path, source.name): source for source in after.sources if source.kind != "cell"}
+    new_cells = [source for source in after.sources if source.kind == "cell"]
+    by_text = {source.segments[0].text: source for source in reversed(new_cells) if source.segments}
+    old_cells = [source for source in before.sources if source.kind == "cell"]
+    for old in before.sources:
+        if old.kind != "cell":
+            new = by_path.get((old.path, old.name))
+        else:
+            new = by_text.get(old.segments[0].text) if old.segments else None
+            if new is None and new_cells and old is old_cells[0]:
+                new = new_cells[0]
+        if new is not None:
+            yield old, new
+
+
+def _lines(source: Source) -> Iterator[tuple[int, str]]:
+    for segment in source.segments:
+        for offset, text in enumerate(segment.text.split("\n")):
+            yield segment.first_line + offset, text.rstrip()
+
+
+def _names(report: Report) -> dict[str, str]:
+    """Return the names of sources; the cell that ran has the name "", because its number changes with every run."""
+    names = {source.id: source.name for source in report.sources}
+    own = next((source.id for source in report.sources if source.kind == "cell"), None)
+    return {**names, own: ""} if own is not None else names
+
+
+def _place(part: Break | Frame | Skipped, names: dict[str, str]) -> Place | None:
+    location = part.location
+    return Place(names.get(location.source) or None, location.line) if location is not None else None
+
+
+def _change(kind: Any, break_: Break, before: Place | None, after: Place | None) -> Change:
+    location = break_.location
+    return Change(
+        change=kind,
+        gb_id=break_.gb_id,
+        gb_type=break_.gb_type,
+        function=location.function if location is not None else None,
+        code=location.code if location is not None else None,
+        before=before,
+        after=after,
+        break_=break_.id if kind in {"new", "moved"} or (kind == "unknown" and before is None) else None,
+    )
+
+
+def _reused(part: Frame | Skipped, names: dict[str, str], run: Any) -> Reused:
+    return Reused(part.function, _place(part, names), run)
+
+
+def _figures(report: Report, compared: Reuse | None) -> RunFigures:
+    own = next((source.name for source in report.sources if source.kind == "cell"), None)
+    summary, timing = compared.figures() if compared is not None else (report.summary, report.timing)
+    return RunFigures(own, report.status, summary, timing)

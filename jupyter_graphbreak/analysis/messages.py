@@ -1,0 +1,229 @@
+"""Parse the text that PyTorch writes about a graph break.
+
+The formats are those of ``log_graph_break`` in ``torch/_dynamo/symbolic_convert.py`` and of
+``format_graph_break_message`` in ``torch/_dynamo/exc.py``, torch 2.9 to 2.15. Two messages about one break can differ
+in their opening sentence (the opcode, and whether the frame could resume), so it is separated from the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Literal
+
+import msgspec
+
+from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.records.package_paths import PackagePaths
+from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_torch_function_frames
+
+_NO_FOLDERS = PackagePaths()
+# No pattern can backtrack, so a malicious text is parsed as fast as any other.
+_HEADER = re.compile(r"^Graph break in user code at (?P<file>.{1,4096}):(?P<line>\d{1,9})[ \t]*$", re.MULTILINE)
+_REASON = "Graph Break Reason: "
+_AFTER_REASON = re.compile(r"\n[ \t]*(?:User code traceback:|Stack variable source attribution)")
+_TRACEBACK = re.compile(r"(?:User code traceback:|from user code:?)\s*\n(?P<stack>.*?)(?:\n\n|\Z)", re.DOTALL)
+_GB_ID = re.compile(r"(?P<url>https?://\S{0,200}?/gb/(?P<id>gb\d{1,9})\.html)")
+_CHAINED = re.compile(r"\n[ \t]*\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*\n")
+_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Z]\w*)(?:: (?P<message>.*))?\Z", re.MULTILINE | re.DOTALL)
+
+#: Entries of Dynamo's own traceback: it inlines a called function; it traces an instruction.
+_INLINING = ", in inline_call\n"
+_OPERATION = re.compile(r'^ *File ".*symbolic_convert\.py", line \d+, in ([A-Z][A-Z_0-9]+)$', re.MULTILINE)
+
+# The opening sentences of a message.
+_CANNOT_RESUME = "Encountered graph break that we cannot resume from."
+_FAILED = "Failed to handle graph break gracefully."
+_PREFIX = re.compile(
+    r"\A(?:Encountered graph break when attempting to trace [^\n]*|"
+    + re.escape(_CANNOT_RESUME)
+    + r"[^\n]*|"
+    + re.escape(_FAILED)
+    + r"[^\n]*):\n\n"
+)
+
+#: What happened to the frame, from the message's opening sentence: ``resume`` after the break in a resume function;
+#: ``rest eager`` from the last possible point before it to the end; ``skip`` the whole frame, which runs eagerly.
+Continuation = Literal["resume", "rest eager", "skip"]
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """The cause of a break, with PyTorch's names and texts."""
+
+    gb_type: str
+    gb_id: str | None = None
+    url: str | None = None
+    explanation: str | None = None
+    hints: list[str] = []
+    context: str | None = None
+
+
+class BreakMessage(msgspec.Struct, frozen=True):
+    """The contents of a message.
+
+    Parameters
+    ----------
+    cause : Cause
+        The reason for the break.
+    consequence : Cause or None
+        The reason why the frame could not resume after the break; ``None`` if it could.
+    continuation : {"resume", "rest eager", "skip"} or None
+        What happened to the frame; ``None`` if the message does not tell.
+    file, line : str or None, int or None
+        The place in the message.
+    stack : list of StackEntry
+        The stack in the message, outermost entry first.
+    operation : str or None
+        The bytecode instruction of the frame that Dynamo was tracing.
+    inlined : bool
+        Whether the break is in a function that the frame calls.
+    """
+
+    cause: Cause
+    consequence: Cause | None = None
+    continuation: Continuation | None = None
+    file: str | None = None
+    line: int | None = None
+    stack: list[StackEntry] = []
+    operation: str | None = None
+    inlined: bool = False
+
+
+def parse_break(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
+    """Parse the payload of a ``dynamo_graph_break_reason`` artifact.
+
+    Parameters
+    ----------
+    text : str
+        The payload.
+    exception : str or None
+        The class of the underlying exception, the name of the cause if the message has none.
+    packages : PackagePaths
+        The folders of the run's packages.
+    """
+    header = _HEADER.search(text)
+    reason = _reason(text)
+    traced = _stack(text)
+    stack = strip_torch_function_frames(traced, packages)
+    # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
+    body = reason if reason is not None else _exception_message(text)
+    message = parse_reason(body, exception)
+    place = (header["file"], int(header["line"])) if header and stack == traced else _leaf(stack)
+    operation = _OPERATION.search(text)
+    return BreakMessage(
+        cause=message.cause,
+        consequence=message.consequence,
+        continuation=_continuation(body) if reason is not None else "skip",
+        file=place[0],
+        line=place[1],
+        stack=stack,
+        operation=operation[1] if operation is not None else None,
+        inlined=_INLINING in text,
+    )
+
+
+def parse_error(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
+    """Parse the payload of a ``dynamo_error`` artifact: a traceback that ends with the exception's message."""
+    stack = strip_torch_function_frames(_stack(text), packages)
+    match = _last_exception(text)
+    name = exception or (match["type"] if match else None)
+    message = parse_reason(_exception_message(text), name)
+    file, line = _leaf(stack)
+    return BreakMessage(message.cause, message.consequence, None, file, line, stack)
+
+
+def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
+    """Parse the message of an exception, without the sentences around it."""
+    body = _PREFIX.sub("", text)
+    body = re.split(r"\nfrom user code:?\s*\n", body, maxsplit=1)[0].rstrip("\n")
+    parts = _CHAINED.split(body)
+    causes = [_cause(part, exception) for part in parts]
+    return BreakMessage(causes[0], causes[-1] if len(causes) > 1 else None, _continuation(text))
+
+
+def other_names(cause: Cause, reasons: list[str]) -> list[str]:
+    """Return the other names under which PyTorch's outputs report a cause.
+
+    Parameters
+    ----------
+    cause : Cause
+        The cause, with its name in the registry.
+    reasons : list of str
+        The names in ``torch._dynamo.explain`` and in Dynamo's debug log: the reasons why a graph was compiled.
+    """
+    internal = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
+    known = known_cause(cause.gb_id, cause.gb_type).also_reported_as
+    former = [name for name in known if not any(name in reason for reason in internal)]
+    return [*internal, *former]
+
+
+def _continuation(reason: str) -> Continuation | None:
+    if reason.startswith(_CANNOT_RESUME):
+        return "rest eager"
+    if reason.startswith(_FAILED):
+        return "skip"
+    if reason.startswith("Encountered graph break when attempting to trace"):
+        return "resume"
+    return None
+
+
+def _cause(text: str, exception: str | None) -> Cause:
+    link = _GB_ID.search(text)
+    head, _, rest = text.strip("\n").partition("\n  Explanation:")
+    if not rest and link is None:
+        # Not in the registry's format: the exception's class becomes the name, its text the explanation.
+        first = head.strip().replace(" raised:\n", " raised: ", 1)
+        return Cause(gb_type=exception or first.splitlines()[0] if first else "unknown", explanation=first or None)
+    head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]
+    body, _, context = rest.partition("\n  Developer debug context:")
+    explanation, *hints = re.split(r"\n  Hint:", "\n" + body if body.startswith("  Hint:") else body)
+    return Cause(
+        gb_type=head.strip().splitlines()[-1] if head.strip() else exception or "unknown",
+        gb_id=link["id"].upper() if link else None,
+        url=link["url"] if link else None,
+        explanation=_unindent(explanation) or None,
+        hints=[hint for hint in map(_unindent, hints) if hint],
+        context=_unindent(re.split(r"\n[ \t]*For more details about this graph break", context, maxsplit=1)[0]) or None,
+    )
+
+
+def _unindent(text: str) -> str:
+    first, _, rest = text.partition("\n")
+    return (first.strip() + "\n" + textwrap.dedent(rest)).strip()
+
+
+def _reason(text: str) -> str | None:
+    """Return the part of a text that explains the break, ``None`` if there is none."""
+    start = text.find(_REASON)
+    end = _AFTER_REASON.search(text, start) if start >= 0 else None
+    return text[start + len(_REASON) : end.start()] if end is not None else None
+
+
+def _leaf(stack: list[StackEntry]) -> tuple[str, int | None] | tuple[None, None]:
+    return (stack[-1].filename, stack[-1].line) if stack else (None, None)
+
+
+def _stack(text: str) -> list[StackEntry]:
+    section = _TRACEBACK.search(text)
+    if section is None and text.startswith("Graph break: skip: from user code at:"):
+        stack = text.split("\nTraceback (most recent call last)", 1)[0]
+    else:
+        stack = section["stack"] if section else ""
+    return read_stack(stack)
+
+
+def _last_exception(text: str) -> re.Match[str] | None:
+    # The message may contain lines that look like exceptions; the actual exception follows the last traceback.
+    start = text.rfind("Traceback (most recent call last)")
+    tail = text[start:] if start >= 0 else text
+    return _EXCEPTION.search(tail.rstrip())
+
+
+def _exception_message(text: str) -> str:
+    match = _last_exception(text)
+    return (match["message"] or "") if match else text
+
+
+def page_url(gb_id: str | None) -> str | None:
+    """Return the URL of PyTorch's page on a graph break."""
+    return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html" if gb_id else None

@@ -1,0 +1,73 @@
+"""``graphbreak diff``: what changed from one run to a later one."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+import click
+import msgspec
+
+from jupyter_graphbreak.commands.exit_statuses import FileProblem
+from jupyter_graphbreak.commands.formats import FORMATS
+from jupyter_graphbreak.commands.options import format_option
+from jupyter_graphbreak.records.regular_files import open_regular, read_regular
+from jupyter_graphbreak.results import Report
+
+
+@click.command("diff", short_help="Show what changed from one run to a later one.")
+@click.argument("before", metavar="A", type=click.Path(path_type=Path))
+@click.argument("after", metavar="B", type=click.Path(path_type=Path))
+@format_option(tuple(form for form in FORMATS if form != "sarif"))
+def diff_command(before: Path, after: Path, form: str) -> int:
+    """Show the breaks that are gone, new or moved in B compared with A.
+
+    A and B are reports saved as JSON, notebooks with one report, or logs of one process.
+    """
+    changes = _report(before).diff(_report(after))
+    match form:
+        case "json":
+            click.echo(msgspec.json.encode(changes))
+        case "html":
+            head = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>'
+            title = html.escape(f"{before.name} and {after.name}")
+            click.echo(f"{head}{title}</title></head><body>{changes.to_html()}</body></html>")
+        case "markdown":
+            from jupyter_graphbreak.views.markdown import render_markdown_lines
+
+            first, *lines = changes.to_text().split("\n")
+            click.echo(render_markdown_lines(first, lines))
+        case _:
+            click.echo(changes.to_text())
+    return 0
+
+
+_MAX_BYTES = 512 << 20
+
+
+def _first_byte(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return file.read(1)
+
+
+def _report(path: Path) -> Report:
+    from jupyter_graphbreak.api.saved import read_notebook, read_trace
+    from jupyter_graphbreak.notebook_files import UnreadableNotebook
+    from jupyter_graphbreak.trace.processes import UnreadableTrace
+
+    try:
+        if path.suffix == ".ipynb":
+            reports = read_notebook(path)
+            if len(reports) != 1:
+                raise click.UsageError(f"{path}: it has {len(reports)} reports; save the one to compare as JSON")
+            return reports[0]
+        if path.is_file() and _first_byte(path) in {b"{", b"["}:
+            return Report.from_json(read_regular(path, _MAX_BYTES))
+        read = read_trace(path)
+    except (UnreadableNotebook, UnreadableTrace, OSError) as error:
+        raise FileProblem(str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise FileProblem(f"{path}: not a report: {' '.join(str(error).split())}") from None
+    if not isinstance(read, Report):
+        raise click.UsageError(f"{path}: it has {len(read.processes)} processes; compare the log of one of them")
+    return read

@@ -1,0 +1,147 @@
+"""Render the result of a command in the requested format."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.gate.verdict import details, headline, new_breaks
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.gate.verdict import GateVerdict
+    from jupyter_graphbreak.results import Job, Report
+
+FORMATS = ("text", "json", "html", "markdown", "sarif")
+
+#: Breaks that only some ranks have, of which the Markdown of a job says where they are.
+_MAX_UNEVEN = 50
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """The result of a command.
+
+    Parameters
+    ----------
+    reports : list of Report
+        The reports; for a job, those of its processes.
+    job : Job or None
+        The job, if there are several processes.
+    notebook : str or None
+        The path of the notebook that the reports come from.
+    """
+
+    reports: list[Report] = field(default_factory=list)
+    job: Job | None = None
+    notebook: str | None = None
+
+    def redacted(self) -> CommandResult:
+        """Return the result without the user's code."""
+        if self.job is not None:
+            return result_of_job(self.job.redacted())
+        return CommandResult([report.redacted() for report in self.reports], None, self.notebook and "notebook.ipynb")
+
+
+def result_of_job(job: Job) -> CommandResult:
+    """Return the result for a job of several processes."""
+    from jupyter_graphbreak.results import Report
+
+    return CommandResult([Report.of(process.report) for process in job.processes], job)
+
+
+def render(result: CommandResult, form: str, verdict: GateVerdict | None, *, redacted: bool = False) -> str:
+    """Return a result as text in a format, with the gate's verdict if the format has a place for it.
+
+    Parameters
+    ----------
+    result : CommandResult
+        The unredacted result, which the verdict refers to.
+    form : str
+        One of :data:`FORMATS`.
+    verdict : GateVerdict or None
+        The gate's verdict, if there is a baseline.
+    redacted : bool
+        Whether to leave out the user's code.
+    """
+    new = [new_breaks(verdict, report) for report in result.reports] if verdict is not None else None
+    shown = result.redacted() if redacted else result
+    match form:
+        case "json":
+            return _json(shown)
+        case "html":
+            return _html(shown)
+        case "markdown":
+            return _markdown(shown, verdict, new or [], redacted=redacted)
+        case "sarif":
+            return _sarif(shown, new)
+        case _:
+            return _text(shown, verdict, redacted=redacted)
+
+
+def verdict_lines(verdict: GateVerdict, *, redacted: bool) -> list[str]:
+    """Return the gate's decision as lines of text; if redacted, only the headline."""
+    from jupyter_graphbreak.views.words.plain_text import plain
+
+    return [
+        headline(verdict),
+        *([] if redacted else [plain(f"  {line}") for line in details(verdict)]),
+    ]
+
+
+def _text(result: CommandResult, verdict: GateVerdict | None, *, redacted: bool) -> str:
+    parts = [result.job.to_text()] if result.job is not None else [report.to_text() for report in result.reports]
+    if not parts:
+        parts = [f"no reports in {result.notebook}: add --execute to run it"]
+    if verdict is not None:
+        parts.append("\n".join(verdict_lines(verdict, redacted=redacted)))
+    return "\n\n".join(parts)
+
+
+def _json(result: CommandResult) -> str:
+    if result.job is not None:
+        return result.job.to_json().decode()
+    if result.notebook is None:
+        return result.reports[0].to_json().decode()
+    return json.dumps([report.to_dict() for report in result.reports])
+
+
+def _html(result: CommandResult) -> str:
+    from jupyter_graphbreak.views.html.job import render_job_page, render_reports_page
+    from jupyter_graphbreak.views.html.render import render_page
+
+    if result.job is not None:
+        return render_job_page(result.job)
+    if len(result.reports) == 1:
+        return render_page(result.reports[0])
+    return render_reports_page(result.reports)
+
+
+def _markdown(result: CommandResult, verdict: GateVerdict | None, new: list[set[str]], *, redacted: bool) -> str:
+    from jupyter_graphbreak.views.markdown import render_markdown, render_markdown_lines
+    from jupyter_graphbreak.views.words.jobs import job_headline, process_name, where_in_job, who_has
+
+    parts = []
+    if verdict is not None:
+        lines = [] if redacted else details(verdict)
+        parts.append(render_markdown_lines(headline(verdict), lines))
+    titles: list[str] = []
+    if result.job is not None:
+        job = result.job
+        uneven = [
+            f"{where_in_job(break_.place)}: {break_.gb_type}, {who_has(job, break_)}"
+            for break_ in itertools.islice((break_ for break_ in job.breaks if break_.missing_in), _MAX_UNEVEN)
+        ]
+        parts.append(render_markdown_lines(job_headline(job), uneven))
+        titles = [process_name(process) for process in job.processes]
+    parts.append(render_markdown(result.reports, titles, new))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _sarif(result: CommandResult, new: list[set[str]] | None) -> str:
+    import jupyter_graphbreak
+    from jupyter_graphbreak.views.sarif import render_sarif
+
+    reports: list[Any] = list(result.reports)
+    return render_sarif(reports, jupyter_graphbreak.__version__, new, result.notebook)

@@ -1,0 +1,38 @@
+"""``graphbreak log``: explain what a program wrote with TORCH_TRACE."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jupyter_graphbreak.commands.exit_statuses import FileProblem
+from jupyter_graphbreak.commands.formats import CommandResult, result_of_job
+from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options, sources_option
+
+
+@click.command("log", short_help="Explain the logs that a program wrote with TORCH_TRACE.")
+@click.argument("path", type=click.Path(path_type=Path))
+@sources_option
+@shared_options
+def log_command(path: Path, *, sources: tuple[Path, ...], **shared: Any) -> int:
+    """Explain the logs that a program wrote with TORCH_TRACE=FOLDER.
+
+    PATH is that folder or one log in it. Logs may be compressed with gzip or zstd, or incomplete. For several
+    processes, breaks that only some ranks have come first.
+    """
+    from jupyter_graphbreak.api.saved import read_trace
+    from jupyter_graphbreak.results import Job
+    from jupyter_graphbreak.trace.processes import UnreadableTrace
+
+    for folder in sources:
+        if not folder.is_dir():
+            raise click.UsageError(f"--sources {folder}: no such folder")
+    gate = Gate(SharedOptions(**shared))
+    try:
+        read = read_trace(path, sources=sources, progress=sys.stderr.isatty())
+    except (UnreadableTrace, OSError) as error:
+        raise FileProblem(str(error)) from None
+    return gate.finish(result_of_job(read) if isinstance(read, Job) else CommandResult([read]))

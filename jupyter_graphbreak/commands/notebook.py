@@ -1,0 +1,58 @@
+"""``graphbreak notebook``: show the reports in a notebook, or run it and show the new ones."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jupyter_graphbreak.commands.exit_statuses import UNREADABLE, FileProblem
+from jupyter_graphbreak.commands.formats import CommandResult
+from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options
+
+
+@click.command("notebook", short_help="Show the reports in a notebook, or run it with every cell explained.")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--execute", is_flag=True, help="Run the notebook in a fresh kernel, with every cell explained.")
+@click.option("--output", type=click.Path(path_type=Path), metavar="COPY", help="Write the executed copy to this file.")
+@shared_options
+def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared: Any) -> int:
+    """Show the reports in the outputs of the notebook PATH.
+
+    With --execute, a copy of the notebook is run first, up to the first cell that raises; in this case the exit status
+    is 1. The file stays unchanged.
+    """
+    from jupyter_graphbreak.api.saved import explain_notebook, read_notebook
+    from jupyter_graphbreak.notebook_files import UnreadableNotebook
+
+    gate = Gate(SharedOptions(**shared))
+    if output is not None and not execute:
+        raise click.UsageError("--output needs --execute, which makes the executed copy")
+    if output is not None and not output.resolve().parent.is_dir():
+        raise click.UsageError(f"--output {output}: no such folder: {output.parent}")
+    if output is not None and output.resolve() == path.resolve():
+        raise click.UsageError(f"--output {output}: choose a different file; the notebook itself is not overwritten")
+    error = None
+    problems: list[warnings.WarningMessage] = []
+    try:
+        if execute:
+            explained = explain_notebook(path, output=output, progress=sys.stderr.isatty())
+            reports, error = explained.reports, explained.error
+        else:
+            with warnings.catch_warnings(record=True) as problems:
+                warnings.simplefilter("always")
+                reports = read_notebook(path)
+    except UnreadableNotebook as problem:
+        raise FileProblem(str(problem)) from None
+    status = gate.finish(CommandResult(reports, notebook=path.as_posix()))
+    if error is not None:
+        click.echo(
+            f"graphbreak: a cell raised {error}" if not shared["redact"] else "graphbreak: a cell raised", err=True
+        )
+    for warning in problems:
+        text = "some reports cannot be read" if shared["redact"] else " ".join(str(warning.message).split())
+        click.echo(f"graphbreak: {text}", err=True)
+    return 1 if error is not None else status or (UNREADABLE if problems else 0)

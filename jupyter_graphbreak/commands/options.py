@@ -1,0 +1,126 @@
+"""The options and the final steps that commands share: output format, gate, redaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from jupyter_graphbreak.commands.exit_statuses import FileProblem
+from jupyter_graphbreak.commands.formats import FORMATS, CommandResult, render, verdict_lines
+from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, load_baseline, save_baseline
+from jupyter_graphbreak.gate.verdict import COMPILE_SOMETHING, judge, nothing_compiled
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class SharedOptions(NamedTuple):
+    """The options that all commands with a report share."""
+
+    form: str
+    redact: bool
+    baseline: Path | None
+    update_baseline: bool
+
+
+def shared_options(command: _F) -> _F:
+    """Add the options of :class:`SharedOptions` to a command, which receives them as keyword arguments."""
+    for option in reversed(
+        (
+            format_option(FORMATS),
+            click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE",
+                         help="Exit with status 1 on breaks, eager functions and recompiles that FILE does not "
+                         "allow, or if nothing was compiled."),
+            click.option("--update-baseline", is_flag=True, help="Rewrite the baseline FILE."),
+            click.option("--redact", is_flag=True,
+                         help="Leave out source text, messages, paths and names, so that the report can be shared."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def format_option(formats: tuple[str, ...]) -> Callable[[_F], _F]:
+    """Return the option that chooses a format."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(formats),
+        default="text",
+        show_default=True,
+        help="Format of the report.",
+    )
+
+
+def sources_option(command: _F) -> _F:
+    """Add the option that names folders from which source files may be read."""
+    return click.option(
+        "--sources",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Also show source text from this folder if it matches the log; can be repeated. By default: the working "
+        "folder and installed packages.",
+    )(command)
+
+
+class Gate:
+    """The baseline of a command, which is read before anything runs and compared with the reports at the end.
+
+    Parameters
+    ----------
+    shared : SharedOptions
+
+    Raises
+    ------
+    UsageError
+        If no baseline is given to write, or if its folder is missing.
+    FileProblem
+        If the baseline is missing or cannot be read. An unreadable baseline is not rewritten either.
+    """
+
+    def __init__(self, shared: SharedOptions) -> None:
+        self._shared = shared
+        self._baseline: Baseline | None = None
+        path = shared.baseline
+        if path is None:
+            if shared.update_baseline:
+                raise click.UsageError("--update-baseline needs --baseline FILE")
+            return
+        if shared.update_baseline and not path.resolve().parent.is_dir():
+            raise click.UsageError(f"--baseline {path}: no such folder: {path.parent}")
+        try:
+            self._baseline = load_baseline(path)
+        except FileNotFoundError as error:
+            if not shared.update_baseline:
+                raise FileProblem(f"--baseline {path}: {_reason(error)}; add --update-baseline to create it") from None
+        except (OSError, ValueError) as error:
+            raise FileProblem(f"--baseline {path}: {_reason(error)}") from None
+
+    def finish(self, result: CommandResult) -> int:
+        """Print the result and the gate's decision; return the exit status."""
+        shared = self._shared
+        gates = self._baseline is not None and not shared.update_baseline
+        verdict = judge(self._baseline, result.reports) if self._baseline is not None and gates else None
+        click.echo(render(result, shared.form, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
+        if shared.update_baseline and shared.baseline is not None:
+            if nothing_compiled(result.reports):
+                sentence = f"graphbreak: {shared.baseline} was not written: nothing was compiled; {COMPILE_SOMETHING}"
+                click.echo(sentence, err=True)
+                return 1
+            try:
+                save_baseline(shared.baseline, baseline_of(result.reports))
+            except (OSError, ValueError) as error:
+                raise FileProblem(f"--baseline {shared.baseline}: {_reason(error)}") from None
+            click.echo(f"graphbreak: wrote {shared.baseline}", err=True)
+        if verdict is not None and shared.form not in {"text", "markdown"}:
+            click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)
+        return 0 if verdict is None or verdict.passed else 1
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, MalformedBaseline):
+        return f"not a baseline: {error}"
+    return (getattr(error, "strerror", None) or str(error)).lower()

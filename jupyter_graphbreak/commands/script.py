@@ -1,0 +1,160 @@
+"""``graphbreak script``: run a Python program as Python would, and explain what was compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jupyter_graphbreak.commands.formats import CommandResult, result_of_job
+from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+_WITH_VALUE = ("--format", "--baseline")
+_INTERRUPTED = 130
+
+
+class _ProgramCommand(click.Command):
+    """A command whose options end before the name of a program; all later arguments belong to the program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        index = 0
+        while index < len(args) and args[index].startswith("-") and args[index] != "--":
+            if args[index].startswith("-m"):
+                break
+            index += 2 if args[index] in _WITH_VALUE else 1
+        ctx.meta["program"] = args[index + (args[index : index + 1] == ["--"]) :]
+        return super().parse_args(ctx, args[:index])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "FILE | -m MODULE", "[ARGUMENTS]..."]
+
+
+@click.command("script", cls=_ProgramCommand, short_help="Run a Python program and explain what was compiled.")
+@click.option("--processes", is_flag=True, help="Also explain the processes that the program starts.")
+@click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
+@shared_options
+@click.pass_context
+def script_command(context: click.Context, /, *, processes: bool, compiles: bool, **shared: Any) -> int:
+    """Run the Python program FILE, or MODULE as `python -m` does, and explain what torch.compile did in it.
+
+    With --compile, the modules and tensor functions that the program calls are compiled with the backend eager, as in
+    a notebook cell without torch.compile.
+
+    Put options of graphbreak before the program, and the program's own options after it. In all formats except text,
+    the program prints to stderr, so that stdout has only the report. If the program ends with an exit status other
+    than 0, that is the exit status of graphbreak.
+    """
+    gate = Gate(SharedOptions(**shared))
+    program = context.meta["program"]
+    if program[:1] == ["-m"]:
+        module, arguments = program[1] if len(program) > 1 else "", program[2:]
+    elif program and program[0].startswith("-m"):
+        module, arguments = program[0][2:], program[1:]
+    else:
+        module, arguments = None, program[1:]
+    if module == "" or not program:
+        raise click.UsageError("no program given: use graphbreak script FILE or graphbreak script -m MODULE")
+    if module is None and not os.path.isfile(program[0]):  # noqa: PTH113 - the name stays unchanged
+        raise click.UsageError(f"{program[0]}: no such file")
+    if module is not None and not _module_exists(module):
+        raise click.UsageError(f"-m {module}: no such module")
+
+    from jupyter_graphbreak.api.watching import capture, run_routed
+
+    status = 0
+    run = None
+    with _stdout_to_stderr(enabled=shared["form"] != "text"):
+        try:
+            with capture(processes=processes, compile=compiles) as run, _as_main(module, program[0], arguments):
+                if compiles:
+                    run_routed(program[0], module)
+                elif module is None:
+                    runpy.run_path(program[0], run_name="__main__")
+                else:
+                    runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            status = _status(end.code)
+        except KeyboardInterrupt:
+            status = _INTERRUPTED
+        except Exception as error:  # noqa: BLE001 - any error of the program
+            own = _own_traceback(error)
+            sys.excepthook(type(error), error.with_traceback(own), own)
+            status = 1
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+    if run is None:
+        return status or 1
+    gate_status = gate.finish(result_of_job(run.job) if run.job is not None else CommandResult([run.report]))
+    return status or gate_status
+
+
+def _status(code: Any) -> int:
+    """Return the exit status for ``sys.exit(code)``; print a code that is not an integer, as Python does."""
+    if code is None or isinstance(code, int):
+        return int(code or 0) & 0xFF
+    click.echo(code, err=True)
+    return 1
+
+
+def _module_exists(module: str) -> bool:
+    import importlib.util
+
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as Python does
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False
+    finally:
+        del sys.path[0]
+
+
+@contextlib.contextmanager
+def _as_main(module: str | None, file: str, arguments: list[str]) -> Iterator[None]:
+    """Set the arguments and the module search path to what Python sets for a program."""
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [file if module is None else "-m", *arguments]
+    folder = os.path.dirname(os.path.abspath(file)) if module is None else os.getcwd()  # noqa: PTH100, PTH109, PTH120
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
+    """Redirect the output of the program, and of programs that it starts, to stderr."""
+    if not enabled:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _own_traceback(error: Exception) -> TracebackType | None:
+    """Return the traceback of an error without the frames that ran the program."""
+    from jupyter_graphbreak.analysis.machinery import is_runner
+    from jupyter_graphbreak.records.package_paths import package_paths
+
+    packages = package_paths()
+    own = error.__traceback__
+    while own is not None:
+        path = packages.module_path(own.tb_frame.f_code.co_filename)
+        if path is None or not (is_runner(path) or path.startswith(("jupyter_graphbreak/", "contextlib.py"))):
+            return own
+        own = own.tb_next
+    return None if isinstance(error, SyntaxError) else error.__traceback__  # the program itself may not be valid Python

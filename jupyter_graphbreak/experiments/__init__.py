@@ -1,0 +1,5 @@
+"""Questions that running a program again on copies answers: what removes a break, what a call costs, is it right.
+
+In: entries (callables with copies of their arguments and the modes of the call). Out: one section of the report each.
+May import everything from ``compiling`` downwards; ``trial`` serves the others.
+"""

@@ -1,0 +1,516 @@
+"""A backend around a backend, which compares what its graphs compute with what their operations compute one by one."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.experiments.check.closeness import Exact, double_state, doubled, leaves, unlike
+from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.entry_cost import backend_name
+from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
+from jupyter_graphbreak.experiments.trial.copies import Saved, clone
+from jupyter_graphbreak.experiments.trial.effects import kept_generators, seed_all, seed_torch
+from jupyter_graphbreak.experiments.trial.entry import compiling_anew
+from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.outcome import untouched
+from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.time_limit import require_time
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.report.cost import Check, Divergence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.records.source_texts import FindCell
+    from jupyter_graphbreak.report.schema import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    Inputs = list[Any]
+
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class WrongGraph:
+    """A compiled graph that computes something else than its operations do.
+
+    Parameters
+    ----------
+    frame : str
+        The id of the frame that was compiled.
+    module : GraphModule
+        The graph as Dynamo captured it.
+    left : GraphModule
+        The graph as the backend left it.
+    compiled : callable
+        What the backend made of it.
+    inputs : list
+        Copies of those with which it was called.
+    gradients : bool
+        Whether it is its backward pass only.
+    """
+
+    frame: str
+    module: torch.fx.GraphModule
+    left: torch.fx.GraphModule
+    compiled: Callable[..., Any]
+    inputs: Inputs
+    gradients: bool
+
+
+class GraphComparison:
+    """A backend that compiles as another does; while it compares, each graph also runs operation by operation.
+
+    Parameters
+    ----------
+    backend : str or callable
+    subject : Subject
+        What is compiled: its graphs may change the memory that it shares.
+
+    Attributes
+    ----------
+    compares : {"nothing", "values", "gradients"}
+    wrong : WrongGraph or None
+        The first graph, in the order in which they ran, whose result was another.
+    """
+
+    def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
+        self._subject = subject
+        self._backend = own_backend(backend) if isinstance(backend, str) else backend
+        self.compares: Literal["nothing", "values", "gradients"] = "nothing"
+        self.wrong: WrongGraph | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what Dynamo asks of a backend, such as its settings, from the one inside."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._backend, name)
+
+    def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
+        """Compile a graph."""
+        frame = compile_id()
+        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change its own
+        compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
+
+        def run(*args: Any) -> Any:
+            gradients = self.compares == "gradients"
+            # A graph that was compiled for a call without gradients has no backward pass.
+            has_these = torch.is_grad_enabled() if gradients else self.compares == "values"
+            if has_these and self.wrong is None:
+                # Not copied as a whole: among them are all parameters.
+                given = _leaves_of(args)
+                if computes_otherwise(captured, compiled, given, self._subject, gradients=gradients):
+                    self.wrong = WrongGraph(frame, captured, module, compiled, clone(given), gradients)
+            return compiled(*args)
+
+        return run
+
+    def first_wrong_operation(self) -> str | None:
+        """Return the name of the first operation of the wrong graph that the backend computes otherwise."""
+        wrong = self.wrong
+        return first_wrong_operation(wrong, self._backend, self._subject) if wrong is not None else None
+
+
+def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
+    """Find the operation with which a graph becomes wrong, by compiling beginnings of it.
+
+    A backend need not do the same a second time. Where it does not, it is the first operation that the backend changed
+    in the graph itself; or else, the one that makes the first output which is wrong.
+    """
+    names: list[str] = [node.name for node in wrong.module.graph.nodes if node.op.startswith("call")]
+
+    def is_wrong(length: int) -> bool:
+        part = _beginning(wrong, set(names[:length]))
+        if part is None:
+            return False
+        try:
+            compiled = backend(_copy(part), clone(wrong.inputs))
+            return computes_otherwise(part, compiled, wrong.inputs, subject, gradients=wrong.gradients)
+        except Exception:  # noqa: BLE001 - the backend cannot compile a part
+            return False
+
+    right, first_wrong = 0, len(names)
+    if not is_wrong(first_wrong):
+        return _changed_operation(wrong) or _wrong_output(wrong)
+    while first_wrong - right > 1:
+        middle = (right + first_wrong) // 2
+        if is_wrong(middle):
+            first_wrong = middle
+        else:
+            right = middle
+    return names[first_wrong - 1]
+
+
+def _changed_operation(wrong: WrongGraph) -> str | None:
+    """Return the first operation that has another value in the graph which the backend left."""
+    expected = _values(wrong.module, wrong.inputs)
+    try:
+        actual = _values(wrong.left, wrong.inputs)
+    except Exception:  # noqa: BLE001 - it is not meant to be run
+        return None
+    return next((name for name in expected if unlike(expected[name], actual.get(name)) is not None), None)
+
+
+def _wrong_output(wrong: WrongGraph) -> str | None:
+    """Return the operation that makes the first output which is wrong."""
+    nodes = next(node for node in wrong.module.graph.nodes if node.op == "output").all_input_nodes
+    expected = _values(wrong.module, wrong.inputs)
+    with torch.no_grad():
+        outputs = wrong.compiled(*clone(wrong.inputs))
+    made = [output for output in outputs if isinstance(output, torch.Tensor)]
+    if len(made) != len(nodes):
+        return None
+    names: list[str] = [node.name for node in nodes]
+    pairs = zip(names, made, strict=True)
+    return next((name for name, output in pairs if unlike(expected[name], output) is not None), None)
+
+
+def computes_otherwise(
+    module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool
+) -> bool:
+    """Whether a compiled graph computes something else than its operations one by one."""
+    expected = _computed(_interpreted(module), inputs, subject, gradients=gradients)
+    actual = _computed(compiled, inputs, subject, gradients=gradients)
+    if unlike(expected, actual) is None:
+        return False
+    try:
+        exact = Exact(
+            *(_computed_double(module, inputs, subject, gradients=gradients, varied=varied) for varied in (False, True))
+        )
+    except Exception:  # noqa: BLE001 - operations that mix precisions
+        exact = None
+    return unlike(expected, actual, exact) is not None
+
+
+def _leaves_of(inputs: Iterable[Any]) -> Inputs:
+    """Return tensors in the same memory that are leaves."""
+    return [
+        item.detach().requires_grad_(item.requires_grad) if type(item) in {torch.Tensor, torch.nn.Parameter} else item
+        for item in inputs
+    ]
+
+
+def _computed(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool) -> Any:
+    """Return what a graph returns and leaves in its inputs, or else the gradients of these; from one random seed.
+
+    Afterwards the inputs are as before.
+    """
+    saved = Saved(inputs, subject.memory.is_intact)
+    intact = subject.unchanged()
+    try:
+        with kept_generators(), torch.set_grad_enabled(gradients):
+            seed_torch(_SEED)
+            value = function(*inputs)
+            if gradients:
+                value = gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
+                return subject.seen(value, {})
+        return subject.seen((value, inputs), subject.unchanged())
+    finally:
+        subject.memory.restore(intact)
+        saved.put_back()
+
+
+def _computed_double(
+    module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, varied: bool
+) -> Any:
+    change = functools.partial(doubled, varied=varied)
+    return _computed(_interpreted(_copy(module, change)), change(inputs), subject, gradients=gradients)
+
+
+def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
+    """Return the gradients of a result, weighted unevenly, with respect to those inputs that have one."""
+    wanted = [given for given in inputs if given.requires_grad and given.is_leaf]
+    results = [part for part in leaves(value) if isinstance(part, torch.Tensor) and part.requires_grad]
+    if not wanted or not results:
+        return []
+    weights = [
+        (torch.arange(part.numel(), device=part.device) % 7 + 1).reshape(part.shape).to(part) for part in results
+    ]
+    return list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
+
+
+def _interpreted(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    return torch.fx.Interpreter(module).run
+
+
+def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) -> torch.fx.GraphModule:
+    """Return a copy of a graph and of the tensors that it holds."""
+    made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    for name, value in list(vars(made).items()):
+        if isinstance(value, torch.Tensor):
+            setattr(made, name, change(value))
+    for name, buffer in list(made.named_buffers(recurse=False)):
+        setattr(made, name, change(buffer))
+    return made
+
+
+def _beginning(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None:
+    """Return the graph up to some operation, with all its tensors that the rest would use as outputs."""
+    values = _values(wrong.module, wrong.inputs)
+    graph = torch.fx.Graph()
+    made: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in wrong.module.graph.nodes:
+        if node.op in {"placeholder", "get_attr"} or node.name in kept:
+            made[node] = graph.node_copy(node, made.__getitem__)
+            # The values that it had when it was traced belong to that trace.
+            made[node].meta = {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
+    alive = [
+        node
+        for node in made
+        if node.name in kept
+        and isinstance(values.get(node.name), torch.Tensor)
+        and any(user not in made for user in node.users)
+    ]
+    if not alive:
+        return None
+    graph.output(tuple(made[node] for node in alive))
+    return torch.fx.GraphModule(wrong.module, graph)
+
+
+def _values(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
+    """Return what each operation of a graph computes."""
+    values: dict[str, Any] = {}
+
+    class Keeping(torch.fx.Interpreter):
+        def run_node(self, n: torch.fx.Node) -> Any:
+            value = super().run_node(n)
+            if n.op != "output":
+                values[n.name] = clone(value)  # as it is now: a later operation may change it
+            return value
+
+    with torch.no_grad(), kept_generators():
+        seed_torch(_SEED)
+        Keeping(_copy(module)).run(*clone(inputs))
+    return values
+
+
+Step = Literal["eager", "aot_eager", "backend"]
+_MOST_DIFFERENCES = 8
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The check of an entry, and the report of the run on copies in which it was compiled."""
+
+    check: Check
+    report: Report
+
+
+@dataclass
+class _Seen:
+    """What a call did: its result, its arguments and its state afterwards, gradients; each by a name."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    gradients: dict[str, Any] = field(default_factory=dict)
+    raised: str | None = None
+
+
+def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell = lambda _: None) -> Checked:
+    """Compare the compiled run of an entry with the eager one, both on copies: values and gradients.
+
+    Random numbers are the same in both.
+
+    Parameters
+    ----------
+    entry : Entry
+    run : Report or None
+        The report whose graphs the check names; without it those of the report that is made here.
+    find_cell : callable
+        Given the file name of a code object, the cell it comes from.
+    """
+    with entry.set_up(), untouched(), eager_random_numbers():
+        trial = _CompiledTrial(entry, entry.backend)
+        with compiling_anew(trial.subject.call):
+            with recorder.record(find_cell) as recording:
+                actual = trial.see()
+            own = build_report(recording.records)
+            differences = _differences(entry, _eager(entry), actual)
+            first = _first(trial, Correspondence(own, run if run is not None else own, entry.frame))
+            if first is not None and not differences:
+                differences = [f"graph {first.graph} computes something else, which the result does not show"]
+        step = _step(entry) if differences else None
+    check = Check(
+        function=entry.function,
+        backend=backend_name(entry.backend),
+        equal=not differences,
+        differences=differences[:_MOST_DIFFERENCES],
+        first=first,
+        step=step,
+    )
+    return Checked(check, own)
+
+
+class _CompiledTrial:
+    """An entry that is compiled once and called from the same state each time."""
+
+    def __init__(self, entry: Entry, backend: str | Callable[..., Any]) -> None:
+        self.subject = Subject(entry.call, entry.arguments)
+        self.graphs = GraphComparison(backend, self.subject)
+        self._program = torch.compile(self.subject.call, backend=self.graphs, dynamic=entry.dynamic)
+
+    def see(self) -> _Seen:
+        self.subject.restore()
+        return _see(self._program, self.subject)
+
+    def call(self) -> None:
+        """Call it for its graphs alone."""
+        self.subject.restore()
+        _call(self._program, self.subject)
+
+
+def _eager(entry: Entry) -> _Seen:
+    subject = Subject(entry.call, entry.arguments)
+    subject.restore()
+    return _see(subject.call, subject)
+
+
+def _exact(entry: Entry) -> tuple[_Seen, _Seen] | None:
+    """Return what the function does in double precision, and with inputs a little off; ``None`` if it does not work."""
+    try:
+        seen = _in_double(entry, varied=False), _in_double(entry, varied=True)
+    except Exception:  # noqa: BLE001 - what the user's objects do when they are copied
+        return None
+    return seen if seen[0].raised is None and seen[1].raised is None else None
+
+
+def _in_double(entry: Entry, *, varied: bool) -> _Seen:
+    subject = Subject(entry.call, entry.arguments)
+    subject.restore()
+    subject.modes = replace(subject.modes, dtype=torch.float64)
+    double_state(subject, varied=varied)
+    given = subject.arguments or entry.arguments
+    args, kwargs = doubled((given.args, given.kwargs), subject.held(), varied=varied)
+    return _see(subject.call, subject, Arguments(*args, **kwargs))
+
+
+def _call(
+    program: Callable[..., Any], subject: Subject, given: Arguments | None = None
+) -> tuple[Any, Arguments, str | None]:
+    """Call a program; return its result, its arguments afterwards, and what it raised."""
+    require_time()
+    given = given or subject.copies_of(subject.arguments or Arguments())
+    seed_all(0)
+    with guarded(subject.call, assigned=subject.assigned), subject.entered():
+        try:
+            return program(*given.args, **given.kwargs), given, None
+        except Exception as error:  # noqa: BLE001 - that it raises is the finding
+            return None, given, type(error).__name__
+
+
+def _see(program: Callable[..., Any], subject: Subject, given: Arguments | None = None) -> _Seen:
+    value, given, raised = _call(program, subject, given)
+    if raised is not None:
+        return _Seen(raised=raised)
+    memo = subject.unchanged()
+    named = given.named(subject.call)
+    seen = _Seen({"the result": subject.seen(value, memo)})
+    seen.values |= {f"{name} afterwards": subject.seen(item, memo) for name, item in named.items()}
+    seen.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
+    inputs = dict(_differentiable(named, subject))
+    try:
+        with guarded(subject.call, assigned=subject.assigned), subject.entered():
+            gradients = gradients_of(value, list(inputs.values()))
+    except RuntimeError as error:  # such as a graph that is used up
+        seen.gradients["the backward pass"] = type(error).__name__
+        return seen
+    for name, item in inputs.items():
+        found = gradients.pop(0) if gradients else None
+        seen.gradients[f"the gradient of {name}"] = subject.seen(found, {})
+        if item.grad is not None:
+            seen.gradients[f"{name}.grad"] = subject.seen(item.grad, {})
+    return seen
+
+
+def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors that gradients are taken of, with a name for each."""
+    pending = [*named.items(), *([("self", subject.owner)] if subject.owner is not None else [])]
+    for name, value in pending:
+        match value:
+            case torch.Tensor() if value.requires_grad and value.is_leaf:
+                yield name, value
+            case torch.nn.Module():
+                yield from ((part, found) for part, found in value.named_parameters() if found.requires_grad)
+            case list() | tuple():
+                pending += [(f"{name}[{number}]", item) for number, item in enumerate(value)]
+            case dict():
+                pending += [(f"{name}[{key!r}]", item) for key, item in value.items()]
+
+
+def _differences(entry: Entry, expected: _Seen, actual: _Seen) -> list[str]:
+    """Return how a compiled call differs from the eager one by more than rounding."""
+    found = list(_unlike(expected, actual, None))
+    # A run in double precision takes twice the memory, and time: it is made if there is something that it may explain.
+    return list(_unlike(expected, actual, _exact(entry))) if found else []
+
+
+def _unlike(expected: _Seen, actual: _Seen, exact: tuple[_Seen, _Seen] | None) -> Iterator[str]:
+    if expected.raised != actual.raised:
+        yield f"{_outcome(actual)} where eager {_outcome(expected)}"
+        return
+    for kind in ("values", "gradients"):
+        ones, others = getattr(expected, kind), getattr(actual, kind)
+        doubles = [getattr(seen, kind) for seen in exact or ()]
+        for name in ones:
+            known = exact is not None and all(name in double for double in doubles)
+            reference = Exact(*(double[name] for double in doubles)) if known else None
+            found = unlike(ones[name], others.get(name), reference)
+            if found is not None:
+                yield f"{name}: {found}"
+
+
+def _outcome(seen: _Seen) -> str:
+    return f"raises {seen.raised}" if seen.raised is not None else "returns"
+
+
+def _first(trial: _CompiledTrial, found: Correspondence) -> Divergence | None:
+    """Return the first graph and operation that differ, in a further call of what was compiled."""
+    graphs = trial.graphs
+    _compare_graphs(trial)
+    if graphs.wrong is None:
+        return None
+    frame = next((frame for frame in found.own.frames if frame.id == graphs.wrong.frame), None)
+    letter = frame.graphs[0] if frame is not None and frame.graphs else None
+    named = found.graph(letter)
+    if letter is None or named is None:
+        return None
+    name = graphs.first_wrong_operation()
+    graph = next(graph for graph in found.run.graphs if graph.id == named)
+    op = next((op for op in graph.ops if op.name == name), None)
+    return Divergence(named, op.location if op is not None else None, op.name if op is not None else name)
+
+
+def _compare_graphs(trial: _CompiledTrial) -> None:
+    graphs = trial.graphs
+    for graphs.compares in ("values", "gradients"):
+        trial.call()
+        if graphs.wrong is not None:
+            break
+    graphs.compares = "nothing"
+
+
+def _step(entry: Entry) -> Step:
+    """Return the first step of compiling that brings a difference in."""
+    steps: tuple[Step, ...] = ("eager", "aot_eager")
+    for step in steps:
+        if step == backend_name(entry.backend):
+            return step
+        trial = _CompiledTrial(entry, step)
+        with compiling_anew(trial.subject.call):
+            if _differences(entry, _eager(entry), trial.see()):
+                return step
+            _compare_graphs(trial)
+            if trial.graphs.wrong is not None:
+                return step
+    return "backend"

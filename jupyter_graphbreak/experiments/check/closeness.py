@@ -1,0 +1,150 @@
+"""Tell a wrong result from one that is only rounded otherwise, with the help of one in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from jupyter_graphbreak.experiments.trial.copies import clone
+from jupyter_graphbreak.experiments.trial.places import tensors
+from jupyter_graphbreak.experiments.trial.values import difference
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.experiments.trial.subject import Subject
+
+#: How many times as far as rounding alone a result may be from that in double precision.
+_FACTOR = 8.0
+#: From how far on eager's own distance is no rounding: it took another way, where a number decides.
+_ANOTHER_WAY = 100.0
+_DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
+
+
+class Exact(NamedTuple):
+    """A result in double precision, and that of inputs which are as much off as rounding makes them."""
+
+    value: Any
+    varied: Any
+
+
+def unlike(expected: Any, actual: Any, exact: Exact | None = None) -> str | None:
+    """Return how a result differs from the expected one beyond rounding, ``None`` if it does not.
+
+    Parameters
+    ----------
+    expected, actual
+        The results, of any kind.
+    exact : Exact or None
+        Tells how large rounding is, where the expected one could be had in double precision.
+    """
+    found = difference(expected, actual)
+    if found is None or exact is None or difference(expected, actual, values=False) is not None:
+        return found
+    parts = [leaves(value) for value in (expected, actual, exact.value, exact.varied)]
+    if len({len(part) for part in parts}) > 1:
+        return found
+    return None if all(_is_rounding(*each) for each in zip(*parts, strict=True)) else found
+
+
+def leaves(value: Any) -> list[Any]:
+    """Return what containers and objects hold: tensors, numbers, strings."""
+    found: list[Any] = []
+    pending, seen = [value], set()
+    while pending:
+        item = pending.pop()
+        if isinstance(item, torch.Tensor | str | bytes | int | float | complex | type(None)):
+            found.append(item)
+            continue
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, Mapping):
+            pending += item.values()
+        elif isinstance(item, list | tuple):
+            pending += item
+        elif hasattr(item, "__dict__"):
+            pending += vars(item).values()
+    return found
+
+
+def _is_rounding(expected: Any, actual: Any, exact: Any, varied: Any) -> bool:
+    if difference(expected, actual) is None:
+        return True
+    values = [expected, actual, exact, varied]
+    if all(isinstance(value, float) for value in values):
+        return _is_rounding(*(torch.tensor(value, dtype=torch.float64) for value in values))
+    if not all(isinstance(value, torch.Tensor) and value.shape == expected.shape for value in values):
+        return False
+    if not expected.is_floating_point():
+        return False
+    precision = torch.finfo(expected.dtype).eps
+    with torch.no_grad():
+        expected, actual, exact, varied = (value.detach().double() for value in values)
+        finite = exact.isfinite() & varied.isfinite() & expected.isfinite()
+        if not torch.equal(actual[~finite].nan_to_num(), expected[~finite].nan_to_num()):
+            return False
+        expected, actual, exact, varied = (value[finite] for value in (expected, actual, exact, varied))
+        if not exact.numel():
+            return True
+        rounding = (varied - exact).abs().max() + precision * exact.abs().max()
+        off = (expected - exact).abs().max()
+        if off > _ANOTHER_WAY * rounding:
+            return False
+        return bool((actual - exact).abs().max() <= _FACTOR * max(off, rounding))
+
+
+def doubled(value: Any, memo: dict[Any, Any] | None = None, *, varied: bool = False) -> Any:
+    """Return a copy of a value, its tensors and modules in double precision.
+
+    Parameters
+    ----------
+    memo : dict
+        Objects that are not copied, by their ids.
+    varied : bool
+        Whether to change each number by as much as rounding it to its own precision may.
+    """
+    return _doubled(clone(value, memo), {}, torch.Generator().manual_seed(0) if varied else None)
+
+
+def double_state(subject: Subject, *, varied: bool = False) -> None:
+    """Put the tensors of everything that a program may change into double precision, in place."""
+    noise = torch.Generator().manual_seed(0) if varied else None
+    seen: set[int] = set()
+    for name, root in subject.roots():
+        for _, tensor in tensors(root, name, seen):
+            if tensor.dtype in _DOUBLE:
+                tensor.data = _tensor(tensor.data, noise)
+
+
+def _doubled(value: Any, memo: dict[int, Any], noise: torch.Generator | None) -> Any:
+    if id(value) in memo:
+        return memo[id(value)]
+    made: Any = value
+    match value:
+        case torch.nn.Module():
+            with torch.no_grad():
+                for held in (*value.parameters(), *value.buffers()):
+                    held.data = _tensor(held.data, noise)
+        case torch.Tensor():
+            made = _tensor(value.detach(), noise).requires_grad_(value.requires_grad)
+        case dict():
+            for key in value:
+                value[key] = _doubled(value[key], memo, noise)
+        case list():
+            value[:] = [_doubled(item, memo, noise) for item in value]
+        case tuple():
+            parts = [_doubled(item, memo, noise) for item in value]
+            made = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    memo[id(value)] = made
+    return made
+
+
+def _tensor(value: torch.Tensor, noise: torch.Generator | None) -> torch.Tensor:
+    if value.dtype not in _DOUBLE:
+        return value
+    made = value.double()
+    if noise is None:
+        return made
+    drawn = torch.rand(value.shape, dtype=torch.float64, generator=noise).to(value.device) * 2 - 1
+    return made * (1 + torch.finfo(value.dtype).eps / 2 * drawn)

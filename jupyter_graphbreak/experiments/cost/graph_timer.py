@@ -1,0 +1,133 @@
+"""A backend around a backend, which takes the time of each graph that it compiled, and of what is between them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from jupyter_graphbreak._torch_compat.hooks.code_marks import left_alone, marked_code
+from jupyter_graphbreak._torch_compat.profile_ranges import marked_graph
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.structured_trace import envelope
+from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark, yields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from jupyter_graphbreak._torch_compat.hooks.code_marks import Moment
+    from jupyter_graphbreak.experiments.cost.clock import Clock
+
+_T = TypeVar("_T")
+
+
+class GraphTimer:
+    """A backend that compiles as another does, and whose graphs mark when they begin and end while it listens.
+
+    So does, if it was asked to while it compiled, the code around them: see :meth:`marking_code`.
+
+    Parameters
+    ----------
+    backend : str or callable
+    clock : Clock
+
+    Attributes
+    ----------
+    compile_ids : list of str
+        For each graph, in order, the id of the frame that was compiled.
+    """
+
+    def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
+        self._backend = own_backend(backend) if isinstance(backend, str) else backend
+        self._clock = clock
+        self._marks: list[tuple[str, str, Any]] | None = None
+        self._profiled = False
+        self.compile_ids: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what Dynamo asks of a backend, such as its settings, from the one inside."""
+        if name.startswith("_torchdynamo") or name == "_backend":
+            raise AttributeError(name)
+        return getattr(self._backend, name)
+
+    def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
+        """Compile a graph."""
+        number = len(self.compile_ids)
+        self.compile_ids.append(compile_id())
+        compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
+        name, now = str(number), self._clock.mark
+
+        def run(*args: Any) -> Any:
+            if (marks := self._marks) is not None:
+                marks.append(("graph", name, now()))
+                result = compiled(*args)
+                marks.append(("graph ends", name, now()))
+                self._watch_backward(result, name)
+                marks.append(("graph is noted", name, now()))
+                return result
+            if self._profiled:
+                with marked_graph(number):
+                    return compiled(*args)
+            return compiled(*args)
+
+        return run
+
+    def marking_code(self) -> AbstractContextManager[None]:
+        """Return a context in which the code that Dynamo makes is made to mark its moments while this listens."""
+
+        def mark(moment: Moment) -> Callable[[], None]:
+            return self._marker(moment, compile_id())
+
+        return marked_code(mark)
+
+    def time(self, call: Callable[[], Any], *, parts: bool = False) -> CallTime:
+        """Make a call and take its time, and with ``parts`` mark what happens in it."""
+        marks: list[tuple[str, str, Any]] = []
+        self._marks = marks if parts else None
+        before, worked = yields(), time.process_time_ns()
+        try:
+            start = self._clock.mark()
+            result = call()
+            end = self._clock.mark()
+            processor_us = (time.process_time_ns() - worked) / 1e3
+            yielded = yields() - before
+        finally:
+            self._marks = None
+        first, *times, last = self._clock.times_us([start, *(mark for _, _, mark in marks), end])
+        del result  # not while the clock runs
+        made = [Mark(kind, name, us - first) for (kind, name, _), us in zip(marks, times, strict=True)]
+        return CallTime(last - first, made, yielded, processor_us)
+
+    def profiling(self, call: Callable[[], _T]) -> _T:
+        """Make a call in which graphs are ranges of the profiler."""
+        self._profiled = True
+        try:
+            return call()
+        finally:
+            self._profiled = False
+
+    def _marker(self, kind: str, name: str) -> Callable[..., None]:
+        def mark(*_: Any) -> None:
+            if (marks := self._marks) is not None:
+                marks.append((kind, name, clock_mark()))
+
+        clock_mark = self._clock.mark
+        left_alone(mark, clock_mark)
+        return mark
+
+    def _watch_backward(self, result: Any, number: str) -> None:
+        """Mark when the backward pass of a graph runs, if it runs in the same call."""
+        for value in result if isinstance(result, tuple | list) else [result]:
+            node = value.grad_fn if isinstance(value, torch.Tensor) else None
+            if node is not None and node.name().startswith("CompiledFunctionBackward"):
+                node.register_prehook(self._marker("backward", number))
+                node.register_hook(self._marker("backward ends", number))
+                return
+
+
+def compile_id() -> str:
+    """Return the id of the frame that is being compiled, as a report names it."""
+    context = envelope()
+    return f"{context.get('frame_id', '-')}/{context.get('frame_compile_id', '-')}"

@@ -1,0 +1,266 @@
+"""Variants of one call that run in turn: as it is, compiled, and compiled with remedies; each on its own copies."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import sys
+import time
+import types
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from jupyter_graphbreak._torch_compat.compiled import compilations_begun
+from jupyter_graphbreak._torch_compat.profile_ranges import device_activities, profiled
+from jupyter_graphbreak.experiments.cost.clock import clock_for
+from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
+from jupyter_graphbreak.experiments.trial.effects import seed_all
+from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.recording.targets import is_own, reached
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from contextlib import AbstractContextManager
+
+    from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
+    from jupyter_graphbreak.experiments.cost.timing import CallTime
+    from jupyter_graphbreak.experiments.trial.entry import Entry
+
+
+class PrivateCode:
+    """Code objects of the methods and library functions that a callable leads to.
+
+    Dynamo keeps what it compiled, and that it gave up, with the code object: programs that share one would run as the
+    last of them was compiled.
+
+    Parameters
+    ----------
+    call
+        The callable.
+    copies : collection of function
+        Those that no other program shares. Python specializes what calls a function anew when its code was replaced,
+        which takes longer than many a call.
+    """
+
+    def __init__(self, call: Any, copies: Collection[types.FunctionType] = ()) -> None:
+        self._codes = {function: _copy(function.__code__) for function in _functions(call) if function not in copies}
+
+    @contextlib.contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Have the functions run this code while the context is open."""
+        before = {function: function.__code__ for function in self._codes}
+        try:
+            for function, code in self._codes.items():
+                function.__code__ = code
+            yield
+        finally:
+            for function, code in before.items():
+                function.__code__ = code
+
+
+def _functions(call: Any) -> Iterator[types.FunctionType]:
+    for found in reached(call):
+        held = [found] if isinstance(found, types.FunctionType) else _members(found)
+        for function in held:
+            if is_own(function):
+                yield function
+
+
+def _members(value: Any) -> Iterator[types.FunctionType]:
+    """Yield the methods of an object, and the functions in them that decorators wrapped."""
+    for kind in type(value).__mro__:
+        for member in vars(kind).values():
+            wrapped = member
+            while isinstance(wrapped, types.FunctionType):
+                yield wrapped
+                wrapped = getattr(wrapped, "__wrapped__", None)
+
+
+def _copy(code: types.CodeType) -> types.CodeType:
+    inner = tuple(_copy(const) if isinstance(const, types.CodeType) else const for const in code.co_consts)
+    return code.replace(co_consts=inner)
+
+
+_T = TypeVar("_T")
+#: A call that draws random numbers may take another way each time: it is made with so many seeds, over and over.
+SEEDS = 8
+#: How often a call that is shorter is made before the one that counts.
+_WARMING = 2
+_SHORT_US = 5_000
+#: Rounds through the seeds after which compiling is not waited for any longer.
+_MOST_ROUNDS = 12
+#: A call that takes so many seconds is made with one seed only.
+_LONG_S = 0.5
+
+
+class Variant:
+    """A call that can be made again and again, and finds the same each time.
+
+    What the first call changes, such as the state of an optimizer that begins to exist, stays changed; what later calls
+    change is restored after each, outside of the time that is taken. Arguments that the call changes are copied anew.
+
+    Parameters
+    ----------
+    entry : Entry
+    compiled : bool
+        Whether to compile it, or to leave it as it is.
+    marked : bool
+        Whether what is compiled can say what happens in it.
+    applied : callable
+        Makes a context in which each call is made.
+    """
+
+    def __init__(
+        self,
+        entry: Entry,
+        *,
+        compiled: bool,
+        marked: bool = False,
+        applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+    ) -> None:
+        self.subject = Subject(entry.call, entry.arguments)
+        self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
+        self._marked = marked
+        self._applied = applied
+        self._code = PrivateCode(self.subject.call, self.subject.functions())
+        self._given = self.subject.arguments or entry.arguments
+        self._arguments = self.subject.copies_of(self._given)
+        self.clock = clock_for(tensors_of(self.subject, self._arguments))
+        self.timer = GraphTimer(entry.backend, self.clock)
+        program: Callable[..., Any] = self.subject.call
+        if compiled:
+            program = torch.compile(program, backend=self.timer, dynamic=entry.dynamic)
+        self._program = program
+        self._state: dict[str, Any] = {}
+        self._changes_arguments = self._changes_state = self._is_short = False
+        self.random = False
+        self._seconds = 0.0
+
+    def tensors(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors of its copies."""
+        yield from tensors_of(self.subject, self._arguments)
+
+    def warm_up(self) -> bool:
+        """Call it until nothing is compiled any more; return whether that came about."""
+        with self.timer.marking_code() if self._marked else contextlib.nullcontext():
+            return self._warm_up()
+
+    def _warm_up(self) -> bool:
+        with guarded(self.subject.call, assigned=self.subject.assigned):
+            self._call(0)
+        self.subject.separate_changed()
+        self._state = self.subject.state()
+        self._arguments = self.subject.copies_of(self._given)
+        # Whether the call changes something is seen from the second one on: the first may prepare what then stays.
+        given = self.subject.copies_of(self._given)
+        seed_all(0)
+        before = _random_state()
+        begun = time.monotonic()
+        with guarded(self.subject.call, assigned=self.subject.assigned):
+            self._call(0)
+        self._seconds = time.monotonic() - begun
+        self.subject.separate_changed()
+        self.random = before != _random_state()
+        self._changes_arguments = _differ((given.args, given.kwargs), (self._arguments.args, self._arguments.kwargs))
+        self._changes_state = _differ(self._state, self.subject.state())
+        self._restore()
+        for _ in range(_MOST_ROUNDS):
+            before_round = compilations_begun()
+            for seed in range(self._seeds_now()):
+                self._call(seed)
+            if before_round == compilations_begun():
+                return True
+        return False
+
+    def _seeds_now(self) -> int:
+        """Return with how many seeds to call it in one round."""
+        return (SEEDS if self._seconds < _LONG_S else 1) if self.random else 1
+
+    def run(self) -> CallTime:
+        """Call it, and return what that took; each time with the next random seed."""
+        return self._timed(next(self._seeds), parts=False)
+
+    def run_in_parts(self) -> CallTime:
+        """Call it, and return also what happened in it; each time with the next random seed."""
+        return self._timed(next(self._seeds_of_parts), parts=True)
+
+    def _timed(self, seed: int, *, parts: bool) -> CallTime:
+        """Call it, before that a short one some times: what ran in between has used the processor's caches."""
+        warming = _WARMING if self._is_short else 0
+        if self.random or self._changes_arguments or self._changes_state:
+            for _ in range(warming):
+                self._call(seed)
+            warming = 0
+            seed_all(seed)
+        arguments = self._arguments
+        with self._applied(), self.subject.entered(), self._code.in_force():
+            for _ in range(warming):
+                self._program(*arguments.args, **arguments.kwargs)
+            taken = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
+        self._is_short = taken.total_us < _SHORT_US
+        self._restore()
+        return taken
+
+    def profiled(self, seed: int = 0) -> list[Range]:
+        """Call it under a profiler, and return what that saw."""
+        return self._observed(seed, lambda call: self.timer.profiling(lambda: profiled(call)))
+
+    def device_activities(self) -> list[Activity]:
+        """Call it under the profiler that sees what a device is asked for, and return that."""
+        return self._observed(0, device_activities)
+
+    def _observed(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
+        seed_all(seed)
+        arguments = self._arguments
+        try:
+            with self._applied(), self.subject.entered(), self._code.in_force():
+                return observe(lambda: self._program(*arguments.args, **arguments.kwargs))
+        finally:
+            self._restore()
+
+    def _call(self, seed: int) -> None:
+        seed_all(seed)
+        with self._applied(), self.subject.entered(), self._code.in_force():
+            self._program(*self._arguments.args, **self._arguments.kwargs)
+        self._restore()
+
+    def _restore(self) -> None:
+        if self._changes_arguments:
+            self._arguments = self.subject.copies_of(self._given)
+        if self._changes_state:
+            self.subject.restore()
+
+
+def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a call works with: those of its arguments, and those of what it changes."""
+    pending: list[Any] = [arguments.args, arguments.kwargs, subject.owner]
+    while pending:
+        value = pending.pop()
+        match value:
+            case torch.Tensor():
+                yield value
+            case torch.nn.Module():
+                yield from value.parameters()
+                yield from value.buffers()
+            case dict():
+                pending += value.values()
+            case list() | tuple() | set():
+                pending += value
+
+
+def _differ(before: Any, after: Any) -> bool:
+    return difference(before, after) is not None
+
+
+def _random_state() -> tuple[Any, ...]:
+    """Return the state of the random generators, as values that can be compared."""
+    numpy = sys.modules.get("numpy")
+    states = [torch.random.get_rng_state().numpy().tobytes()]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states += [state.numpy().tobytes() for state in torch.cuda.get_rng_state_all()]
+    drawn = numpy.random.get_state() if numpy is not None else ()
+    return (*states, random.getstate(), *(part.tobytes() if hasattr(part, "tobytes") else part for part in drawn))

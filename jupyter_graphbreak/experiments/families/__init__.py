@@ -1,0 +1,5 @@
+"""Families of changes that may remove a break: pure functions from source text to proposals, listed in ``table``.
+
+In: a :class:`~jupyter_graphbreak.experiments.families.proposal.Problem`. Out: proposals, most likely first.
+May import ``analysis``, ``knowledge`` and ``report``; no torch.
+"""

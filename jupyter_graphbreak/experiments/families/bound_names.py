@@ -1,0 +1,43 @@
+"""Which names a function binds before a statement, and which it reads after it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.experiments.families.drafting import Draft
+
+
+def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
+    """Return whether a name has a value where a statement begins; what is no name, such as an attribute, has."""
+    if not target.isidentifier():
+        return True
+    scope = draft.function_of(statement) or draft.tree
+    if isinstance(scope, FunctionNode):
+        arguments = [each.arg for each in ast.walk(scope.args) if isinstance(each, ast.arg)]
+        if target in arguments:
+            return True
+    return any(
+        isinstance(node, ast.Name) and node.id == target and isinstance(node.ctx, ast.Store)
+        and node.lineno < statement.lineno
+        for node in ast.walk(scope)
+    )  # fmt: skip
+
+
+def read_after(draft: Draft, statement: ast.stmt) -> set[str]:
+    """Return the names that are read after a statement; in a loop, after it comes what is before it, too."""
+    scope: ast.AST = draft.function_of(statement) or draft.tree
+    end = statement.end_lineno or statement.lineno
+    around = [each for each in draft.ancestors(statement) if isinstance(each, ast.For | ast.While)]
+    first = min((each.lineno for each in around), default=end + 1)
+    inside = set(ast.walk(statement))
+    return {
+        node.id
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Load)
+        and (node.lineno > end or (node.lineno >= first and node not in inside))
+    }

@@ -1,0 +1,456 @@
+"""Branches on the value of a tensor: take both sides and choose between the results."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.analysis.python_text import parse_expression
+from jupyter_graphbreak.experiments.families.arms import Arm, either, in_brackets, read_arm, written
+from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
+from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
+from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name
+from jupyter_graphbreak.experiments.families.protection import assumed
+from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_at, site_of, step_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jupyter_graphbreak.experiments.families.arms import Value
+    from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
+    from jupyter_graphbreak.experiments.families.site import Site
+
+#: Functions and methods whose gradient is not finite for zero or negative numbers; that for one is.
+_STEEP = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
+
+
+def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
+    """Return one side of a branch that divides by one, and so on, where the other side is taken.
+
+    Parameters
+    ----------
+    arm : Arm
+        The side.
+    condition : str
+        The name of the condition.
+    torch : str
+        The name of the torch package.
+    is_taken : bool
+        Whether the side is taken where the condition is true.
+    """
+
+    def of(text: str) -> str:
+        return guarded_text(text, condition, torch, is_taken=is_taken)
+
+    def of_value(value: Value | None) -> Value | None:
+        if value is None or isinstance(value, str):
+            return value and of(value)
+        kind, keys, members = value
+        return kind, keys, tuple(member for member in map(of_value, members) if member is not None)
+
+    lines = [f"{name} = {of(text)}" for name, _, text in (line.partition(" = ") for line in arm.lines)]
+    values = {target: of(text) for target, text in arm.values.items()}
+    return replace(arm, lines=lines, values=values, result=of_value(arm.result))
+
+
+def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> str:
+    """Return an expression that divides by one, and so on, where the other side is taken; others as they are."""
+    try:
+        tree = parse_expression(text)
+    except SyntaxError:
+        return text
+    guard = _Guard(condition, torch, is_taken=is_taken)
+    guarded = guard.visit(tree)
+    return ast.unparse(guarded) if guard.found else text
+
+
+class _Guard(ast.NodeTransformer):
+    def __init__(self, condition: str, torch: str, *, is_taken: bool) -> None:
+        self._condition = condition
+        self._torch = torch
+        self._is_taken = is_taken
+        self.found = False
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """Guard what is divided by, and what a root is taken of by its exponent."""
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
+            node.right = self._guarded(node.right)
+        exponent = node.right.value if isinstance(node.right, ast.Constant) else None
+        if isinstance(node.op, ast.Pow) and isinstance(exponent, float):
+            node.left = self._guarded(node.left)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Guard what a root or a logarithm is taken of."""
+        self.generic_visit(node)
+        if dotted(node.func).rpartition(".")[2] in _STEEP and isinstance(node.func, ast.Attribute):
+            if node.args:
+                node.args[0] = self._guarded(node.args[0])
+            else:
+                node.func.value = self._guarded(node.func.value)
+        return node
+
+    def _guarded(self, operand: ast.expr) -> ast.expr:
+        self.found = True
+        text, one = ast.unparse(operand), "1"
+        sides = (text, one) if self._is_taken else (one, text)
+        return parse_expression(f"{self._torch}.where({self._condition}, {sides[0]}, {sides[1]})")
+
+
+FAMILY = "branch"
+_WHERE = "Take both sides with torch.where"
+_GUARDED = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
+_COND = "Give both sides to torch.cond"
+_RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
+_IN_PLACE = {ast.Add: ("+=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
+
+
+def propose(problem: Problem) -> Iterator[Proposal]:
+    """Yield what chooses between values instead of branching."""
+    site = site_of(problem)
+    if site is None:
+        return
+    choice = site.draft.around(site.node, ast.IfExp)
+    if choice is not None and (choice is site.node or _holds(choice.test, site.node)):
+        yield from _of_expression(site, choice)
+        return
+    branch = site.draft.around(site.node, ast.If)
+    if branch is None or not (branch is site.node or _holds(branch.test, site.node)):
+        return
+    chain = _whole_chain(problem, site, branch)
+    if chain is not branch:
+        yield from _of_statement(site, chain)
+    yield from _without_test(site, branch)
+    yield from _of_flag(site, branch)
+    yield from _of_statement(site, branch)
+
+
+def _holds(outer: ast.AST, inner: ast.AST) -> bool:
+    return any(each is inner for each in ast.walk(outer))
+
+
+def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
+    """Return the first of the branches of an ``elif`` chain that break as well."""
+    places = [site_at(problem, each.location) for each in problem.report.breaks]
+    broken = [each.node for each in places if each is not None and each.draft is site.draft]
+    first = branch
+    for around in site.draft.ancestors(branch):
+        if not isinstance(around, ast.If) or around.orelse != [first] or not site.draft.is_elif(first):
+            break
+        if any(around is node or _holds(around.test, node) for node in broken):
+            first = around
+        else:
+            break
+    return first
+
+
+def _of_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]:
+    torch, needed = site.torch()
+    test, kept = split_test(choice.test)
+    condition = tensor_condition(site.draft, test, torch)
+    if condition is None:
+        return
+    taken, other = argument(site.draft, choice.body), argument(site.draft, choice.orelse)
+    texts = {_WHERE: f"{torch}.where({condition}, {taken}, {other})"}
+    sides = [
+        guarded_text(text, condition, torch, is_taken=is_taken) for text, is_taken in ((taken, True), (other, False))
+    ]
+    if sides != [taken, other]:
+        texts[_GUARDED] = f"{torch}.where({condition}, {sides[0]}, {sides[1]})"
+    if _fits_cond(taken, other):
+        texts[_COND] = _cond(torch, condition, taken, other)
+    for title, text in texts.items():
+        new = f"({text} if {kept} else {other})" if kept else text
+        yield from _chosen(site, title, [site.draft.replacing(choice, new), *needed], [choice.test])
+
+
+def _chosen(
+    site: Site, title: str, splices: Sequence[Splice | None], tests: Sequence[ast.expr], also: Sequence[ast.AST] = ()
+) -> Iterator[Proposal]:
+    """Yield what computes both sides of some tests, with what that takes for granted."""
+    yield from site.edit(FAMILY, title, splices, tests, assumed(site.draft, tests, also))
+
+
+def _fits_cond(*sides: str) -> bool:
+    """Return whether torch.cond can be given the sides: tensors, no module's call and nothing random."""
+    for side in sides:
+        tree = parse_expression(side)
+        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        own = [call for call in calls if not isinstance(call, ast.Attribute) or dotted(call).startswith("self.")]
+        if own or _RANDOM.search(side) or isinstance(tree, ast.Constant):
+            return False
+    return True
+
+
+def _cond(torch: str, condition: str, taken: str, other: str) -> str:
+    # A side must not return what it was given.
+    sides = [f"lambda: {side}.clone()" if side.isidentifier() else f"lambda: {side}" for side in (taken, other)]
+    return f"{torch}.cond({condition}, {sides[0]}, {sides[1]})"
+
+
+def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
+    torch, needed = site.torch()
+    test, kept = _split(branch)
+    condition = tensor_condition(site.draft, test, torch)
+    if condition is None:
+        return
+    if _is_jump(branch.body) and not branch.orelse:
+        yield from _of_continue(site, branch, condition, torch, needed)
+        return
+    taken = read_arm(site.draft, branch.body, "_if", torch)
+    other = read_arm(site.draft, branch.orelse, "_else", torch)
+    if taken is None or other is None:
+        return
+    tests = [branch.test, *taken.tests, *other.tests]
+    if taken.returns and not kept:
+        yield from _of_returns(site, branch, condition, (taken, other), torch, needed)
+        return
+    if taken.returns or other.returns:
+        return
+    yield from _in_place(site, branch, condition, torch, needed)
+    for title, chosen_by, arms, first in _ways(site, condition, (taken, other), torch):
+        merged = _merged(site, branch, chosen_by, arms, f"{torch}.where")
+        if merged is not None:
+            lines = _kept_around(site, branch, kept, [*first, *merged])
+            splice = site.draft.replacing_statement(branch, lines) if lines is not None else None
+            yield from _chosen(site, title, [splice, *needed], tests)
+    values = [*taken.values.values(), *other.values.values()]
+    if kept or len({*taken.values, *other.values}) != 1 or not _fits_cond(*values):
+        return
+    (target,) = {*taken.values, *other.values}
+    bound = target in other.values or is_bound_before(site.draft, branch, target)
+    if target.isidentifier() and target in taken.values and bound:
+        sides = taken.values[target], other.values.get(target, target)
+        lines = [*taken.lines, *other.lines, f"{target} = {_cond(torch, condition, *sides)}"]
+        yield from _chosen(site, _COND, [site.draft.replacing_statement(branch, lines), *needed], tests)
+
+
+def _ways(
+    site: Site, condition: str, arms: tuple[Arm, Arm], torch: str
+) -> Iterator[tuple[str, str, tuple[Arm, Arm], list[str]]]:
+    """Yield the ways to compute both sides: a title, the condition, the sides, and the statements before them."""
+    yield _WHERE, condition, arms, []
+    name = fresh_name(site.draft, "condition")
+    guarded = guarded_arm(arms[0], name, torch, is_taken=True), guarded_arm(arms[1], name, torch, is_taken=False)
+    if guarded != arms:
+        yield _GUARDED, name, guarded, [f"{name} = {in_brackets(condition)}"]
+
+
+def _split(branch: ast.If) -> tuple[ast.expr, str]:
+    """Return the test that a tensor decides, and the operands before it that stay a test of Python's."""
+    return split_test(branch.test)
+
+
+def _kept_around(site: Site, branch: ast.If, kept: str, merged: list[str]) -> list[str] | None:
+    """Put statements under a test of Python's, with the other side of the branch as it is."""
+    if not kept:
+        return merged
+    step = step_of(site.draft, branch)
+    lines = [f"if {kept}:", *(f"{step}{line}" for line in merged)]
+    other = [site.draft.text_of(statement) for statement in branch.orelse]
+    if any("\n" in text for text in other):
+        return None
+    return [*lines, "else:", *(f"{step}{text}" for text in other)] if other else lines
+
+
+def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], where: str) -> list[str] | None:
+    """Return the statements that choose what each target is after the branch."""
+    taken, other = arms
+    targets = []
+    for target in {**taken.values, **other.values}:
+        in_both = target in taken.values and target in other.values
+        if in_both or is_bound_before(site.draft, branch, target):
+            targets.append(target)
+        elif target in read_after(site.draft, branch):
+            return None
+    if not targets:
+        return None
+    sides = {target: (taken.values.get(target, target), other.values.get(target, target)) for target in targets}
+    lines = [*taken.lines, *other.lines]
+    if len(targets) > 1:
+        if not condition.isidentifier():
+            name = fresh_name(site.draft, "condition")
+            lines.insert(0, f"{name} = {in_brackets(condition)}")
+            condition = name
+        lines += _held_back(site, sides)
+    return [*lines, *(f"{target} = {where}({condition}, {a}, {b})" for target, (a, b) in sides.items() if a != b)]
+
+
+def _held_back(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
+    """Give values names of their own that a choice before theirs would change; return what computes them."""
+    lines = []
+    for number, (target, pair) in enumerate(sides.items()):
+        names = []
+        for text, suffix in zip(pair, ("_if", "_else"), strict=True):
+            name = text
+            if any(_mentions(text, earlier) for earlier in list(sides)[:number]):
+                name = fresh_name(site.draft, re.sub(r"\W+", "_", target).strip("_") + suffix)
+                lines.append(f"{name} = {in_brackets(text)}")
+            names.append(name)
+        sides[target] = (names[0], names[1])
+    return lines
+
+
+def _mentions(text: str, target: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(target)}(?!\w)", text) is not None
+
+
+def _without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
+    """Drop a shortcut: where nothing is marked, what would be done to the marked changes nothing."""
+    methods = {node.attr for node in ast.walk(branch.test) if isinstance(node, ast.Attribute)}
+    simple = all(isinstance(each, ast.Assign | ast.AugAssign | ast.AnnAssign) for each in branch.body)
+    marks = names_read(branch.test) - {"torch"}
+    uses = names_read(ast.Module(branch.body, []))
+    asked = methods & {"any", "count_nonzero"} and marks & uses and not branch.orelse
+    if not asked or not simple or not site.draft.indent_of(branch.body[0]):
+        return
+    lines = [site.draft.text_of(each) for each in branch.body]
+    title = "Do it without asking: where nothing is marked it changes nothing"
+    yield from _chosen(site, title, [site.draft.replacing_statement(branch, lines)], [branch.test])
+
+
+def _in_place(
+    site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
+) -> Iterator[Proposal]:
+    """Change a tensor in place by nothing, where the branch would not change it."""
+    only = branch.body[0] if len(branch.body) == 1 and not branch.orelse and _split(branch)[1] == "" else None
+    if not isinstance(only, ast.AugAssign) or type(only.op) not in _IN_PLACE:
+        return
+    sign, neutral = _IN_PLACE[type(only.op)]
+    target, value = site.draft.text_of(only.target), argument(site.draft, only.value)
+    line = f"{target} {sign} {torch}.where({condition}, {value}, {neutral})"
+    splices = [site.draft.replacing_statement(branch, [line]), *needed]
+    yield from _chosen(site, f"{_WHERE}, in place", splices, [branch.test])
+
+
+def _of_returns(
+    site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], torch: str, needed: Sequence[Splice | None]
+) -> Iterator[Proposal]:
+    draft, (taken, other) = site.draft, arms
+    tests = [branch.test, *taken.tests, *other.tests]
+
+    def where(test: str, a: str, b: str) -> str:
+        return f"{torch}.where({test}, {a}, {b})"
+
+    def cond(test: str, a: str, b: str) -> str:
+        return _cond(torch, test, a, b)
+
+    block = draft.block_of(branch)
+    after = block[block.index(branch) + 1 :] if branch in block else []
+    last = after[0] if len(after) == 1 else None
+    if not branch.orelse and isinstance(last, ast.Return):
+        other = read_arm(draft, [last], "_else", torch) or other
+    ways = [*((where, *way) for way in _ways(site, condition, (taken, other), torch))]
+    for choose, title, test, sides, first in [*ways, (cond, _COND, condition, (taken, other), [])]:
+        result = either(test, sides[0].result, sides[1].result, choose) if other.returns else None
+        if result is None:
+            break
+        if choose is cond and not (
+            isinstance(taken.result, str) and isinstance(other.result, str) and _fits_cond(taken.result, other.result)
+        ):
+            return
+        lines = [*first, *sides[0].lines, *sides[1].lines, f"return {written(result)}"]
+        splices = [draft.replacing_statement(branch, lines), *needed]
+        if not branch.orelse and isinstance(last, ast.Return) and draft.stands_alone(last):
+            splices.append(draft.deleting_lines(last.lineno, last.end_lineno or last.lineno))
+        yield from _chosen(site, title, splices, tests)
+    if not other.returns and not branch.orelse and after:
+        yield from _of_early_return(site, branch, condition, taken, torch, needed)
+
+
+def _of_early_return(
+    site: Site, branch: ast.If, condition: str, taken: Arm, torch: str, needed: Sequence[Splice | None]
+) -> Iterator[Proposal]:
+    """Compute on, and choose at each later ``return``."""
+    draft, function = site.draft, site.draft.function_of(branch)
+    if function is None or branch not in function.body or not isinstance(function.body[-1], ast.Return):
+        return
+    after = function.body[function.body.index(branch) + 1 :]
+    ends = [node for each in after for node in ast.walk(each) if isinstance(node, ast.Return)]
+    name, early = fresh_name(draft, "condition"), fresh_name(draft, "early")
+    lines = [*taken.lines, f"{name} = {in_brackets(condition)}"]
+    result = taken.result
+    if isinstance(result, str):
+        lines.append(f"{early} = {in_brackets(result)}")
+        result = early
+    splices: list[Splice | None] = [draft.replacing_statement(branch, lines), *needed]
+    for end in ends:
+        if draft.function_of(end) is not function:
+            continue
+        other = read_arm(draft, [end], "_else", torch)
+        if other is None:
+            return
+        chosen = either(name, result, other.result, lambda test, a, b: f"{torch}.where({test}, {a}, {b})")
+        if chosen is None:
+            return
+        splices.append(draft.replacing(end, f"return {written(chosen)}"))
+    yield from _chosen(site, _WHERE, splices, [branch.test, *taken.tests], after)
+
+
+def _of_flag(site: Site, branch: ast.If) -> Iterator[Proposal]:
+    """Keep a flag as a tensor, and choose by it where it is asked."""
+    draft, only = site.draft, branch.body[0]
+    if len(branch.body) != 1 or branch.orelse or not isinstance(only, ast.Assign):
+        return
+    (target,) = only.targets if len(only.targets) == 1 else (None,)
+    if not isinstance(target, ast.Name) or not isinstance(only.value, ast.Constant) or only.value.value is not True:
+        return
+    torch, needed = site.torch()
+    condition = tensor_condition(draft, branch.test, torch)
+    scope = draft.around(branch, ast.For) or draft.function_of(branch)
+    later = next(
+        (
+            node
+            for node in ast.walk(scope or draft.tree)
+            if isinstance(node, ast.If) and node.lineno > branch.lineno and target.id in names_read(node.test)
+        ),
+        None,
+    )
+    asked = tensor_condition(draft, later.test, torch) if later is not None else None
+    if condition is None or later is None or asked is None:
+        return
+    taken, other = read_arm(draft, later.body, "_if", torch), read_arm(draft, later.orelse, "_else", torch)
+    if taken is None or other is None or taken.returns or other.returns:
+        return
+    lines = _merged(site, later, asked, (taken, other), f"{torch}.where")
+    if lines is None:
+        return
+    flag = f"{target.id} = {torch}.where({condition}, True, {target.id})"
+    splices = [draft.replacing_statement(branch, [flag]), draft.replacing_statement(later, lines), *needed]
+    yield from _chosen(site, _WHERE, splices, [branch.test, later.test])
+
+
+def _is_jump(block: Sequence[ast.stmt]) -> bool:
+    return len(block) == 1 and isinstance(block[0], ast.Continue)
+
+
+def _of_continue(
+    site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
+) -> Iterator[Proposal]:
+    """Run the rest of the loop's body always, and give back what it changed where it would have been left out."""
+    draft = site.draft
+    loop = draft.around(branch, ast.For)
+    if loop is None:
+        return
+    top = next((each for each in loop.body if _holds(each, branch)), None)
+    guarded = isinstance(top, ast.If) and top is not branch and not top.orelse and branch is top.body[-1]
+    if top is None or (top is not branch and not guarded):
+        return
+    rest = loop.body[loop.body.index(top) + 1 :]
+    carried = [name for name in sorted(names_bound(ast.Module(rest, []))) if is_bound_before(site.draft, loop, name)]
+    nodes = (node for each in rest for node in ast.walk(each))
+    jumps = [node for node in nodes if isinstance(node, ast.Continue | ast.Break | ast.Return)]
+    if not rest or not carried or jumps:
+        return
+    skip = fresh_name(draft, "skip")
+    kept = {name: fresh_name(draft, f"{name}_before") for name in carried}
+    lines = [f"{skip} = {in_brackets(condition)}", *(f"{before} = {name}" for name, before in kept.items())]
+    back = [f"{name} = {torch}.where({skip}, {before}, {name})" for name, before in kept.items()]
+    if guarded and isinstance(top, ast.If):
+        back = [f"if {draft.text_of(top.test)}:", *(f"{step_of(draft, top)}{line}" for line in back)]
+    splices = [draft.replacing_statement(branch, lines), draft.inserting_after(rest[-1], back), *needed]
+    title = "Run what would be left out, and choose with torch.where what it changed"
+    yield from _chosen(site, title, splices, [branch.test], rest)

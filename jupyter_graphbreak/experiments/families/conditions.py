@@ -1,0 +1,187 @@
+"""Write the test of a branch as one boolean tensor."""
+
+from __future__ import annotations
+
+import ast
+import struct
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.families.drafting import operand
+from jupyter_graphbreak.experiments.families.site import dotted
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.experiments.families.drafting import Draft
+
+#: Methods and functions of torch whose result is a boolean tensor.
+_BOOLEAN = {
+    "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
+    "logical_or", "logical_not", "logical_xor", "bool",
+}  # fmt: skip
+#: How a value gets to the host; for a test on the device it can stay where it is.
+_TO_HOST = {"item", "cpu", "tolist"}
+_CASTS = {"bool", "float", "int"}
+#: Up to here single precision holds each integer.
+_LARGEST_SINGLE = 1 << 24
+
+
+def on_host(node: ast.expr) -> ast.expr | None:
+    """Return the tensor that an expression brings to the host, ``x`` of ``x.item()`` or ``float(x)``."""
+    if not isinstance(node, ast.Call) or node.keywords:
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _TO_HOST and not node.args:
+        return node.func.value
+    if isinstance(node.func, ast.Name) and node.func.id in _CASTS and len(node.args) == 1:
+        return node.args[0]
+    return None
+
+
+def is_host_test(node: ast.expr) -> bool:
+    """Return whether a test is Python's business by its form: of identities, of sizes, or of a module's flag."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return is_host_test(node.operand)
+    if isinstance(node, ast.Compare):
+        of_sizes = all(_is_size(part) or isinstance(part, ast.Constant) for part in (node.left, *node.comparators))
+        return of_sizes or all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
+    if _is_size(node):
+        return True
+    if isinstance(node, ast.Call):
+        return dotted(node.func) in {"isinstance", "hasattr", "callable", "len"}
+    return isinstance(node, ast.Attribute) and node.attr == "training"
+
+
+def _is_size(node: ast.expr) -> bool:
+    """Return whether an expression is a number of elements or of dimensions."""
+    if isinstance(node, ast.Call):
+        name = dotted(node.func).rpartition(".")[2]
+        return name in {"numel", "dim", "ndimension", "len"} or (name == "size" and bool(node.args))
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    return isinstance(node, ast.Attribute) and node.attr == "ndim"
+
+
+def split_test(test: ast.expr) -> tuple[ast.expr, str]:
+    """Return the part of a test that a tensor decides, and the text of the operands before it that Python decides."""
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        return test, ""
+    first = next((n for n, each in enumerate(test.values) if not is_host_test(each)), 0)
+    if not first:
+        return test, ""
+    kept = " and ".join(ast.unparse(each) for each in test.values[:first])
+    rest = test.values[first:]
+    if len(rest) == 1:
+        return rest[0], kept
+    return ast.copy_location(ast.BoolOp(ast.And(), rest), rest[0]), kept
+
+
+def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
+    """Return a test as an expression that is a boolean tensor; ``None`` where the form is not known."""
+    if isinstance(test, ast.BoolOp):
+        parts = [tensor_condition(draft, each, torch) for each in test.values]
+        sign = " & " if isinstance(test.op, ast.And) else " | "
+        return sign.join(operand(part) for part in parts if part) if all(parts) else None
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = tensor_condition(draft, test.operand, torch)
+        return f"{torch}.logical_not({inner})" if inner else None
+    if isinstance(test, ast.Compare):
+        return _compared(draft, test)
+    if isinstance(test, ast.Name) and _is_flag(draft, test):
+        return f"{torch}.as_tensor({test.id})"
+    if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
+        return None
+    return _called(draft, test, torch) or f"{operand(_plain(draft, test))} != 0"
+
+
+def _is_flag(draft: Draft, name: ast.Name) -> bool:
+    """Return whether a name is ``True`` or ``False`` on some ways through its function: it must become a tensor."""
+    return any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, bool)
+        and any(isinstance(target, ast.Name) and target.id == name.id for target in node.targets)
+        for node in ast.walk(draft.function_of(name) or draft.tree)
+    )
+
+
+def _called(draft: Draft, test: ast.expr, torch: str) -> str | None:
+    while (brought := on_host(test)) is not None:
+        test = brought
+    if not isinstance(test, ast.Call):
+        return tensor_condition(draft, test, torch) if isinstance(test, ast.Compare) else None
+    name = dotted(test.func).rpartition(".")[2]
+    if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two that are compared
+        return _all_equal(draft, test, torch)
+    if name == "is_nonzero" and len(test.args) == 1:
+        return f"{operand(_plain(draft, test.args[0]))} != 0"
+    return draft.text_of(test) if name in _BOOLEAN else None
+
+
+def _compared(draft: Draft, test: ast.Compare) -> str | None:
+    if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops):
+        return None
+    if len(test.ops) == 1:
+        return _plain(draft, test)
+    operands = [test.left, *test.comparators]
+    signs = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+    is_exact = _is_exact(test)
+    texts = [operand(_plain(draft, each, is_exact=is_exact)) for each in operands]
+    pairs = zip(texts, test.ops, texts[1:], strict=False)
+    return " & ".join(f"({left} {signs[type(op)]} {right})" for left, op, right in pairs)
+
+
+def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
+    name = dotted(test.func).rpartition(".")[2]
+    if name == "equal":
+        left, right = (operand(draft.text_of(each)) for each in test.args[:2])
+        return f"({left} == {right}).all()"
+    arguments = [*test.args, *(keyword.value for keyword in test.keywords)]
+    names = ["" for _ in test.args] + [f"{keyword.arg}=" for keyword in test.keywords]
+    written = (f"{name}{draft.text_of(each)}" for name, each in zip(names, arguments, strict=True))
+    return f"{torch}.isclose({', '.join(written)}).all()"
+
+
+def _plain(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
+    """Return the text of an expression with its values left on the device.
+
+    Parameters
+    ----------
+    is_exact : bool, optional
+        Whether what the values are compared with is the same number in each precision; Python compares in double
+        precision. Without it the expression itself tells.
+    """
+    if (inner := on_host(node)) is not None:
+        text = _plain(draft, inner)
+        is_whole = isinstance(node, ast.Call) and dotted(node.func) == "int"
+        cast = ".long()" if is_whole else ".double()" if is_exact is False else ""
+        return f"{operand(text)}{cast}" if cast else text
+    changes: dict[ast.AST, str] = {}
+    _collect(draft, node, changes, is_exact=_is_exact(node) if is_exact is None else is_exact)
+    return draft.rewritten(node, changes)
+
+
+def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exact: bool) -> None:
+    """Note the outermost expressions in a node that bring a tensor to the host, with what they bring."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr) and on_host(child) is not None:
+            changes[child] = operand(_plain(draft, child, is_exact=is_exact))
+        else:
+            _collect(draft, child, changes, is_exact=is_exact)
+
+
+def _is_exact(node: ast.expr) -> bool:
+    """Whether all numbers beside what an expression brings to the host are the same in single precision."""
+    pending: list[ast.AST] = [node]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, ast.Name) or (isinstance(part, ast.Constant) and not _is_single(part.value)):
+            return False
+        pending += [
+            child for child in ast.iter_child_nodes(part) if not isinstance(child, ast.expr) or on_host(child) is None
+        ]
+    return True
+
+
+def _is_single(number: object) -> bool:
+    """Whether a number is the same in single precision."""
+    if not isinstance(number, int | float) or abs(number) > _LARGEST_SINGLE:
+        return False
+    return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

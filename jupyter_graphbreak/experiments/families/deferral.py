@@ -1,0 +1,297 @@
+"""Do something after the call: the graph hands out the values, an outer function does with them what was asked."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.analysis.python_text import parse_expression
+from jupyter_graphbreak.experiments.families.conditions import on_host
+from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode, Splice, fresh_name
+from jupyter_graphbreak.experiments.families.protection import may_raise
+from jupyter_graphbreak.experiments.families.site import dotted, names_read, site_at, step_of
+from jupyter_graphbreak.experiments.families.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jupyter_graphbreak.experiments.families.proposal import Problem
+    from jupyter_graphbreak.experiments.families.site import Site
+
+_CONVERSIONS = {"str", "repr", "round", "format"}
+_METHODS_ON_HOST = {"numpy", "detach", "format"}
+
+
+@dataclass
+class Deferred:
+    """A statement that is done after the call.
+
+    Parameters
+    ----------
+    statement : ast.stmt
+        The statement.
+    names, values : list of str
+        What it is called afterwards and what is computed in the graph, in the order in which they are handed out.
+    after : list of str
+        The statement as it is done then, its block a step further in.
+    """
+
+    statement: ast.stmt
+    names: list[str]
+    values: list[str]
+    after: list[str]
+
+
+def tests_that_broke(problem: Problem, site: Site) -> set[ast.stmt]:
+    """Return the statements whose test broke a graph."""
+    found: set[ast.stmt] = set()
+    for each in problem.report.breaks:
+        place = site_at(problem, each.location)
+        if place is None or place.draft is not site.draft:
+            continue
+        branch = place.statement
+        if isinstance(branch, ast.If | ast.Assert) and (
+            place.node is branch or any(node is place.node for node in ast.walk(branch.test))
+        ):
+            found.add(branch)
+    return found
+
+
+def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, cloned: bool = False) -> Deferred | None:
+    """Return a statement as it can be done after the call.
+
+    Parameters
+    ----------
+    draft : Draft
+        The source.
+    function : ast.FunctionDef
+        The compiled function.
+    statement : ast.stmt
+        A call; a ``raise``, an ``assert``; or an ``if`` around such.
+    cloned : bool
+        Whether to hand out copies of what has a name, which later statements may change.
+    """
+    bound = _bound_in(function)
+    arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    parts = _parts(statement, bound, arguments)
+    if parts is None or (raises(statement) and is_guarded(draft, statement)):
+        return None
+    # What the test protects is computed after it, from the names that are in it.
+    protected = isinstance(statement, ast.If)
+    leaves = [
+        leaf for number, part in enumerate(parts) for leaf in _leaves(part, bound, protected=protected and number > 0)
+    ]
+    names: list[str] = []
+    for leaf in leaves:
+        if isinstance(leaf, ast.Name):
+            names.append(leaf.id)
+        else:
+            wish = leaf.attr if isinstance(leaf, ast.Attribute) and leaf.attr.isidentifier() else "value"
+            name = fresh_name(draft, wish)
+            names.append(next(n for n in (name, *(f"{name}_{k}" for k in range(2, 99))) if n not in names))
+    values = {}
+    changes: dict[ast.AST, str] = {}
+    for leaf, name in zip(leaves, names, strict=True):
+        text = draft.text_of(leaf)
+        if not _is_as_written(leaf, text):
+            text = ast.unparse(leaf)
+        changed = _changed_in_place(function, leaf) or (cloned and _augmented(function, leaf))
+        values[name] = f"{text}.clone()" if changed else text
+        changes[leaf] = name
+    return Deferred(statement, list(values), list(values.values()), _afterwards(draft, statement, changes))
+
+
+def raises(statement: ast.stmt) -> bool:
+    """Return whether a statement may end the call."""
+    return any(isinstance(each, ast.Raise | ast.Assert) for each in ast.walk(statement))
+
+
+def is_guarded(draft: Draft, statement: ast.stmt) -> bool:
+    """Return whether something around a statement may deal with what it raises: it must raise there and then."""
+    for each in draft.ancestors(statement):
+        if isinstance(each, FunctionNode):
+            return False
+        if isinstance(each, ast.Try | ast.TryStar | ast.With):
+            return True
+    return False
+
+
+def _afterwards(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) -> list[str]:
+    if not isinstance(statement, ast.If):
+        return [draft.rewritten(statement, changes)]
+    unit = step_of(draft, statement)
+    block = [f"{unit}{line}" for each in statement.body for line in _afterwards(draft, each, changes)]
+    return [f"if {draft.rewritten(statement.test, changes)}:", *block]
+
+
+def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[ast.expr] | None:
+    """Return the expressions whose values a statement needs; ``None`` if it cannot be done after the call."""
+    if isinstance(statement, ast.If):
+        inner = [_parts(each, bound, arguments) for each in statement.body]
+        if statement.orelse or any(each is None for each in inner):
+            return None
+        return [statement.test, *(part for parts in inner for part in parts or [])]
+    if isinstance(statement, ast.Assert):
+        return [statement.test, *([statement.msg] if statement.msg is not None else [])]
+    call: ast.expr | None = None
+    if isinstance(statement, ast.Expr | ast.Raise):
+        call = statement.value if isinstance(statement, ast.Expr) else statement.exc
+    if isinstance(call, ast.Name) and call.id not in bound:
+        return []
+    if not isinstance(call, ast.Call) or _root(call.func) in bound - arguments or not _root(call.func):
+        return None
+    if any(isinstance(each, ast.Call) and names_read(each) & bound for each in ast.walk(call.func)):
+        return None  # what it is called on is computed in the function
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list[ast.expr]:
+    """Return what must be computed in the graph: what is of the function, up to where it is brought to the host.
+
+    Parameters
+    ----------
+    protected : bool
+        Whether it may be left out: of what may raise, the graph hands out no more than what it is computed from.
+    """
+    inner = on_host(node)
+    if inner is not None:
+        return _leaves(inner, bound, protected=protected)
+    if not any(isinstance(each, ast.Name) and each.id in bound for each in ast.walk(node)):
+        return []
+    if isinstance(node, ast.Call):
+        name = dotted(node.func)
+        own = isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_ON_HOST
+        parts: list[ast.expr] = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if own and isinstance(node.func, ast.Attribute):
+            parts.insert(0, node.func.value)
+        if own or name in _CONVERSIONS:
+            return [leaf for part in parts for leaf in _leaves(part, bound, protected=protected)]
+        return _names_in(node, bound) if protected and may_raise(node) is not None else [node]
+    members = _members(node)
+    if members is None:
+        return _names_in(node, bound) if protected and may_raise(node) is not None else [node]
+    return [
+        leaf
+        for number, each in enumerate(members)
+        for leaf in _leaves(each, bound, protected=protected or (isinstance(node, ast.BoolOp) and number > 0))
+    ]
+
+
+def _names_in(node: ast.expr, bound: set[str]) -> list[ast.expr]:
+    """Return the names of the function's own from which an expression is computed."""
+    return [each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in bound]
+
+
+def _members(node: ast.expr) -> Sequence[ast.expr] | None:
+    if isinstance(node, ast.JoinedStr):
+        return [each.value for each in node.values if isinstance(each, ast.FormattedValue)]
+    if isinstance(node, ast.Tuple | ast.List):
+        return node.elts
+    if isinstance(node, ast.Starred):
+        return [node.value]
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return [node.operand]
+    parts: list[ast.expr] | None = None
+    if isinstance(node, ast.BinOp):
+        parts = [node.left, node.right]
+    elif isinstance(node, ast.UnaryOp):
+        parts = [node.operand]
+    elif isinstance(node, ast.Compare):
+        parts = [node.left, *node.comparators]
+    is_text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant | ast.JoinedStr)
+    brings = any(isinstance(each, ast.expr) and on_host(each) is not None for each in ast.walk(node))
+    return parts if parts is not None and (is_text or brings) else None
+
+
+def _bound_in(function: FunctionNode) -> set[str]:
+    """Return the names of a function's own."""
+    arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    stored = {each.id for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    imported = {
+        (alias.asname or alias.name).partition(".")[0]
+        for each in ast.walk(function)
+        if isinstance(each, ast.Import | ast.ImportFrom)
+        for alias in each.names
+    }
+    return arguments | stored | imported
+
+
+def _is_as_written(leaf: ast.expr, text: str) -> bool:
+    """Return whether a text is that of an expression: in an f-string, Python 3.11 does not know its columns."""
+    try:
+        return ast.dump(parse_expression(text)) == ast.dump(leaf)
+    except SyntaxError:
+        return False
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _changed_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
+    """Return whether a tensor that is handed out as it is may be changed afterwards."""
+    root = _root(leaf)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if re.fullmatch(r"[a-z]\w*[a-z0-9]_", node.func.attr) and root and _root(node.func.value) == root:
+                return True
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and root and _root(node) == root:
+            return True
+    return False
+
+
+def _counts(step: ast.AugAssign) -> bool:
+    """Return whether a statement counts something of an object up, which then is no tensor."""
+    is_integer = isinstance(step.value, ast.Constant) and isinstance(step.value.value, int)
+    return is_integer and isinstance(step.target, ast.Attribute)
+
+
+def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
+    steps = [node for node in ast.walk(function) if isinstance(node, ast.AugAssign)]
+    changed = {ast.unparse(node.target) for node in steps if not _counts(node)}
+    return ast.unparse(leaf) in changed
+
+
+def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred]) -> dict[str, str] | None:
+    """Return new texts that do statements after the call of the compiled function, in the order of the program."""
+    draft = site.draft
+    later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
+    splices: list[Splice | None] = []
+    for number, each in enumerate(statements):
+        members = [*([str(number)] if len(statements) > 1 else []), *each.values]
+        handed_out = ", ".join(members) + ("," if len(members) == 1 else "")
+        splices.append(draft.replacing_statement(each.statement, [f"{later}.append(({handed_out}))"]))
+
+    def body(call: str) -> list[str]:
+        return [
+            f"{later} = []",
+            f"{result} = {call}",
+            *_all_done(draft, function, statements, later),
+            f"return {result}",
+        ]
+
+    return wrapped(site, function, later, body, splices)
+
+
+def _all_done(draft: Draft, function: FunctionNode, statements: Sequence[Deferred], later: str) -> list[str]:
+    unit = step_of(draft, function)
+    if len(statements) == 1:
+        (only,) = statements
+        return [f"for {_unpacked(only.names)} in {later}:", *(f"{unit}{line}" for line in only.after)]
+    which, values = fresh_name(draft, "which"), fresh_name(draft, "values")
+    lines = [f"for {which}, *{values} in {later}:"]
+    for number, each in enumerate(statements):
+        lines.append(f"{unit}{'elif' if number else 'if'} {which} == {number}:")
+        assigned = [f"{_unpacked(each.names)} = {values}"] if each.names else []
+        lines += [f"{unit * 2}{line}" for line in (*assigned, *each.after)]
+    return lines
+
+
+def _unpacked(names: Sequence[str]) -> str:
+    return "_" if not names else f"({names[0]},)" if len(names) == 1 else ", ".join(names)

@@ -1,0 +1,284 @@
+"""Edit source text where its syntax tree says: what is not changed stays as it was written, to the character."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import io
+import tokenize
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from jupyter_graphbreak.analysis.python_text import parse_expression, parse_python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_N = TypeVar("_N", bound=ast.AST)
+_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+
+
+class Splice(NamedTuple):
+    """A range of a text, in characters from its start, and what takes its place."""
+
+    start: int
+    end: int
+    new: str
+
+
+class Draft:
+    """A source text with its syntax tree, from which splices make another text.
+
+    Parameters
+    ----------
+    text : str
+        The source: a file or a cell, magics included.
+    tree : ast.Module
+        Its syntax; lines and columns are those of the text.
+    """
+
+    def __init__(self, text: str, tree: ast.Module) -> None:
+        self.text = text
+        self.tree = tree
+        self._lines = text.split("\n")
+        self._starts = [0]
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line) + 1)
+        self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+    @classmethod
+    def of(cls, text: str) -> Draft | None:
+        """Read a text; ``None`` if it is not Python, or if its lines cannot be counted as Python counts them."""
+        if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
+            return None
+        tree = parse_python(text)
+        return cls(text, tree) if tree is not None else None
+
+    def start_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
+        """Return where a node starts, in characters."""
+        return self._offset(node.lineno, node.col_offset)
+
+    def end_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
+        """Return where a node ends, in characters."""
+        return self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+
+    def _offset(self, line: int, column: int) -> int:
+        text = self._lines[line - 1]
+        ahead = text[:column] if text.isascii() else text.encode()[:column].decode(errors="ignore")
+        return self._starts[line - 1] + len(ahead)
+
+    def line_start(self, line: int) -> int:
+        """Return where a line starts, in characters."""
+        return self._starts[line - 1]
+
+    def line_end(self, line: int) -> int:
+        """Return where a line ends, in characters."""
+        return self._starts[line - 1] + len(self._lines[line - 1])
+
+    def text_of(self, node: ast.expr | ast.stmt) -> str:
+        """Return the text of a node as it is written."""
+        return self.text[self.start_of(node) : self.end_of(node)]
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield the nodes around a node, the nearest first."""
+        while (parent := self._parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def around(self, node: ast.AST, kind: type[_N]) -> _N | None:
+        """Return the node itself or the nearest one around it that is of a kind."""
+        return next((each for each in (node, *self.ancestors(node)) if isinstance(each, kind)), None)
+
+    def function_of(self, node: ast.AST) -> FunctionNode | None:
+        """Return the function that a node stands in; ``None`` at the top and in a lambda."""
+        for each in self.ancestors(node):
+            if isinstance(each, FunctionNode):
+                return each
+            if isinstance(each, ast.Lambda):
+                return None
+        return None
+
+    def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
+        """Return the statements among which one stands."""
+        parent = self._parents[statement]
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and statement in block:
+                return block
+        return [statement]
+
+    def is_elif(self, statement: ast.stmt) -> bool:
+        """Return whether an ``if`` is written as an ``elif``."""
+        return isinstance(statement, ast.If) and self.text_of(statement).startswith("elif")
+
+    def find(self, line: int, column: int | None, end_line: int, end_column: int | None) -> ast.expr | ast.stmt | None:
+        """Return the innermost node with the given range, columns in characters; without columns the line's statement.
+
+        Where no node has the range, as where PyTorch gives that of an ``if`` up to its test, it is the innermost one
+        around its end.
+        """
+        nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.expr | ast.stmt)]
+        if column is None or end_column is None or not 1 <= line <= end_line <= len(self._lines):
+            return next((node for node in nodes if isinstance(node, ast.stmt) and node.lineno == line), None)
+        wanted = (self._starts[line - 1] + column, self._starts[end_line - 1] + end_column)
+        nodes = [node for node in nodes if node.lineno <= end_line and line <= (node.end_lineno or node.lineno)]
+        exact = [node for node in nodes if (self.start_of(node), self.end_of(node)) == wanted]
+        if exact:
+            return exact[-1]
+        ending = [node for node in nodes if self.end_of(node) == wanted[1] and self.start_of(node) >= wanted[0]]
+        if ending:
+            return ending[0]
+        over = [node for node in nodes if self.start_of(node) <= wanted[0] and wanted[1] <= self.end_of(node)]
+        return min(over, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
+
+    def indent_of(self, statement: ast.stmt) -> str | None:
+        """Return what is before a statement on its line; ``None`` if that is code."""
+        start = self.start_of(statement)
+        before = self.text[self._starts[statement.lineno - 1] : start]
+        return before if not before.strip() else None
+
+    def stands_alone(self, statement: ast.stmt) -> bool:
+        """Return whether a statement has its lines for itself, comments aside."""
+        rest = self._lines[(statement.end_lineno or statement.lineno) - 1]
+        after = rest[self.end_of(statement) - self._starts[(statement.end_lineno or statement.lineno) - 1] :].strip()
+        return self.indent_of(statement) is not None and (not after or after.startswith("#"))
+
+    def comments_in(self, statement: ast.stmt) -> list[str]:
+        """Return the comments inside of a statement."""
+        lines = self._lines[statement.lineno - 1 : statement.end_lineno]
+        found = []
+        try:
+            for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
+                inside = token.start[0] < len(lines)  # what follows on its last line stays where it is
+                if token.type == tokenize.COMMENT and inside:
+                    found.append(token.string)
+        except (tokenize.TokenError, SyntaxError):
+            return []
+        return found
+
+    def replacing(self, node: ast.expr | ast.stmt, new: str) -> Splice:
+        """Put a text where a node is."""
+        return Splice(self.start_of(node), self.end_of(node), new)
+
+    def replacing_statement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+        """Put statements, one a line, where one is; its comments come first. ``None`` where its line has other code.
+
+        The lines get the indentation of the statement. What stands in the place of an ``elif`` comes under an ``else``.
+        """
+        if not self.stands_alone(statement):
+            new = "; ".join(lines)
+            one_line = statement.lineno == statement.end_lineno and not any("\n" in line for line in lines)
+            return self.replacing(statement, new) if one_line and not isinstance(statement, ast.If) else None
+        indent = self.indent_of(statement) or ""
+        whole = [*self.comments_in(statement), *lines]
+        if self.is_elif(statement) and isinstance(statement, ast.If):
+            inner = self.indent_of(statement.body[0])
+            if inner is None:
+                return None
+            return self.replacing(statement, f"\n{inner}".join(["else:", *whole]))
+        return self.replacing(statement, f"\n{indent}".join(whole))
+
+    def deleting(self, statement: ast.stmt) -> Splice:
+        """Take a statement away, with its lines where they are its own; ``pass`` in the place of a whole block."""
+        if len(self.block_of(statement)) == 1 or not self.stands_alone(statement):
+            return self.replacing(statement, "pass")
+        return self.deleting_lines(statement.lineno, statement.end_lineno or statement.lineno)
+
+    def deleting_lines(self, first: int, last: int) -> Splice:
+        """Take whole lines away."""
+        return Splice(self._starts[first - 1], min(self._starts[last], len(self.text)), "")
+
+    def inserting_before(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+        """Put lines before a statement, as far in as it is."""
+        indent = self.indent_of(statement)
+        if indent is None:
+            return None
+        first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", []))])
+        at = self._starts[first - 1]
+        return Splice(at, at, "".join(f"{indent}{line}\n" for line in lines))
+
+    def inserting_after(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+        """Put lines after a statement that has its lines for itself."""
+        indent = self.indent_of(statement)
+        if indent is None or not self.stands_alone(statement):
+            return None
+        at = min(self._starts[statement.end_lineno or statement.lineno], len(self.text))
+        lead = "" if self.text[:at].endswith("\n") else "\n"
+        return Splice(at, at, lead + "".join(f"{indent}{line}\n" for line in lines))
+
+    def opening(self, function: FunctionNode, lines: Sequence[str]) -> Splice | None:
+        """Put lines at the start of a function, after its docstring."""
+        first = function.body[0]
+        if ast.get_docstring(function, clean=False) is not None:
+            if len(function.body) == 1:
+                return self.inserting_after(first, lines)
+            first = function.body[1]
+        return self.inserting_before(first, lines)
+
+    def rewritten(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
+        """Return the text of a node with other texts in the place of expressions in it.
+
+        Where one stands in an f-string, whose columns Python 3.11 does not tell, the layout of the node is not kept.
+        """
+        inside = [each for each in ast.walk(node) if each in changes and isinstance(each, ast.expr)]
+        in_strings = any(isinstance(around, ast.JoinedStr) for each in inside for around in self.ancestors(each))
+        if in_strings:
+            swapped = _Swap({ast.dump(each, include_attributes=True): changes[each] for each in inside})
+            return ast.unparse(swapped.visit(copy.deepcopy(node)))
+        start, text = self.start_of(node), self.text_of(node)
+        for each in sorted(inside, key=self.start_of, reverse=True):
+            text = text[: self.start_of(each) - start] + changes[each] + text[self.end_of(each) - start :]
+        return text
+
+    def drafted(self, splices: Iterable[Splice | None]) -> str | None:
+        """Return the text with all splices; ``None`` if one is missing, two overlap or the result is no Python."""
+        text = self.text
+        ends = len(text)
+        for splice in sorted(set(splices), key=lambda each: each or (0, 0, ""), reverse=True):
+            if splice is None or splice.end > ends:
+                return None
+            text = text[: splice.start] + self._with_line_ends(splice.new) + text[splice.end :]
+            ends = splice.start
+        return text if text != self.text and parse_python(text) is not None else None
+
+    def _with_line_ends(self, new: str) -> str:
+        plain = new.replace("\r\n", "\n")
+        return plain.replace("\n", "\r\n") if "\r\n" in self.text else plain
+
+
+class _Swap(ast.NodeTransformer):
+    """Put expressions in the place of others."""
+
+    def __init__(self, changes: Mapping[str, str]) -> None:
+        self._changes = changes
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        new = self._changes.get(ast.dump(node, include_attributes=True)) if isinstance(node, ast.expr) else None
+        if new is not None:
+            return parse_expression(new)
+        visited: ast.AST = super().visit(node)
+        return visited
+
+
+def operand(text: str) -> str:
+    """Return an expression's text in brackets where an operator beside it would tear it apart."""
+    try:
+        is_atom = isinstance(parse_expression(text), _ATOMS) and "\n" not in text
+    except SyntaxError:
+        is_atom = False
+    return text if is_atom else f"({text})"
+
+
+def argument(draft: Draft, node: ast.expr) -> str:
+    """Return an expression's text as one argument of a call."""
+    text = draft.text_of(node)
+    needs = isinstance(node, ast.Tuple | ast.Yield | ast.YieldFrom | ast.GeneratorExp | ast.NamedExpr | ast.Starred)
+    return f"({text})" if needs else text
+
+
+def fresh_name(draft: Draft, wish: str) -> str:
+    """Return a name that the source does not use: the wish, or the wish with a number."""
+    names = {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)}
+    names |= {node.arg for node in ast.walk(draft.tree) if isinstance(node, ast.arg)}
+    names |= {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode | ast.ClassDef)}
+    return next(name for name in (wish, *(f"{wish}_{n}" for n in range(2, len(names) + 3))) if name not in names)

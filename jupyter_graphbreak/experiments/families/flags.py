@@ -1,0 +1,24 @@
+"""Settings of torch._dynamo.config that make something traceable, each only where it applies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.knowledge.entries import CONFIG
+from jupyter_graphbreak.knowledge.lookup import known_cause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jupyter_graphbreak.experiments.families.proposal import Problem
+
+FAMILY = "setting"
+
+
+def propose(problem: Problem) -> Iterator[Proposal]:
+    """Yield the settings that can make what broke the graph traceable."""
+    for settings in known_cause(problem.break_.gb_id, problem.break_.gb_type).settings:
+        title = " and ".join(f"{setting.name} = {setting.value!r}" for setting in settings)
+        values = {CONFIG + setting.name: setting.value for setting in settings}
+        yield Proposal(FAMILY, f"Set {title}", settings=values)

@@ -1,0 +1,26 @@
+"""Breaks that somebody asked for: take the call away."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.families.site import dotted, site_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
+
+FAMILY = "marker"
+_MARKERS = {"graph_break", "skip_frame", "step_unsupported"}
+
+
+def propose(problem: Problem) -> Iterator[Proposal]:
+    """Yield the source without the call that breaks the graph on purpose."""
+    site = site_of(problem)
+    if site is None or not isinstance(site.statement, ast.Expr) or not isinstance(site.statement.value, ast.Call):
+        return
+    name = dotted(site.statement.value.func).rpartition(".")[2]
+    if name in _MARKERS:
+        yield from site.edit(FAMILY, f"Take {name}() away", [site.draft.deleting(site.statement)])

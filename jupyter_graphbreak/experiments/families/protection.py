@@ -1,0 +1,138 @@
+"""What a condition protects: code that may raise or have an effect where it was not asked for."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.families.arms import is_free_of_effects
+from jupyter_graphbreak.experiments.families.conditions import split_test
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.site import dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from jupyter_graphbreak.experiments.families.drafting import Draft
+
+#: Methods and functions that take every tensor: none of a size, a value or a key that it may not have.
+_TOTAL = {
+    "sum", "mean", "any", "all", "abs", "norm", "std", "var", "square", "sqrt", "exp", "sign", "neg", "clone", "detach",
+    "isnan", "isinf", "isfinite", "isclose", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
+    "logical_not", "logical_xor", "count_nonzero", "numel", "size", "dim", "float", "double", "half", "long", "bool",
+    "len", "item", "isinstance", "hasattr", "equal", "allclose", "is_nonzero", "relu", "sigmoid", "tanh",
+    "is_floating_point", "get", "keys", "values", "is_tensor", "is_grad_enabled", "is_compiling",
+}  # fmt: skip
+_SIZES = {"shape", "ndim"}
+
+
+def may_raise(node: ast.expr) -> ast.expr | None:
+    """Return the first part of an expression that may raise with other sizes and numbers, as far as its form tells."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Call) and dotted(each.func).rpartition(".")[2] not in _TOTAL:
+            return each
+        if isinstance(each, ast.Subscript) and not _is_of_size(each.value) and not isinstance(each.slice, ast.Slice):
+            return each
+        if isinstance(each, ast.BinOp) and _divides_by_unknown(each):
+            return each
+    return None
+
+
+def assumed(draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.AST] = ()) -> list[str]:
+    """Return what a change takes for granted that computes both sides of some tests, and all parts of them.
+
+    Parameters
+    ----------
+    draft : Draft
+        The source.
+    tests : iterable of ast.expr
+        Tests of branches, conditional expressions and loops whose sides are all computed.
+    also : iterable of ast.AST
+        What else is computed where it was not.
+    """
+    tests = list(tests)
+    found: list[ast.expr] = []
+    for test in tests:
+        for operation in (each for each in ast.walk(test) if isinstance(each, ast.BoolOp)):
+            rest = split_test(operation)[0]  # what Python decides stays before it
+            values = rest.values if isinstance(rest, ast.BoolOp) else [rest]
+            found += [part for part in map(may_raise, values[1:]) if part is not None]
+    for side in (*(side for test in tests for side in _sides_of(draft, test)), *also):
+        found += [each for each in ast.walk(side) if isinstance(each, ast.expr) and _is_risky(draft, each)]
+    return [
+        f"it takes for granted that {draft.text_of(each)}, which a condition protects, never raises and has no effect"
+        for each in dict.fromkeys(found)
+    ]
+
+
+def is_protected(draft: Draft, node: ast.AST) -> bool:
+    """Whether something around an expression in its statement can leave it out."""
+    inner = node
+    for around in draft.ancestors(node):
+        if isinstance(around, ast.stmt):
+            return False
+        decides = isinstance(around, ast.BoolOp) and inner is not around.values[0]
+        chosen = isinstance(around, ast.IfExp) and inner is not around.test
+        if decides or chosen or isinstance(around, ast.Lambda | ast.comprehension | ast.GeneratorExp):
+            return True
+        if isinstance(around, ast.ListComp | ast.SetComp | ast.DictComp):
+            return True
+        inner = around
+    return False
+
+
+def _sides_of(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
+    around = next(draft.ancestors(test), None)
+    match around:
+        case ast.IfExp():
+            yield from (around.body, around.orelse)
+        case ast.If() | ast.While():
+            yield from (*around.body, *around.orelse)
+
+
+def _is_risky(draft: Draft, node: ast.expr) -> bool:
+    """Whether an expression may raise for a reason that inputs do not show: what they show is tried."""
+    if isinstance(node, ast.BinOp):
+        return _divides_by_unknown(node) and not isinstance(node.right, ast.Name | ast.Attribute)
+    if isinstance(node, ast.Call):
+        name = dotted(node.func)
+        own = [each for each in ast.walk(draft.tree) if isinstance(each, FunctionNode) and _is_called(each, name)]
+        return any(not _is_harmless(each) for each in own)
+    return False
+
+
+def _is_called(function: FunctionNode, name: str) -> bool:
+    return name in {function.name, f"self.{function.name}"}
+
+
+def _is_harmless(function: FunctionNode) -> bool:
+    """Whether a function of the source only computes, as far as its form tells."""
+    leaves = (ast.Raise, ast.Assert, ast.Global, ast.Nonlocal, ast.Delete)
+    nodes = list(ast.walk(function))
+    effects = any(isinstance(each, ast.Call) and not is_free_of_effects(each) for each in nodes)
+    return not effects and not any(isinstance(each, leaves) for each in nodes)
+
+
+def _divides_by_unknown(node: ast.BinOp) -> bool:
+    """Whether Python may divide by zero here: by something that is neither a number nor, by its form, a tensor."""
+    if not isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div) or isinstance(node.left, ast.JoinedStr):
+        return False
+    if isinstance(node.right, ast.Constant):
+        return node.right.value == 0
+    if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
+        return False
+    if isinstance(node.op, ast.Div) and not (isinstance(node.left, ast.Constant) or _is_of_size(node.left)):
+        return False  # of a tensor, most likely
+    return not any(isinstance(each, ast.Call) and not _is_of_size(each) for each in ast.walk(node.right))
+
+
+def _is_of_size(node: ast.expr) -> bool:
+    """Whether an expression is a size of something, or all of them."""
+    match node:
+        case ast.Attribute():
+            return node.attr in _SIZES
+        case ast.Subscript():
+            return _is_of_size(node.value)
+        case ast.Call():
+            return dotted(node.func).rpartition(".")[2] in {"len", "numel", "size", "dim"}
+    return False

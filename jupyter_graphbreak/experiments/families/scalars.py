@@ -1,0 +1,105 @@
+"""Values and shapes that depend on a tensor's data: keep the value a tensor, and mark instead of select."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.families.conditions import on_host
+from jupyter_graphbreak.experiments.families.drafting import argument, operand
+from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.experiments.families.site import dotted, site_of
+from jupyter_graphbreak.knowledge.lookup import known_cause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jupyter_graphbreak.experiments.families.proposal import Problem
+    from jupyter_graphbreak.experiments.families.site import Site
+
+FAMILY = "scalar"
+#: What stands in the place of what is not selected, by what is done with the selection.
+_NEUTRAL = {"sum": "0", "prod": "1", "max": 'float("-inf")', "amax": 'float("-inf")', "min": 'float("inf")'}
+
+
+def propose(problem: Problem) -> Iterator[Proposal]:
+    """Yield what needs no value on the host and no shape that depends on one."""
+    site = site_of(problem)
+    if site is None:
+        return
+    rewrites = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
+    if "keep the tensor" in rewrites:
+        yield from _kept(site)
+    if "mask instead of selecting" in rewrites:
+        yield from _marked(site)
+    if "take values one by one" in rewrites:
+        yield from _listed(site)
+
+
+def _kept(site: Site) -> Iterator[Proposal]:
+    """Leave the tensor a tensor, through which no gradient flows, as none flows through a number."""
+    draft = site.draft
+    call = next((each for each in (site.node, *draft.ancestors(site.node)) if isinstance(each, ast.Call)), None)
+    tensor = on_host(call) if call is not None else None
+    if call is None or tensor is None or (isinstance(call.func, ast.Attribute) and call.func.attr == "cpu"):
+        return
+    while (inner := on_host(tensor)) is not None:
+        tensor = inner
+    around = next(draft.ancestors(call), None)
+    if isinstance(around, ast.Expr | ast.FormattedValue):
+        return
+    text = operand(draft.text_of(tensor))
+    new = text if text.endswith(".detach()") else f"{text}.detach()"
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "tolist":
+        new = f"{new}.unbind()"
+    yield from site.edit(FAMILY, "Keep the value as a tensor", [draft.replacing(call, new)])
+
+
+def _marked(site: Site) -> Iterator[Proposal]:
+    """Compute over all, with what is not selected made neutral."""
+    draft = site.draft
+    selected = _selection(site.node)
+    if selected is None:
+        return
+    values, mask = selected
+    torch, needed = site.torch()
+    data, where = draft.text_of(values), argument(draft, mask)
+    method = next(draft.ancestors(site.node), None)
+    call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
+    title = "Compute over all, with torch.where in the place of the selection"
+    count = f"{operand(draft.text_of(mask))}.sum()"
+    if isinstance(method, ast.Call) and dotted(method.func) == "len":
+        yield from site.edit(FAMILY, "Count what is marked", [draft.replacing(method, count)])
+    if not isinstance(call, ast.Call) or call.args or call.keywords or not isinstance(method, ast.Attribute):
+        return
+    new = {
+        "mean": f"({torch}.where({where}, {data}, 0).sum() / {count})",
+        "numel": count,
+        **{name: f"{torch}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL.items()},
+    }.get(method.attr)
+    if new is not None:
+        yield from site.edit(FAMILY, title, [draft.replacing(call, new), *needed])
+
+
+def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+    """Return the tensor and the mask of ``x[mask]`` or ``masked_select``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        return None if isinstance(node.slice, ast.Tuple | ast.Slice) else (node.value, node.slice)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "masked_select":
+        if len(node.args) == 1:
+            return node.func.value, node.args[0]
+        return (node.args[0], node.args[1]) if len(node.args) == 2 else None  # noqa: PLR2004 - a tensor and a mask
+    return None
+
+
+def _listed(site: Site) -> Iterator[Proposal]:
+    """Take the values of a list one by one, which the setting for single values makes traceable."""
+    call = site.draft.around(site.node, ast.Call)
+    if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "tolist":
+        return
+    text = operand(site.draft.text_of(call.func.value))
+    changed = site.draft.drafted([site.draft.replacing(call, f"[value.item() for value in {text}]")])
+    if changed is not None:
+        settings = {"torch._dynamo.config.capture_scalar_outputs": True}
+        title = "Take the values one by one, with capture_scalar_outputs"
+        yield Proposal(FAMILY, title, {site.source: changed}, settings)

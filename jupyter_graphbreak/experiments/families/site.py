@@ -1,0 +1,162 @@
+"""Where a break stands: the text of its source, the syntax node, and the name that torch has there."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode, Splice
+from jupyter_graphbreak.experiments.families.proposal import Condition, Proposal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from jupyter_graphbreak.experiments.families.proposal import Problem
+    from jupyter_graphbreak.report.location import Location
+
+
+@dataclass(frozen=True)
+class Site:
+    """A break in its source.
+
+    Parameters
+    ----------
+    source : str
+        The id of the source.
+    draft : Draft
+        Its text.
+    node : ast.expr or ast.stmt
+        The expression or statement at which the graph broke.
+    statement : ast.stmt
+        The innermost statement around it.
+    texts : mapping
+        The texts of all sources that are no library's, by their ids.
+    """
+
+    source: str
+    draft: Draft
+    node: ast.expr | ast.stmt
+    statement: ast.stmt
+    texts: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
+
+    @property
+    def function(self) -> FunctionNode | None:
+        """The function that the break stands in."""
+        return self.draft.function_of(self.node)
+
+    def condition(self, test: ast.expr) -> Condition:
+        """Return a test of the source as what must be seen to take both sides."""
+        end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
+        return Condition(self.source, test.lineno, test.col_offset, end_line, end_column)
+
+    def edit(
+        self,
+        family: str,
+        title: str,
+        splices: Iterable[Splice | None],
+        tests: Iterable[ast.expr] = (),
+        assumptions: Iterable[str] = (),
+    ) -> Iterator[Proposal]:
+        """Yield the proposal that makes the splices, nothing where they cannot be made.
+
+        Parameters
+        ----------
+        tests : iterable of ast.expr
+            The tests whose sides are both computed with it.
+        assumptions : iterable of str
+            What it takes for granted.
+        """
+        text = self.draft.drafted(splices)
+        if text is not None:
+            conditions = tuple(map(self.condition, tests))
+            yield Proposal(family, title, {self.source: text}, conditions=conditions, assumptions=tuple(assumptions))
+
+    def torch(self) -> tuple[str, list[Splice | None]]:
+        """Return the name of the torch package at the break, and what must be written for it to have one."""
+        tree = self.draft.tree
+        name = name_of_torch(self.draft)
+        if name is not None:
+            return name, []
+        if any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(tree)):
+            return "torch", []  # another cell imports it
+        function = self.function
+        place = self.draft.opening(function, ["import torch"]) if function is not None else None
+        return "torch", [place]
+
+
+def name_of_torch(draft: Draft) -> str | None:
+    """Return the name under which a source imports torch."""
+    for node in ast.walk(draft.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
+                    return alias.asname or "torch"
+    return None
+
+
+@lru_cache(maxsize=32)
+def draft_of(text: str) -> Draft | None:
+    """Read a text; ``None`` if it is not Python."""
+    return Draft.of(text)
+
+
+def site_at(problem: Problem, location: Location | None) -> Site | None:
+    """Return a place of the run in its source, ``None`` where its text is not at hand or no Python."""
+    text = problem.texts.get(location.source) if location is not None else None
+    draft = draft_of(text) if text is not None else None
+    if location is None or draft is None:
+        return None
+    node = draft.find(location.line, location.column, location.end_line, location.end_column)
+    statement = draft.around(node, ast.stmt) if node is not None else None
+    if node is None or statement is None:
+        return None
+    libraries = {source.id for source in problem.report.sources if source.kind == "library"}
+    own = {ident: text for ident, text in problem.texts.items() if ident not in libraries}
+    return Site(location.source, draft, node, statement, own)
+
+
+def site_of(problem: Problem) -> Site | None:
+    """Return where the break stands; of one inside of Python or PyTorch, where that was called."""
+    place = problem.break_.location
+    for outer in reversed(problem.break_.stack):
+        if not _is_foundation(problem, place):
+            break
+        place = outer
+    return site_at(problem, place) if not _is_foundation(problem, place) else None
+
+
+def _is_foundation(problem: Problem, place: Location | None) -> bool:
+    """Return whether a place is in what nobody edits: the standard library and torch."""
+    source = next((each for each in problem.report.sources if place is not None and each.id == place.source), None)
+    if source is None or source.kind != "library" or source.path is None:
+        return False
+    package = source.path.partition("/")[0].removesuffix(".py")
+    return package == "torch" or package in sys.stdlib_module_names
+
+
+def dotted(node: ast.AST) -> str:
+    """Return the dotted name that an expression is: "torch.nn.Linear"; what it is called on counts as "()"."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return "()"
+
+
+def names_read(node: ast.AST) -> set[str]:
+    """Return the names that a piece of code reads."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+
+
+def names_bound(node: ast.AST) -> set[str]:
+    """Return the names that a piece of code binds."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+
+
+def step_of(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
+    """Return one step of indentation as the source has it in a block."""
+    outer, inner = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
+    return inner[len(outer) :] if inner.startswith(outer) and len(inner) > len(outer) else "    "

@@ -1,0 +1,380 @@
+"""Sizes that a tensor holds, such as grids and lengths: read before the call, and handed in as numbers."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from jupyter_graphbreak.experiments.families.conditions import on_host
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode, fresh_name, operand
+from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_at, site_of
+from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrapped
+from jupyter_graphbreak.knowledge.lookup import known_cause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jupyter_graphbreak.experiments.families.drafting import Splice
+    from jupyter_graphbreak.experiments.families.proposal import Problem
+    from jupyter_graphbreak.experiments.families.site import Site
+
+_PACKAGE = "transformers/"
+_GRIDS_TITLE = "Compute what depends on grids alone before the call, and hand their numbers in"
+_GRIDS = '''\
+import contextlib
+import inspect
+import json
+
+import torch
+from transformers import vision_utils
+
+
+class Sizes(torch.Tensor):
+    """Integers known before the call; what is read or computed of them is known while compiling, too.
+
+    Their text is guarded: other numbers are compiled anew.
+    """
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        name, kwargs = function.__name__, kwargs or {}
+        if name in {"tolist", "item", "__int__", "__index__"}:
+            return numbers_in(args[0].text)
+        operands = [*args, *kwargs.values()]
+        if name in {"__getitem__", "__sub__", "sub", "__floordiv__", "prod"} and all(map(is_known, operands)):
+            named = tuple([(key, said(value)) for key, value in kwargs.items()])
+            return sizes_of(computed(name, tuple([said(value) for value in args]), named))
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*map(plain, args), **{key: plain(value) for key, value in kwargs.items()})
+
+
+def is_known(value):
+    if isinstance(value, slice):
+        return is_known(value.start) and is_known(value.stop) and is_known(value.step)
+    return value is None or isinstance(value, Sizes) or type(value) is int
+
+
+def said(value):
+    if isinstance(value, Sizes):
+        return value.text
+    return ("slice", value.start, value.stop, value.step) if isinstance(value, slice) else value
+
+
+def plain(value):
+    if isinstance(value, Sizes):
+        return tensor_of(value.text)
+    return type(value)([plain(each) for each in value]) if type(value) in (list, tuple) else value
+
+
+@torch._dynamo.assume_constant_result
+def numbers_in(text):
+    return json.loads(text)[0]
+
+
+@torch._dynamo.assume_constant_result
+def dtype_in(text):
+    return getattr(torch, json.loads(text)[1])
+
+
+@torch._dynamo.assume_constant_result
+def device_in(text):
+    return json.loads(text)[2]
+
+
+@torch._dynamo.assume_constant_result
+def computed(name, args, kwargs):
+    def made(value):
+        if isinstance(value, str):
+            return torch.tensor(numbers_in(value), dtype=dtype_in(value))
+        return slice(*value[1:]) if isinstance(value, tuple) else value
+
+    result = getattr(torch.Tensor, name)(*map(made, args), **dict(kwargs))
+    return text_of(result, device_in(next(value for value in args if isinstance(value, str))))
+
+
+def text_of(tensor, device=None):
+    return json.dumps([tensor.tolist(), str(tensor.dtype).removeprefix("torch."), str(device or tensor.device)])
+
+
+def tensor_of(text):
+    return torch.tensor(numbers_in(text), dtype=dtype_in(text), device=device_in(text))
+
+
+def sizes_of(text):
+    sizes = tensor_of(text).as_subclass(Sizes)
+    sizes.text = text
+    return sizes
+
+
+@torch.compiler.disable
+def compute_from_grids(module, args, kwargs):
+    bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs)
+    given = {**bound.arguments, **bound.arguments.get("kwargs", {})}
+    for name in ("self", "kwargs"):
+        given.pop(name, None)
+    return (), {**from_grids(module.model, given), **given_sizes(given)}
+
+
+def given_sizes(given):
+    names = [name for name in ("image_grid_thw", "video_grid_thw") if given.get(name) is not None]
+    return {name: sizes_of(text_of(given[name])) for name in names}
+
+
+def from_grids(inner, given):
+    made = dict(given)
+    vision = getattr(inner, "visual", None) or inner.vision_model
+    grids = {kind: given.get(f"{kind}_grid_thw") for kind in ("image", "video")}
+    for kind, grid in grids.items():
+        for name, value in of_vision(vision, grid).items() if grid is not None else ():
+            lengths = sizes_of(text_of(value)) if "seqlens" in name else value
+            made.setdefault(f"{kind}_{name}", lengths)
+    compute = getattr(inner, "compute_3d_position_ids", None)
+    is_first = given.get("position_ids") is None and given.get("past_key_values") is None
+    needed = [given.get(name) for name in ("input_ids", "mm_token_type_ids")]
+    has_grid = any(grid is not None for grid in grids.values())
+    if compute is not None and is_first and has_grid and all(each is not None for each in needed):
+        names = inspect.signature(compute).parameters
+        with contextlib.suppress(Exception):  # the model says first what else is wrong with its arguments
+            made["position_ids"] = compute(**{name: given.get(name) for name in names})
+    return made
+
+
+def of_vision(vision, grid):
+    merge = vision.spatial_merge_size
+    made = {}
+    if hasattr(vision, "num_grid_per_side"):
+        how = (vision.num_grid_per_side, vision.interpolation_mode, vision.interpolation_align_corners, merge)
+        interpolation = vision_utils.get_vision_interpolation_indices_and_weights(grid, *how)
+        made["interp_indices"], made["interp_weights"] = interpolation
+    made["position_ids"] = vision_utils.get_vision_position_ids(grid, merge)
+    made["cu_seqlens"] = vision_utils.get_vision_cu_seqlens(grid)
+    if hasattr(vision, "window_size"):
+        window = vision_utils.get_vision_window_index(grid, merge, vision.window_size, vision.patch_size)
+        made["window_index"], made["cu_window_seqlens"] = window
+    return made
+
+
+model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
+_LISTS_TITLE = "Hand the sizes of images in as numbers"
+_LISTS = """\
+import inspect
+
+import torch
+
+
+@torch.compiler.disable
+def hand_in_numbers(module, args, kwargs):
+    bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs)
+    given = {**bound.arguments, **bound.arguments.get("kwargs", {})}
+    for name in ("self", "kwargs"):
+        given.pop(name, None)
+    if isinstance(given.get("image_sizes"), torch.Tensor):
+        given["image_sizes"] = given["image_sizes"].tolist()
+    return (), given
+
+
+model.register_forward_pre_hook(hand_in_numbers, with_kwargs=True)"""
+_THROUGH_TITLE = "Call forward through a function that passes everything on"
+# What binds a signature breaks where arguments of the compiled function itself were changed before.
+_THROUGH = """\
+import functools
+import types
+
+
+@functools.wraps(type(model).forward)
+def forward(self, *args, **kwargs):
+    return type(self).forward(self, *args, **kwargs)
+
+
+model.forward = types.MethodType(forward, model)"""
+
+#: The codes of all.
+SWITCHES = (_GRIDS, _LISTS, _THROUGH)
+
+
+def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
+    """Yield titles and codes of what has a model of transformers know its sizes."""
+    found = problem.break_
+    places = [place for place in (found.location, *found.stack) if place is not None]
+    paths = {source.id: source.path or "" for source in problem.report.sources if source.kind == "library"}
+    texts = [problem.texts.get(place.source, "") for place in places if _PACKAGE in paths.get(place.source, "")]
+    if not texts:
+        return
+    rewrites = known_cause(found.gb_id, found.gb_type).rewrites
+    if "wrap forward" in rewrites and any("signature.bind(" in (place.code or "") for place in places):
+        yield _THROUGH_TITLE, _THROUGH
+    if "pass sizes as numbers" in rewrites:
+        if any("image_grid_thw" in text for text in texts):
+            yield _GRIDS_TITLE, _GRIDS
+        elif any("image_sizes" in text for text in texts):
+            yield _LISTS_TITLE, _LISTS
+
+
+FAMILY = "sizes"
+#: What may stand around a read so that it happens in each call: all else can leave it out, or repeat it.
+_CERTAIN = (
+    ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
+    ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
+)  # fmt: skip
+#: What a value may be computed with to be the same before the call.
+_PURE = (
+    ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Constant, ast.BinOp, ast.operator, ast.Tuple, ast.UnaryOp,
+    ast.unaryop, ast.expr_context, ast.keyword,
+)  # fmt: skip
+_METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long", "int", "cumsum", "diff", "size"}
+
+
+def propose(problem: Problem) -> Iterator[Proposal]:
+    """Yield ways to have sizes as numbers in the compiled function."""
+    yield from (Proposal(FAMILY, title, code=code) for title, code in switches_for(problem))
+    site = site_of(problem)
+    if site is None:
+        return
+    yield from _counted(site)
+    function = entry_function(problem, site)
+    if function is not None:
+        yield from _read_before(problem, site, function)
+
+
+def _counted(site: Site) -> Iterator[Proposal]:
+    """Count the elements of a shape without NumPy, whose numbers are tensors in a graph."""
+    for call in (each for each in ast.walk(site.statement) if isinstance(each, ast.Call)):
+        name = dotted(call.func)
+        (shape,) = call.args if len(call.args) == 1 and not call.keywords else (None,)
+        if name not in {"np.prod", "numpy.prod"} or shape is None or not _is_shape(shape):
+            continue
+        whole: ast.expr = call
+        around = next(site.draft.ancestors(call), None)
+        if isinstance(around, ast.Call) and dotted(around.func) == "int" and around.args == [call]:
+            whole = around
+        count = f"{site.draft.text_of(shape)}.numel()"
+        splice = site.draft.replacing(whole, count)
+        yield from site.edit(FAMILY, "Count the elements of a shape without NumPy", [splice])
+
+
+def _is_shape(node: ast.expr) -> bool:
+    """Return whether an expression is the shape of a tensor, or a part of one."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        return _is_shape(node.value)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not node.args
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
+
+
+class _Read(NamedTuple):
+    """What reads the numbers of a tensor.
+
+    Parameters
+    ----------
+    call : ast.Call
+        What breaks.
+    tensor : ast.expr
+        The tensor.
+    value : str
+        What is computed of it before the call.
+    new : str
+        What stands in the place of the call; the value's name goes where the braces are.
+    """
+
+    call: ast.Call
+    tensor: ast.expr
+    value: str
+    new: str
+
+
+def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
+    """Read all that breaks so in the function before its call: its arguments hold it already."""
+    reads: dict[ast.Call, _Read] = {}
+    for place in (site, *(site_at(problem, broken.location) for broken in problem.report.breaks)):
+        if place is not None and place.draft is site.draft and place.function is function:
+            read = _read_of(place) or _output_size(place)
+            if read is not None and _is_known_before(place, function, read.tensor):
+                reads[read.call] = read
+    if not any(site.node in ast.walk(call) for call in reads):
+        return
+    names: dict[str, str] = {}
+    for read in reads.values():
+        if read.value not in names:
+            wishes = ("given", *(f"given_{number}" for number in range(2, len(reads) + 2)))
+            free = (wish for wish in wishes if fresh_name(site.draft, wish) == wish and wish not in names.values())
+            names[read.value] = next(free, fresh_name(site.draft, f"given_{len(reads) + 2}"))
+    splices: list[Splice | None] = [
+        site.draft.replacing(read.call, read.new.replace("{}", names[read.value])) for read in reads.values()
+    ]
+    lines = [f"{name} = {value}" for value, name in names.items()]
+    texts = wrapped(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
+    if texts is not None:
+        title = "Read the sizes before the call, and hand them in as numbers"
+        yield Proposal(FAMILY, title, texts, compiles_itself=True)
+
+
+def _read_of(place: Site) -> _Read | None:
+    """Return what brings a tensor's numbers to the host at a break."""
+    for each in (place.node, *place.draft.ancestors(place.node)):
+        if isinstance(each, ast.stmt):
+            return None
+        tensor = on_host(each) if isinstance(each, ast.expr) else None
+        if tensor is None or not isinstance(each, ast.Call):
+            continue
+        name = dotted(each.func).rpartition(".")[2]
+        while (inner := on_host(tensor)) is not None:
+            tensor = inner
+        return _Read(each, tensor, place.draft.text_of(each), "{}") if name in {"item", "tolist", "int"} else None
+    return None
+
+
+def _output_size(place: Site) -> _Read | None:
+    """Return a ``repeat_interleave`` whose size no graph knows."""
+    call = place.draft.around(place.node, ast.Call)
+    if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
+        return None
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
+    given = call.args[1:] if dotted(call.func) == "torch.repeat_interleave" else call.args
+    repeats = named.get("repeats", given[0] if given else None)
+    text = place.draft.text_of(call)
+    if repeats is None or "output_size" in named or None in named or text[:-1].rstrip().endswith(","):
+        return None
+    value = f"int({operand(place.draft.text_of(repeats))}.sum())"
+    return _Read(call, repeats, value, f"{text[:-1]}, output_size={{}})")
+
+
+def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:
+    """Return whether a value is the same before the call, and the call reads it whatever happens."""
+    arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    read = names_read(tensor)
+    if not read & arguments or read & (names_bound(function) | _changed_in_place(function)):
+        return False
+    for each in ast.walk(tensor):
+        called = isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in _METHODS
+        if not called and not isinstance(each, _PURE):
+            return False
+    top = place.statement
+    for around in place.draft.ancestors(tensor):
+        if around is function:
+            break
+        is_head = isinstance(around, ast.For) and any(tensor is each for each in ast.walk(around.iter))
+        if isinstance(around, ast.stmt):
+            top = around
+        if not isinstance(around, _CERTAIN) and not is_head:
+            return False
+    if top not in function.body:
+        return False
+    before = function.body[: function.body.index(top)]
+    leaves = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
+    return not any(isinstance(each, leaves) for statement in before for each in ast.walk(statement))
+
+
+def _changed_in_place(function: FunctionNode) -> set[str]:
+    """Return the names of what a function changes in place, or may: by a method, an item, an attribute."""
+    changed: set[str] = set()
+    for each in ast.walk(function):
+        is_target = isinstance(each, ast.Subscript | ast.Attribute) and not isinstance(each.ctx, ast.Load)
+        in_place = isinstance(each, ast.Attribute) and each.attr.endswith("_") and not each.attr.endswith("__")
+        if is_target or in_place:
+            changed |= names_read(each)
+        if isinstance(each, ast.AugAssign):
+            changed |= names_read(each.target) | names_bound(each.target)
+        if isinstance(each, ast.keyword) and each.arg == "out":
+            changed |= names_read(each.value)
+    return changed

@@ -1,0 +1,290 @@
+"""Put a function around a compiled one: what cannot be in a graph is done before or after its call."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
+from jupyter_graphbreak.experiments.families.site import dotted, draft_of, name_of_torch, names_read, step_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jupyter_graphbreak.experiments.families.drafting import Draft
+    from jupyter_graphbreak.experiments.families.proposal import Problem
+    from jupyter_graphbreak.experiments.families.site import Site
+
+
+def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
+    """Return the function around a break, if it is what was compiled and calls can be put around it."""
+    function = site.function
+    in_library = any(each.id == site.source and each.kind == "library" for each in problem.report.sources)
+    if function is None or isinstance(function, ast.AsyncFunctionDef) or in_library:
+        return None
+    if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in ast.walk(function)):
+        return None
+    first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
+    for frame in problem.report.frames:
+        at = frame.location
+        # PyTorch calls a module's forward, so that it is no entry, but no compiled function calls it.
+        is_outermost = frame.role == "entry" or (frame.role == "call" and frame.caller is None)
+        if not is_outermost or at is None or at.source != site.source:
+            continue
+        if frame.function.rpartition(".")[2] == function.name and first <= at.line <= function.lineno:
+            return function
+    return None
+
+
+def wrapped(
+    site: Site,
+    function: FunctionNode,
+    parameter: str | None,
+    body: Callable[[str], list[str]],
+    splices: Sequence[Splice | None],
+) -> dict[str, str] | None:
+    """Return the new texts that put an outer function around a compiled one, which goes on as ``_<name>_compiled``.
+
+    What compiled the function, there or in another source, compiles the inner one instead, with the same options. The
+    inner function stands at the top of the source, also that of a method. ``None`` where that cannot be written.
+
+    Parameters
+    ----------
+    site : Site
+        The break.
+    function : ast.FunctionDef
+        The compiled function.
+    parameter : str or None
+        What the inner function takes besides, as its first argument.
+    body : callable
+        What the outer function does, given the call of the inner one.
+    splices : sequence of Splice or None
+        What changes in the inner function.
+    """
+    draft = site.draft
+    torch, needed = site.torch()
+    inner = fresh_name(draft, f"_{function.name}_compiled")
+    call = f"{inner}({', '.join([*([parameter] if parameter else []), *_passed_on(function.args)])})"
+    elsewhere = _compiled_elsewhere(site, function)
+    if elsewhere is None:
+        return None
+    parts = _Parts(inner, parameter, body(call), torch, elsewhere.options)
+    if function in draft.tree.body:
+        made = _around_function(draft, function, parts, splices)
+    else:
+        made = _around_method(draft, function, parts, splices)
+    text = draft.drafted([*made, *needed]) if made is not None else None
+    return {site.source: text, **elsewhere.texts} if text is not None else None
+
+
+class _Parts(NamedTuple):
+    """The inner function's name and further parameter, the outer one's lines, torch's name, options of compiling."""
+
+    inner: str
+    parameter: str | None
+    lines: list[str]
+    torch: str
+    options: str
+
+
+class _Elsewhere(NamedTuple):
+    """The sources that compile a function of another source, without that, and the options with which they do."""
+
+    texts: dict[str, str]
+    options: str
+
+
+def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None:
+    """Return how other cells compile a function or objects of its class; ``None`` if it cannot be done otherwise."""
+    owner = next(site.draft.ancestors(function), None)
+    name = owner.name if isinstance(owner, ast.ClassDef) else function.name
+    drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}
+    others = {source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)}
+    names = {name}
+    if isinstance(owner, ast.ClassDef):  # made in one cell, and compiled in another
+        names = names.union(*(_assigned_from(draft, name) for draft in (site.draft, *others.values())))
+    texts: dict[str, str] = {}
+    options: set[str] = set()
+    if any(_compiles_otherwise(draft, names) for draft in (site.draft, *others.values())):
+        return None
+    for source, draft in others.items():
+        torch = name_of_torch(draft) or "torch"
+        calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call)]
+        sites = [call for call in calls if _is_compile(call, torch) and call.args and _is_one_of(call.args[0], names)]
+        if not sites:
+            continue
+        if any(
+            not isinstance(keyword.value, ast.Constant) or keyword.arg is None for c in sites for keyword in c.keywords
+        ):
+            return None  # a name of that cell
+        options |= {_options(draft, [call]) for call in sites}
+        text = draft.drafted(draft.replacing(call, draft.text_of(call.args[0])) for call in sites)
+        if text is None:
+            return None
+        texts[source] = text
+    return _Elsewhere(texts, next(iter(options), "")) if len(options) <= 1 else None
+
+
+def _defines(draft: Draft, name: str) -> bool:
+    """Whether a source has something of its own by a name."""
+    return any(isinstance(node, FunctionNode | ast.ClassDef) and node.name == name for node in draft.tree.body)
+
+
+def _assigned_from(draft: Draft, name: str) -> set[str]:
+    assigned = [n for n in ast.walk(draft.tree) if isinstance(n, ast.Assign) and name in names_read(n.value)]
+    return {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+
+
+def _is_one_of(node: ast.expr, names: set[str]) -> bool:
+    """Whether an expression is one of some names, or makes an object of a class with such a name."""
+    return dotted(node.func if isinstance(node, ast.Call) else node) in names
+
+
+def _compiles_otherwise(draft: Draft, names: set[str]) -> bool:
+    """Whether a source compiles something by another form than ``torch.compile(name)``, which is not known how to undo.
+
+    Such forms are ``model.compile()``, ``torch.compile(model.forward)``, and other names for ``torch.compile``.
+    """
+    torch = name_of_torch(draft) or "torch"
+    for node in ast.walk(draft.tree):
+        if isinstance(node, FunctionNode | ast.ClassDef) and node.name in names:
+            texts = [ast.unparse(each) for each in node.decorator_list if not _is_compile(each, torch)]
+            if any(re.search(r"\bcompile\b", text) for text in texts):
+                return True
+        if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
+            continue
+        method = node.func
+        if isinstance(method, ast.Attribute) and dotted(method.value) in names:
+            return True
+        for argument in node.args:
+            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in names
+            if is_part or (_is_one_of(argument, names) and not _is_compile(node, torch)):
+                return True
+    return False
+
+
+def _around_function(
+    draft: Draft, function: FunctionNode, parts: _Parts, splices: Sequence[Splice | None]
+) -> list[Splice | None] | None:
+    begin = draft.start_of(function)
+    opened = draft.text.find("(", begin)
+    head = draft.text[begin:opened]
+    if "\n" in head or "[" in head:
+        return None
+    sites = _compile_sites(draft, function.name, parts.torch)
+    made = [*splices, *(draft.replacing(call, function.name) for call in sites)]
+    if not any(_is_compile(each, parts.torch) for each in function.decorator_list):
+        at = draft.line_start(min([function.lineno, *(each.lineno for each in function.decorator_list)]))
+        made.append(Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites) or parts.options}\n"))
+    made.append(Splice(begin, opened + 1, f"def {parts.inner}({_also(parts.parameter, function)}"))
+    unit = step_of(draft, function)
+    signature = f"def {function.name}{draft.text[opened : _signature_end(draft, function)]}"
+    outer = "\n".join([signature, *(f"{unit}{line}" for line in parts.lines)])
+    end = draft.line_end(function.end_lineno or function.lineno)
+    return [*made, Splice(end, end, f"\n\n\n{outer}")]
+
+
+def _also(parameter: str | None, function: FunctionNode) -> str:
+    return f"{parameter}{', ' if ast.unparse(function.args) else ''}" if parameter else ""
+
+
+def _around_method(
+    draft: Draft, method: FunctionNode, parts: _Parts, splices: Sequence[Splice | None]
+) -> list[Splice | None] | None:
+    """Move a method's body into a function at the top; the method calls it."""
+    owner = next(draft.ancestors(method))
+    first = method.body[1 if ast.get_docstring(method) is not None and len(method.body) > 1 else 0]
+    indent, unit = draft.indent_of(method), draft.indent_of(first)
+    if not isinstance(owner, ast.ClassDef) or owner not in draft.tree.body or method.decorator_list or not indent:
+        return None
+    if unit is None or first.lineno == method.lineno or _is_bound_to_its_class(method):
+        return None
+    start, end = draft.line_start(first.lineno), draft.line_end(method.end_lineno or method.lineno)
+    if any(splice is None or not start <= splice.start <= splice.end <= end for splice in splices):
+        return None
+    text = draft.text[start:end]
+    for splice in sorted((each for each in splices if each is not None), reverse=True):
+        text = text[: splice.start - start] + splice.new + text[splice.end - start :]
+    lines = text.split("\n")
+    if any(line.strip() and not line.startswith(indent) for line in lines):
+        return None
+    opened = draft.text.index("(", draft.start_of(method)) + 1
+    sites = _module_sites(draft, owner.name, parts.torch)
+    head = f"{_also(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
+    decorator = f"@{parts.torch}.compile{_options(draft, sites) or parts.options}"
+    moved = (line.removeprefix(indent) for line in lines)
+    inner = "\n".join([decorator, f"def {parts.inner}({head}", *moved])
+    after = draft.line_end(owner.end_lineno or owner.lineno)
+    outer = "\n".join(f"{unit}{line}" for line in parts.lines)
+    made: list[Splice | None] = [draft.replacing(call, draft.text_of(call.args[0])) for call in sites]
+    if after == end:
+        return [*made, Splice(start, end, f"{outer}\n\n\n{inner}")]
+    return [*made, Splice(start, end, outer), Splice(after, after, f"\n\n\n{inner}")]
+
+
+def _is_bound_to_its_class(method: FunctionNode) -> bool:
+    """Return whether a method's body means something else outside of its class, or cannot be moved to the left."""
+    for node in ast.walk(method):
+        if isinstance(node, ast.Name) and node.id in {"super", "__class__"}:
+            return True
+        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        if name.startswith("__") and not name.endswith("__"):
+            return True
+        is_text = isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+        )
+        is_docstring = method.body and isinstance(method.body[0], ast.Expr) and node is method.body[0].value
+        if isinstance(node, ast.expr) and is_text and not is_docstring and node.end_lineno != node.lineno:
+            return True
+    return False
+
+
+def _module_sites(draft: Draft, name: str, torch: str) -> list[ast.Call]:
+    """Return where objects of a class are compiled."""
+    assigned = [
+        node for node in ast.walk(draft.tree) if isinstance(node, ast.Assign) and name in names_read(node.value)
+    ]
+    names = {name, *(target.id for node in assigned for target in node.targets if isinstance(target, ast.Name))}
+    calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call) and _is_compile(node, torch)]
+    return [call for call in calls if call.args and names & names_read(call.args[0])]
+
+
+def _is_compile(decorator: ast.expr, torch: str) -> bool:
+    return dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) == f"{torch}.compile"
+
+
+def _compile_sites(draft: Draft, name: str, torch: str) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(draft.tree)
+        if isinstance(node, ast.Call)
+        and dotted(node.func) == f"{torch}.compile"
+        and node.args
+        and isinstance(node.args[0], ast.Name)
+        and node.args[0].id == name
+    ]
+
+
+def _options(draft: Draft, sites: Sequence[ast.Call]) -> str:
+    if not sites or not sites[0].keywords:
+        return ""
+    texts = (draft.text_of(each.value) for each in sites[0].keywords)
+    return f"({', '.join(f'{each.arg}={text}' for each, text in zip(sites[0].keywords, texts, strict=True))})"
+
+
+def _signature_end(draft: Draft, function: FunctionNode) -> int:
+    """Return where the colon ends that ends a function's head."""
+    opened = draft.text.index("(", draft.start_of(function)) + 1
+    if function.returns is not None:
+        return draft.text.index(":", draft.end_of(function.returns)) + 1
+    parts = [each for each in ast.walk(function.args) if isinstance(each, ast.expr | ast.arg)]
+    ends = [opened, *(draft.end_of(each) for each in parts)]
+    return draft.text.index(":", draft.text.index(")", max(ends))) + 1
+
+
+def _passed_on(arguments: ast.arguments) -> list[str]:
+    given = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    given += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    given += [f"{each.arg}={each.arg}" for each in arguments.kwonlyargs]
+    return given + ([f"**{arguments.kwarg.arg}"] if arguments.kwarg else [])

@@ -1,0 +1,409 @@
+"""Capture a function with one front end, run the program, and give the verdict on it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import types
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable, has_cached_code
+from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separate_cache
+from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.analysis.build import build_report
+from jupyter_graphbreak.experiments.trial.difference import differences
+from jupyter_graphbreak.experiments.trial.effects import observed, seed_all
+from jupyter_graphbreak.experiments.trial.guard import guarded
+from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, describe
+from jupyter_graphbreak.experiments.trial.outcome import run, untouched
+from jupyter_graphbreak.experiments.trial.reference import Reference, Trial, raised_by
+from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
+from jupyter_graphbreak.experiments.trial.values import difference, show
+from jupyter_graphbreak.faults import internal_error, noted
+from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.recording.targets import own_codes
+from jupyter_graphbreak.report.figures import Summary
+from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
+from jupyter_graphbreak.report.schema import Diagnostic
+
+if TYPE_CHECKING:
+    import warnings
+    from collections.abc import Callable, Sequence
+
+    from jupyter_graphbreak.experiments.trial.outcome import Result
+    from jupyter_graphbreak.records.source_texts import FindCell
+    from jupyter_graphbreak.report.frontends import Outcome, Raised
+    from jupyter_graphbreak.report.schema import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Program = Callable[..., Any]
+    Capture = Callable[[Any, Arguments], Program]
+
+
+def _as_module(call: Any) -> Any:
+    """Return a module that calls a callable, as a user writes it by hand: ``torch.export`` takes modules only."""
+
+    def forward(_: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    scope = getattr(call, "__globals__", None)
+    if scope is not None:
+        # Otherwise Dynamo imports the function's module by name and writes to the globals of that module (torch 2.9).
+        forward = types.FunctionType(forward.__code__, scope, "forward", None, forward.__closure__)
+    module = type("AsModule", (torch.nn.Module,), {"forward": forward})()
+    # The parameters of a method are those of its module.
+    module.owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
+    return module
+
+
+def _trace(call: Any, first: Arguments) -> Program:
+    if not first.kwargs:
+        program: Program = torch.jit.trace(call, first.args)
+        return program
+    named = first.named(call)
+    traced = torch.jit.trace(call, example_kwarg_inputs=named)
+    return lambda *args, **kwargs: traced(**Arguments(*args, **kwargs).named(call))
+
+
+def _script(call: Any, _: Arguments) -> Program:
+    program: Program = torch.jit.script(call)
+    return program
+
+
+def _symbolic_trace(call: Any, _: Arguments) -> Program:
+    return torch.fx.symbolic_trace(call)
+
+
+def _compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
+    return torch.compile(call, backend=own_backend(backend), fullgraph=fullgraph)
+
+
+def _export(call: Any, first: Arguments, *, strict: bool) -> Program:
+    module = call if isinstance(call, torch.nn.Module) else _as_module(call)
+    code = getattr(module.forward, "__code__", None)
+    if strict and code is not None and has_cached_code(code):
+        module = _as_module(call)  # strict export makes Dynamo forget the code of the module's own method
+    return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
+
+
+def captures(backend: str) -> list[tuple[str, Capture]]:
+    """Return the name of each front end, and the function that captures a callable with arguments.
+
+    Parameters
+    ----------
+    backend : str
+        The backend of ``torch.compile``.
+    """
+    return [
+        ("torch.jit.trace", _trace),
+        ("torch.jit.script", _script),
+        ("torch.fx.symbolic_trace", _symbolic_trace),
+        ("torch.compile", functools.partial(_compile, backend=backend, fullgraph=False)),
+        ("torch.compile(fullgraph=True)", functools.partial(_compile, backend=backend, fullgraph=True)),
+        ("torch.export.export", functools.partial(_export, strict=False)),
+        ("torch.export.export(strict=True)", functools.partial(_export, strict=True)),
+    ]
+
+
+#: The seed while a front end captures. No run starts from it, so that no run draws the same numbers by chance.
+_CAPTURE_SEED = 2
+#: What makes a program wrong beside its value, and what is worth a note.
+_WRONG = {"requires_grad", "gradient"}
+_NOTED = {"aliasing", "zero gradient"}
+
+
+class Examination:
+    """One front end, the program that it captured of the function, and how that program differs from the function."""
+
+    def __init__(
+        self,
+        name: str,
+        capture: Capture,
+        eager: Reference,
+        trials: list[Trial],
+        find_cell: FindCell,
+    ) -> None:
+        self.name = name
+        self.report: Report | None = None
+        self.difference: tuple[Input, str] | None = None
+        self.refused: list[tuple[Input, Exception]] = []
+        self.raised: Raised | None = None
+        self.notes: list[str] = []
+        self._eager = eager
+        self._values = eager.repeatable
+        self._subject = Subject(eager.fn)
+        self._warned_in_runs: list[warnings.WarningMessage] = []
+        codes = own_codes(self._subject.call)
+        with separate_cache(codes), observed() as capturing:
+            try:
+                program = self._first(capture, find_cell)
+            except TrialStoppedError as stopped:
+                self.raised = raised_by(stopped, "program")
+                program = None
+            if program is not None:
+                self._others(program, trials)
+        eager_warned = {str(warning.message) for warning in eager.result.effects.warnings}
+        warned = [*capturing.warnings, *self._warned_in_runs]
+        self._warned = [warning for warning in warned if str(warning.message) not in eager_warned]
+
+    def _first(self, capture: Capture, find_cell: FindCell) -> Program | None:
+        """Capture the function and run the program with the same input; return the program unless it raises."""
+        eager = self._eager
+        seed_all(_CAPTURE_SEED)
+        try:
+            with guarded(self._subject.call, assigned=self._subject.assigned), self._subject.entered():
+                program = capture(self._subject.call, eager.first.arguments.copy(self._subject.held()))
+        except Exception as error:  # noqa: BLE001 - that it raises is the finding
+            self.raised = raised_by(error, "capture")
+            return None
+        compiles = self.name.startswith("torch.compile")  # it captures when the program is called
+        if compiles:
+            with recorder.record(find_cell) as recording:
+                result = self._call(program, eager.first)
+            self.report = build_report(recording.records)
+        else:
+            result = self._call(program, eager.first)
+        if result.raised is not None:
+            self.raised = raised_by(result.raised, "capture" if compiles else "program")
+            return None
+        difference_to_eager = self._compare(eager.result, result)
+        if difference_to_eager and not eager.holds(Trial(eager.first, eager.result)):
+            eager.repeatable = self._values = False
+            difference_to_eager = self._compare(eager.result, result)
+        if difference_to_eager and eager.random and self._draws(program, result):
+            self._values = False
+            self.notes.append("draws other random numbers than eager from the same seed")
+            difference_to_eager = self._compare(eager.result, result)
+        if difference_to_eager:
+            self.difference = (eager.first, difference_to_eager)
+        self._side_effects(result)
+        kind, expected = type(result.value).__name__, type(eager.result.value).__name__
+        if kind != expected and not difference_to_eager:
+            self.notes.append(f"returns a {kind} where the function returns a {expected}")
+        return program
+
+    def _draws(self, program: Program, result: Result) -> bool:
+        """Whether a program draws random numbers when it runs, instead of holding those drawn at capture."""
+        other = self._call(program, replace(self._eager.first, seed=1))
+        return other.raised is None and difference(result.value, other.value) is not None
+
+    def _others(self, program: Program, trials: list[Trial]) -> None:
+        for trial in trials:
+            try:
+                result = self._call(program, trial.input)
+            except TrialStoppedError as stopped:
+                self.refused.append((trial.input, stopped))
+                continue
+            if result.raised is not None and trial.expected.raised is None:
+                self.refused.append((trial.input, result.raised.with_traceback(None)))
+            elif self.difference is None and (difference_to_eager := self._compare(trial.expected, result)):
+                self.difference = (trial.input, difference_to_eager)
+
+    def _call(self, program: Program, given: Input) -> Result:
+        eager = self._eager
+        self._subject.restore()
+        if given.again and eager.changed:
+            run(program, self._subject, eager.first.arguments, gradients=False)
+        result = run(program, self._subject, given.arguments, given.seed)
+        self._warned_in_runs += result.effects.warnings
+        return result
+
+    def _compare(self, expected: Result, result: Result) -> str | None:
+        if expected.raised is not None:
+            if result.raised is not None:
+                return None
+            raised = raised_by(expected.raised, "program")
+            return f"{show(result.value)}, where eager raises {raised.type}: {raised.message}"
+        in_value = difference(expected.value, result.value, values=self._values)
+        if in_value is not None:
+            return in_value
+        in_arguments = difference(expected.arguments, result.arguments, values=self._values)
+        if in_arguments is not None:
+            return f"leaves its arguments otherwise: {in_arguments}"
+        found = differences(expected, result, values=self._values)
+        return next((item.text for item in found if item.kind in _WRONG), None)
+
+    def _side_effects(self, result: Result) -> None:
+        eager = self._eager
+        found = differences(eager.result, result, values=self._values)
+        self.notes += [item.text for item in found if item.kind in _NOTED]
+        if eager.result.printed and not result.printed:
+            self.notes.append("drops what the function prints")
+        elif eager.repeatable and eager.result.printed != result.printed:
+            self.notes.append("prints something else")
+        for name in sorted(eager.changed):
+            if difference(eager.result.state[name], result.state.get(name), values=eager.repeatable):
+                self.notes.append(f"does not change {name} as the function does")
+
+    def verdict(self, *, searched: bool) -> Verdict:
+        """Return the verdict on the front end."""
+        summary = self.report.summary if self.report is not None else Summary(graphs=1)
+        outcome: Outcome = "captures"
+        if summary.breaks or summary.graphs > 1:
+            outcome = "breaks"
+        if not summary.graphs:
+            outcome = "eager"
+        refused = next(((other, error) for other, error in self.refused if not (searched and other.special)), None)
+        example, raised, notes = None, self.raised, list(self.notes)
+        if self.difference is not None:
+            outcome, example = "silently wrong", self.difference[0].example
+        elif refused is not None:
+            outcome, example, raised = "refuses", refused[0].example, raised_by(refused[1], "program")
+        elif self.refused:
+            special, error = self.refused[0]
+            notes.append(f"refuses {special.example.what}: {type(error).__name__}")
+        if not self._eager.repeatable and self.raised is None:
+            notes.append("eager's own result is another each time; only types and shapes are compared")
+        if self.raised is not None:
+            outcome = "raises"
+        return Verdict(
+            frontend=self.name,
+            outcome=outcome,
+            graphs=None if self.raised is not None else summary.graphs,
+            breaks=None if self.raised is not None else summary.breaks,
+            example=example,
+            difference=self.difference[1] if self.difference is not None else None,
+            raised=raised,
+            warnings=list(dict.fromkeys(_first_sentence(w) for w in self._warned if not _deprecation(w))),
+            deprecated=any(f"`{self.name}` is deprecated" in str(warning.message) for warning in self._warned),
+            notes=notes,
+        )
+
+
+def _deprecation(warning: warnings.WarningMessage) -> bool:
+    return "is deprecated" in str(warning.message) and "`torch." in str(warning.message)
+
+
+def _first_sentence(warning: warnings.WarningMessage) -> str:
+    text = " ".join(str(warning.message).split())
+    sentence = re.split(r"(?<=[^.\s][^.\d\s])[.]\s", text)[0].rstrip(".")
+    return f"{warning.category.__name__}: {sentence}"
+
+
+def compare(
+    fn: Callable[..., Any],
+    first: Arguments,
+    others: Sequence[Arguments] = (),
+    *,
+    backend: str = "eager",
+    find_cell: FindCell = lambda _: None,
+) -> Frontends:
+    """Compare the front ends on a function.
+
+    Parameters
+    ----------
+    fn : callable
+        A function, a method or a module; a compiled one stands for the one that was compiled.
+    first : Arguments
+        The arguments with which each front end captures the function.
+    others : sequence of Arguments
+        Further arguments that each captured program is run with; without any, inputs are derived from the first.
+    backend : str
+        The backend of ``torch.compile``.
+    find_cell : callable
+        Returns the cell that a code object comes from, given its file name; for the report.
+
+    Raises
+    ------
+    TrialStoppedError
+        If the function does something outside of its copies; nothing of that has happened.
+    Exception
+        Whatever the function itself raises on the first input.
+    """
+    version = require_torch()
+    fn = _uncompiled(fn)
+    first = first.bound(fn)
+    given = [arguments.bound(fn) for arguments in others]
+    example = describe("the first input", first, fn)
+    changes: list[str] = []
+    trials: list[Trial] = []
+    verdicts: list[Verdict] = []
+    report: Report | None = None
+    diagnostics: list[Diagnostic] = []
+
+    def note(what: str, fault: Exception) -> None:
+        diagnostics.append(Diagnostic("error", internal_error(what, fault)))
+
+    left = [name for name, _ in captures(backend)]
+    with untouched(), contextlib.suppress(TimeUpError):
+        eager = Reference(fn, Input(first, example))
+        changes = sorted(eager.changed)
+        trials = eager.trials(given)
+        for name, capture in captures(backend):
+            require_time()
+            with noted(f"examining {name}", note, passing=(TrialStoppedError,)):
+                examination = Examination(name, capture, eager, trials, find_cell)
+                verdicts.append(examination.verdict(searched=not given))
+                if name == "torch.compile":
+                    report = examination.report
+                del examination  # and with it the copy of the function, the program and what it returned
+            left.remove(name)
+            eager.subject.memory.release()
+    advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
+    return Frontends(
+        function=_name(fn),
+        torch=version,
+        example=example,
+        others=[trial.example() for trial in trials],
+        searched=not given,
+        changes=changes,
+        verdicts=verdicts,
+        advice=advice[0] if advice else None,
+        report=report,
+        left_out=left,
+        diagnostics=diagnostics,
+    )
+
+
+def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -> Frontends:
+    """Return the comparison of a function on which no front end was judged.
+
+    Parameters
+    ----------
+    fn : callable
+    first : Arguments
+    report : Report
+        Its diagnostics say why. If the function was stopped before it did something outside of its copies, the report
+        is that of what ``torch.compile`` did until then, and its effects name what the function was about to do.
+    """
+    return Frontends(
+        function=_name(fn),
+        torch=require_torch(),
+        example=describe("the first input", first, fn),
+        others=[],
+        searched=False,
+        verdicts=[],
+        report=report,
+        effects=report.effects,
+    )
+
+
+def after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends:
+    """Return a comparison without verdicts, which says that an internal error ended it."""
+    note = Diagnostic("error", internal_error("comparing the front ends", fault))
+    name = str(getattr(fn, "__name__", type(fn).__name__))
+    return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
+
+
+def as_it_is(fn: Callable[..., Any]) -> Subject:
+    """Copy a function and what it depends on, so that the front ends can be compared on it after it has run."""
+    return Subject(_uncompiled(fn))
+
+
+def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
+    inner = compiled_callable(fn)
+    return fn if inner is None else inner
+
+
+def _name(fn: Any) -> str:
+    fn = getattr(fn, "func", fn)  # of a partial
+    name = getattr(fn, "__qualname__" if hasattr(fn, "__code__") else "__name__", type(fn).__name__)
+    return str(name).rpartition("<locals>.")[2]

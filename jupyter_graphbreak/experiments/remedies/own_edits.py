@@ -1,0 +1,277 @@
+"""Changes of source text that a person or an assistant wrote: an edited cell, or a patch."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from unidiff.errors import UnidiffParseError
+from unidiff.patch import PatchSet
+
+from jupyter_graphbreak.analysis.python_text import parse_python
+from jupyter_graphbreak.experiments.families.proposal import Condition
+from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
+from jupyter_graphbreak.experiments.remedies.change import Change, applied_to, edits_of, patch_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from unidiff.patch import PatchedFile
+
+    from jupyter_graphbreak.experiments.remedies.application import Program
+
+
+@dataclass(frozen=True)
+class EditedCells:
+    """Cells that somebody edited.
+
+    Parameters
+    ----------
+    texts : tuple
+        The whole text of each before and after, as the editor has it, with the magic's line.
+    """
+
+    texts: tuple[tuple[str, str], ...]
+
+    @property
+    def title(self) -> str:
+        """What a report calls it."""
+        return "Your edit"
+
+    def texts_for(self, program: Program, _: Mapping[str, str]) -> dict[str, str]:
+        """Return the new text of each cell that is in the program, by the id of its source."""
+        edited = {old.rstrip(): new for old, new in self.texts}
+        return {source: edited[old] for source, text in program.texts.items() if (old := text.rstrip()) in edited}
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A patch that somebody wrote.
+
+    Parameters
+    ----------
+    name : str
+        Its file's name.
+    text : str
+        A unified diff, of paths as a remedy's patch has them or as ``git diff`` writes them.
+
+    Raises
+    ------
+    ValueError
+        If it is no unified diff.
+    """
+
+    name: str
+    text: str
+
+    def __post_init__(self) -> None:
+        if not self._changed_files():
+            raise ValueError(f"{self.name} is no patch: a unified diff is needed, as git diff or diff -u writes it")
+
+    @property
+    def title(self) -> str:
+        """What a report calls it."""
+        return f"Your patch, {self.name}"
+
+    @property
+    def files(self) -> list[str]:
+        """The files that it changes."""
+        return [changed.path for changed in self._changed_files()]
+
+    def _changed_files(self) -> list[PatchedFile]:
+        try:
+            return list(PatchSet(self.text))
+        except UnidiffParseError:
+            return []
+
+    def texts_for(self, program: Program, names: Mapping[str, str]) -> dict[str, str]:
+        """Return the new text of each source that the patch changes, by its id; nothing, where it changes none.
+
+        Parameters
+        ----------
+        program : Program
+        names : mapping
+            What a report calls each source, or its path there, by its id: a cell has no file that a reader knows.
+
+        Raises
+        ------
+        CannotApplyError
+            If the text of a source is another than that of the patch, or a further file of Python is changed.
+        """
+        made: dict[str, str] = {}
+        foreign: list[str] = []
+        for changed in self._changed_files():
+            source = _source_at(changed.path, program.files, names)
+            if source is None or source not in program.texts:
+                foreign += [changed.path] if changed.path.endswith(".py") else []
+            else:
+                made[source] = _patched(program.texts[source], changed)
+        if made and foreign:
+            raise CannotApplyError(f"it also changes {foreign[0]}, of which nothing was compiled")
+        return made
+
+
+def require_literal(original: Mapping[str, str], change: Change) -> None:
+    """Make sure that a change is what its edits and its patch make of the original, applied literally.
+
+    Raises
+    ------
+    CannotApplyError
+        If they make something else of it.
+    """
+    edits = edits_of(original, change)
+    diff = patch_of(original, change, {source: f"{source}.py" for source in change.texts})
+    by_path = {changed.path: changed for changed in PatchSet(diff)} if diff is not None else {}
+    for source, text in change.texts.items():
+        by_edits = applied_to(original[source], [edit for edit in edits if edit.source == source])
+        by_patch = text
+        if f"{source}.py" in by_path and "\r" not in original[source]:
+            by_patch = _patched(original[source], by_path[f"{source}.py"])
+        if by_edits != text or by_patch != text:
+            raise CannotApplyError("its edits of whole lines do not make what was tried")
+
+
+def read_patch(path: str | os.PathLike[str]) -> Patch:
+    """Read a patch.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If it is no unified diff.
+    """
+    path = Path(path).expanduser()
+    return Patch(path.name, path.read_text(encoding="utf-8"))
+
+
+def as_change(texts: Mapping[str, str], program: Program, compiled_cell: str | None) -> Change:
+    """Return new texts as a change that can be tried on functions that exist already.
+
+    Parameters
+    ----------
+    texts : mapping
+        The new text of each source that changes, whole, by its id.
+    program : Program
+    compiled_cell : str or None
+        The file name of the cell that is called, where it was compiled as one function.
+
+    Raises
+    ------
+    CannotApplyError
+        If a text changes more than functions: what ran before they were called would have to run again.
+    """
+    moves = False
+    for source, text in texts.items():
+        before, after = parse_python(program.texts[source]), parse_python(text)
+        if before is None or after is None:
+            continue  # applying it says what is wrong with it
+        is_function = program.files[source] == compiled_cell
+        line = _line_outside_functions(_parts(before.body, is_function), _parts(after.body, is_function))
+        if line is not None:
+            raise CannotApplyError(f"line {line} is outside of functions; run the cell to see what changing it does")
+        old, new = _compiling_functions(before), _compiling_functions(after)
+        removed = old.keys() - new.keys()
+        differs = any(old[name] != new[name] for name in old.keys() & new.keys())
+        if differs or (removed and not new.keys() - old.keys()):
+            raise CannotApplyError("it changes how a function is compiled; run the cell to see what that does")
+        moves = moves or bool(removed)
+    return Change(texts, compiles_itself=moves)
+
+
+def conditions_in(texts: Mapping[str, str], program: Program) -> list[Condition]:
+    """Return the tests of the original that the changed lines are in or belong to, both sides of which must run."""
+    made: list[Condition] = []
+    edits = edits_of(program.texts, Change(texts))
+    for source in texts:
+        tree = parse_python(program.texts[source])
+        own = [edit for edit in edits if edit.source == source]
+        changed = [range(edit.first_line, max(edit.last_line, edit.first_line) + 1) for edit in own]
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, (ast.If, ast.IfExp)) and any(_meets(lines, node) for lines in changed):
+                test = node.test
+                end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
+                made.append(Condition(source, test.lineno, test.col_offset, end_line, end_column))
+    return made
+
+
+def _meets(lines: range, node: ast.If | ast.IfExp) -> bool:
+    return lines.start <= (node.end_lineno or node.lineno) and node.lineno < lines.stop
+
+
+def _source_at(path: str, files: Mapping[str, str], names: Mapping[str, str]) -> str | None:
+    named = next((source for source, name in names.items() if name == path), None)
+    ends = f"/{path.lstrip('/')}"
+    return named or next((source for source, file in files.items() if f"/{file}".endswith(ends)), None)
+
+
+def _patched(text: str, changed: PatchedFile) -> str:
+    lines = text.split("\n")
+    for hunk in reversed(changed):
+        first = hunk.source_start - (1 if hunk.source_length else 0)
+        old = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_removed]
+        new = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_added]
+        for number, line in enumerate(old, start=first):
+            if number >= len(lines) or lines[number] != line:
+                raise CannotApplyError(f"line {number + 1} of {changed.path} is another than {line.strip()!r}")
+        lines[first : first + len(old)] = new
+    return "\n".join(lines)
+
+
+class _Part(NamedTuple):
+    """What stands outside of functions, the headers of these among it."""
+
+    text: str
+    line: int
+    is_new_function: bool = False
+
+
+def _parts(body: Sequence[ast.stmt], is_function: bool, *, in_class: bool = False) -> Iterator[_Part]:  # noqa: FBT001
+    """Yield what runs when a module is loaded; of a cell that is compiled as a function only what stays outside it."""
+    for node in body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                can_be_added = isinstance(node, ast.FunctionDef) and not in_class
+                decorators = [] if can_be_added else [ast.dump(decorator) for decorator in node.decorator_list]
+                kind = type(node).__name__
+                yield _Part(f"{kind} {node.name} {ast.dump(node.args)} {decorators}", node.lineno, can_be_added)
+            case ast.ClassDef():
+                header = [ast.dump(part) for part in (*node.bases, *node.keywords, *node.decorator_list)]
+                yield _Part(f"class {node.name} {header}", node.lineno)
+                yield from _parts(node.body, is_function, in_class=True)
+            case ast.Expr(ast.Constant()) | ast.Pass():
+                pass
+            case ast.Import() | ast.ImportFrom():
+                yield _Part(ast.dump(node), node.lineno)
+            case _ if in_class or not is_function:
+                yield _Part(ast.dump(node), node.lineno)
+
+
+def _line_outside_functions(before: Iterator[_Part], after: Iterator[_Part]) -> int | None:
+    """Return the first line outside of functions that differs; further functions may come."""
+    old, new = list(before), list(after)
+    matcher = difflib.SequenceMatcher(None, [part.text for part in old], [part.text for part in new], autojunk=False)
+    for kind, first, last, new_first, new_last in matcher.get_opcodes():
+        added = [part for part in new[new_first:new_last] if kind != "equal"]
+        if kind in {"replace", "delete"}:
+            return (added or old[first:last])[0].line
+        line = next((part.line for part in added if not part.is_new_function), None)
+        if line is not None:
+            return line
+    return None
+
+
+def _compiling_functions(tree: ast.Module) -> dict[str, str]:
+    """Return the decorators that compile, by the function at the top that has them."""
+    found: dict[str, str] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            texts = [ast.unparse(decorator) for decorator in node.decorator_list]
+            compiling = [text for text in texts if text.partition("(")[0].rpartition(".")[2] == "compile"]
+            if compiling:
+                found[node.name] = " ".join(compiling)
+    return found

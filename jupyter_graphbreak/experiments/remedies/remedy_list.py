@@ -1,0 +1,216 @@
+"""Write down what a search found, as the remedies of a report."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from jupyter_graphbreak.analysis.matching import same_breaks
+from jupyter_graphbreak.experiments.remedies.change import code_of, edits_of, patch_of
+from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
+from jupyter_graphbreak.knowledge.lookup import known_cause
+from jupyter_graphbreak.knowledge.owners import OWNERS
+from jupyter_graphbreak.report.location import Segment, Source
+from jupyter_graphbreak.report.remedies import WORKING, Edit, Remedy
+from jupyter_graphbreak.report.schema import Diagnostic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jupyter_graphbreak.experiments.remedies.search import Search, Tried
+    from jupyter_graphbreak.report.schema import Break, Report, Skipped
+
+
+def person_sentence(break_: Break, failed: Sequence[str] = ()) -> str:
+    """Return what a person must decide about a break.
+
+    Parameters
+    ----------
+    break_ : Break
+        A break that no proposal mends.
+    failed : sequence of str
+        The titles of what was tried for it: that is not proposed again.
+    """
+    if break_.owner != "own":
+        return OWNERS[break_.owner].manual_step
+    code = (break_.location.code if break_.location is not None else None) or ""
+    step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
+    if step is None:
+        return manual_step_of_hints(break_.hints) or _general(code)
+    return step.otherwise if step.tried and any(step.tried in title for title in failed) else step.text
+
+
+def _general(code: str) -> str:
+    call = re.match(r"[\w.]+(?=\()", code)
+    what = f"{call[0]}()" if call is not None else _shortened(code)
+    if not what:
+        return "Decide whether what PyTorch could not trace here is needed in the compiled function."
+    return f"Decide whether {what} can go before or after the call, or be written with operations on tensors."
+
+
+def _shortened(code: str) -> str:
+    line = " ".join(code.split())
+    limit = 60
+    return line if len(line) <= limit else f"{line[: limit - 3].rstrip()}..."
+
+
+def sentence_for_function(skipped: Skipped) -> str:
+    """Return what a person must decide about a function that runs eagerly without a break."""
+    if skipped.way_out is not None:
+        return f"{skipped.function} runs eagerly; {skipped.way_out}"
+    return (
+        f"{skipped.function} runs eagerly because {skipped.reason.rstrip('.')}: decide whether that is meant, "
+        "and leave it out of what is compiled where it is."
+    )
+
+
+def with_remedies(
+    report: Report, files: Mapping[str, str], searches: Sequence[Search], reasons: Sequence[str] = ()
+) -> tuple[Report, list[dict[str, Tried]]]:
+    """Return a report with what was tried for its breaks, and for each search what its remedies are, by their ids.
+
+    Parameters
+    ----------
+    report : Report
+    files : mapping
+        The file name of each of its sources, by the source's id.
+    searches : sequence of Search
+        One for each entry of the run, ended.
+    reasons : sequence of str
+        Why entries were not looked at, in sentences.
+    """
+    ids = {filename: source for source, filename in files.items()}
+    remedies: list[Remedy] = []
+    sources: list[Source] = []
+    by_search: list[dict[str, Tried]] = []
+    for search in searches:
+        listing = _Listing(report, ids, search)
+        by_search.append(listing.tried(len(remedies)))
+        remedies += [listing.remedy(ident, tried) for ident, tried in by_search[-1].items()]
+        sources += listing.new_sources
+    remedies = _with_exclusions(remedies)
+    remedies += _persons(report, remedies, searches, reasons)
+    faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
+    diagnostics = [*report.diagnostics, *faults]
+    return replace(report, remedies=remedies, sources=[*report.sources, *sources], diagnostics=diagnostics), by_search
+
+
+class _Listing:
+    def __init__(self, report: Report, ids: dict[str, str], search: Search) -> None:
+        self._search = search
+        self._original = search.rehearsal.original
+        self._breaks = {theirs: ours for ours, theirs in same_breaks(report, self._original.report).items()}
+        self.new_sources: list[Source] = []
+        self._sources: dict[str, str] = {}
+        for source in self._original.report.sources:
+            filename = self._original.files[source.id]
+            if filename not in ids:  # of code that did not take part in the run itself
+                ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
+                self.new_sources.append(replace(source, id=ids[filename]))
+            self._sources[source.id] = ids[filename]
+        self._paths = {source.id: source.path or source.name for source in self._original.report.sources}
+        changed = {source for tried in search.tried for source in tried.attempt.change.texts}
+        for ident, (filename, cell) in search.rehearsal.others.items():
+            if ident in changed:
+                if filename not in ids:
+                    ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
+                    self.new_sources.append(Source(ids[filename], cell.name, "cell", segments=[Segment(1, cell.text)]))
+                self._sources[ident], self._paths[ident] = ids[filename], cell.name
+
+    def tried(self, count: int) -> dict[str, Tried]:
+        """Return what was tried for breaks of the report, by ids that are numbered on from a count."""
+        ours = [tried for tried in self._search.tried if any(ident in self._breaks for ident in tried.breaks)]
+        return {f"r{number}": tried for number, tried in enumerate(ours, start=count + 1)}
+
+    def remedy(self, ident: str, tried: Tried) -> Remedy:
+        """Return what was tried as a remedy of the report."""
+        attempt, texts = tried.attempt, self._search.rehearsal.program.texts
+        edits = [
+            Edit(self._sources[edit.source], edit.first_line, edit.last_line, edit.old, edit.new)
+            for edit in edits_of(texts, attempt.change)
+        ]
+        return Remedy(
+            id=ident,
+            breaks=[self._breaks[broken] for broken in tried.breaks if broken in self._breaks],
+            family=" and ".join(tried.families),
+            title="; ".join(tried.titles),
+            kind=tried.kind,
+            verdict=attempt.verdict,
+            edits=edits,
+            settings=dict(attempt.change.settings),
+            code=code_of(attempt.change),
+            patch=patch_of(texts, attempt.change, self._paths),
+            reason=attempt.reason,
+            differences=attempt.differences,
+            evidence=attempt.evidence,
+            seconds=attempt.seconds,
+        )
+
+
+def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
+    return [
+        replace(
+            remedy,
+            excludes=[
+                other.id
+                for other in remedies
+                if other.id != remedy.id and other.verdict in WORKING and _conflict(remedy, other)
+            ],
+        )
+        if remedy.verdict in WORKING
+        else remedy
+        for remedy in remedies
+    ]
+
+
+def _conflict(first: Remedy, second: Remedy) -> bool:
+    """Whether two remedies change the same lines, or one setting in two ways."""
+    for one in first.edits:
+        for other in second.edits:
+            apart = one.last_line < other.first_line or other.last_line < one.first_line
+            inserts = one.last_line < one.first_line or other.last_line < other.first_line
+            touch = one.first_line == other.first_line if inserts else not apart
+            if one.source == other.source and touch:
+                return True
+    shared = first.settings.keys() & second.settings.keys()
+    return any(
+        first.settings[name] != second.settings[name] for name in shared if not isinstance(first.settings[name], list)
+    )
+
+
+def _persons(
+    report: Report, remedies: list[Remedy], searches: Sequence[Search], reasons: Sequence[str]
+) -> list[Remedy]:
+    """Say for each break that nothing mends, and each function that runs eagerly without one, what is to be decided."""
+    mended = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
+    late = bool([ident for search in searches for ident in search.left])
+    made: list[Remedy] = []
+    for listed in report.breaks:
+        if listed.id not in mended:
+            tried = [remedy.title for remedy in remedies if listed.id in remedy.breaks]
+            reason = None if tried else "there was no time left" if late else next(iter(reasons), None)
+            sentence = person_sentence(listed, tried)
+            made.append(_person(len(remedies) + len(made) + 1, sentence, reason, breaks=[listed.id]))
+    for skipped in report.skipped:
+        if skipped.break_ is None and skipped.frame is not None:
+            sentence = sentence_for_function(skipped)
+            made.append(_person(len(remedies) + len(made) + 1, sentence, None, frames=[skipped.frame]))
+    return made
+
+
+def _person(
+    number: int, sentence: str, reason: str | None, breaks: Sequence[str] = (), frames: Sequence[str] = ()
+) -> Remedy:
+    return Remedy(
+        id=f"r{number}",
+        breaks=list(breaks),
+        frames=list(frames),
+        family="person",
+        title="A person must decide",
+        kind="person",
+        verdict="not tried",
+        reason=reason,
+        person=sentence,
+    )

@@ -1,0 +1,105 @@
+"""Which attributes of packages and of their classes a function assigns to."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import types
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_graphbreak.records.package_paths import is_library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MISSING = object()
+
+
+class AttributeOfLibrary(NamedTuple):
+    """An attribute of a package, or of one of its classes, to which the user's code assigns."""
+
+    owner: Any
+    name: str
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        module = f"{self.owner.__module__}." if isinstance(self.owner, type) else ""
+        return f"{module}{self.owner.__name__}.{self.name}"
+
+    def read(self) -> Any:
+        """Return its value, or what stands for none."""
+        return vars(self.owner).get(self.name, _MISSING)
+
+    def write(self, value: Any) -> None:
+        """Give it a value that was read before."""
+        if value is not _MISSING:
+            setattr(self.owner, self.name, value)
+        elif self.name in vars(self.owner):
+            delattr(self.owner, self.name)
+
+
+def is_of_library(owner: types.ModuleType | type) -> bool:
+    """Whether a module or a class belongs to Python or to an installed package."""
+    module = sys.modules.get(owner.__module__) if isinstance(owner, type) else owner
+    if getattr(module, "__name__", "__main__") == "__main__":
+        return False
+    file = getattr(module, "__file__", None)
+    return file is None or is_library(file)
+
+
+def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], Any]:
+    """Return the modules and classes to whose attributes a function assigns, by their ids and the attributes' names.
+
+    They are found where the code names them: ``json.dumps = other``, ``torch.nn.Linear.calls += 1``.
+    """
+    found = {}
+    for root, path in _assignments(function.__code__):
+        owner = function.__globals__.get(root, sys.modules.get(root))
+        for name in path[:-1]:
+            owner = getattr(owner, "__dict__", {}).get(name)
+        if isinstance(owner, types.ModuleType | type):
+            found[id(owner), path[-1]] = owner
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the name with which each assignment to an attribute begins, and the attributes that follow."""
+    found = [*_own_assignments(code)]
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found += _assignments(constant)
+    return tuple(dict.fromkeys(found))
+
+
+def _own_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    imported: dict[str, str] = {}
+    module = ""
+    root: str | None = None
+    path: list[str] = []
+    copied: tuple[str, tuple[str, ...]] | None = None  # the owner in `owner.name += 1`, which is used twice
+    for instruction in dis.get_instructions(code):
+        name = instruction.argval
+        match instruction.opname:
+            case "IMPORT_NAME":
+                module = name
+            case "STORE_FAST" | "STORE_NAME" | "STORE_GLOBAL" | "STORE_DEREF":
+                if module:
+                    imported[name] = module
+                module = ""
+            case "LOAD_GLOBAL" | "LOAD_NAME":
+                root, path = name, []
+            case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_FAST_BORROW" | "LOAD_DEREF":
+                root, path = imported.get(name), []
+            case "LOAD_ATTR" | "LOAD_METHOD":
+                path.append(name)
+            case "COPY" | "DUP_TOP" if root is not None:
+                copied = root, tuple(path)
+            case "SWAP" | "ROT_TWO" if copied is not None:
+                root, path = copied[0], [*copied[1]]
+            case "STORE_ATTR" | "DELETE_ATTR":
+                if root is not None:
+                    yield root, (*path, name)
+                root = copied = None

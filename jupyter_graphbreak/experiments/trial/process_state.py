@@ -1,0 +1,449 @@
+"""The state of the process that code can change and that can be restored: environment, handlers, limits, settings."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import contextvars
+import ctypes
+import dis
+import gc
+import locale
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_graphbreak._torch_compat.process_settings import process_settings
+from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, is_own_code
+from jupyter_graphbreak.records.records import StackEntry
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Callable, Iterable, Iterator
+
+    from jupyter_graphbreak.experiments.trial.assigned_attributes import AttributeOfLibrary
+
+_MISSING = object()
+#: How a change of the settings of PyTorch's compilers begins.
+SETS_COMPILER = "sets settings of torch."
+
+
+class _Part(NamedTuple):
+    """A part of the state.
+
+    Parameters
+    ----------
+    what : str
+        What code does that changes it, as the rest of a sentence.
+    names : frozenset of str
+        What such code calls or assigns.
+    owners : frozenset of str
+        What it names besides; empty if the names alone say enough.
+    is_assigned : bool
+        Whether only an assignment changes it: code that reads it is not the cause.
+    """
+
+    what: str
+    read: Callable[[], Any]
+    write: Callable[[Any], Any]
+    names: frozenset[str]
+    owners: frozenset[str] = frozenset()
+    is_assigned: bool = False
+
+    def change(self) -> Change:
+        """Return what says that it has changed."""
+        return Change(self.what, self.names, self.owners, self.is_assigned)
+
+
+class Change(NamedTuple):
+    """A part of the state that has changed, and how to find the code that does that."""
+
+    what: str
+    names: frozenset[str]
+    owners: frozenset[str]
+    is_assigned: bool = False
+
+
+class ProcessState:
+    """The state of the process at one moment.
+
+    Parameters
+    ----------
+    assigned : iterable of AttributeOfLibrary
+        Attributes of packages that belong to it, because the code that will run assigns to them.
+    """
+
+    def __init__(self, assigned: Iterable[AttributeOfLibrary] = ()) -> None:
+        self._parts = [*_parts(), *map(_of_library, assigned)]
+        self._values = [_read(part) for part in self._parts]
+
+    def changes(self) -> list[Change]:
+        """Return what has changed since."""
+        return [part.change() for part, _ in self._changed()]
+
+    def restore(self) -> list[Change]:
+        """Go back to it, as far as possible, and return what had changed."""
+        changed = list(self._changed())
+        for part, value in changed:
+            with contextlib.suppress(Exception):  # a folder that is gone, a handler that Python did not set
+                part.write(value)
+        return [part.change() for part, _ in changed]
+
+    def _changed(self) -> Iterator[tuple[_Part, Any]]:
+        for part, value in zip(self._parts, self._values, strict=True):
+            if value is not _MISSING and not _same(value, _read(part)):
+                yield part, value
+
+
+def _read(part: _Part) -> Any:
+    try:
+        return part.read()
+    except Exception:  # noqa: BLE001 - what cannot be read is left alone
+        return _MISSING
+
+
+def _same(before: Any, after: Any) -> bool:
+    if after is _MISSING:
+        return True
+    try:
+        return bool(before == after)
+    except Exception:  # noqa: BLE001 - objects of the user's classes
+        return before is after
+
+
+def _parts() -> Iterator[_Part]:
+    yield _Part(ENVIRONMENT, lambda: dict(os.environ), _set_environment, frozenset({"environ", "putenv", "unsetenv"}))
+    yield _Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))
+    if hasattr(time, "tzset"):  # after the environment, which it reads
+        yield _Part("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), frozenset({"tzset"}))
+    yield _Part("sets the mask of new files", _file_mask, os.umask, frozenset({"umask"}))
+    yield _Part("sets signal handlers", _signal_handlers, _set_signal_handlers, frozenset({"signal"}))
+    yield _Part(
+        "sets the garbage collector",
+        lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug(), _Identities(gc.callbacks)),
+        _set_collector,
+        frozenset({"enable", "disable", "set_threshold", "set_debug", "callbacks"}),
+        frozenset({"gc"}),
+    )
+    yield _Part(
+        "sets the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, frozenset({"setrecursionlimit"})
+    )
+    yield _Part(
+        "sets the switch interval", sys.getswitchinterval, sys.setswitchinterval, frozenset({"setswitchinterval"})
+    )
+    for name in ("path", "argv", "meta_path", "path_hooks"):
+        content = getattr(sys, name)
+        yield _Part(f"changes sys.{name}", *_list_access(name, content), frozenset({name}), frozenset({"sys"}))
+    for name in _OF_SYS:
+        yield _Part(f"sets sys.{name}", *_attribute(sys, name), frozenset({name}), frozenset({"sys"}), is_assigned=True)
+    yield _Part(
+        "sets threading.excepthook", *_attribute(threading, "excepthook"), frozenset({"excepthook"}), is_assigned=True
+    )
+    yield from _of_tracing()
+    yield from _defaults()
+    yield _Part(
+        "registers a function that runs when the process ends",
+        getattr(atexit, "_ncallbacks", int),
+        lambda _: None,
+        frozenset({"register", "atexit"}),
+        frozenset({"atexit"}),
+    )
+    yield _Part("sets the locale", lambda: locale.setlocale(locale.LC_ALL), _set_locale, frozenset({"setlocale"}))
+    decimal = sys.modules.get("decimal")
+    if decimal is not None:
+        yield _Part(
+            "sets the context of decimal numbers",
+            lambda: _decimal_settings(decimal),
+            lambda settings: _set_decimal(decimal, settings),
+            frozenset({"getcontext", "setcontext", "prec", "rounding"}),
+        )
+    yield _Part("sets context variables", _context_variables, _set_context_variables, frozenset({"set", "reset"}))
+    yield from _of_logging()
+    yield _Part(
+        "changes loggers",
+        _loggers,
+        _set_loggers,
+        frozenset({"addHandler", "removeHandler", "setLevel", "addFilter", "removeFilter", "basicConfig", "dictConfig",
+                   "handlers", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter", "level"}),
+    )  # fmt: skip
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        yield _Part("sets NumPy's errors", numpy.geterr, lambda old: numpy.seterr(**old), frozenset({"seterr"}))
+        yield _Part(
+            "sets how NumPy prints",
+            numpy.get_printoptions,
+            lambda old: numpy.set_printoptions(**old),
+            frozenset({"set_printoptions"}),
+        )
+    for setting in process_settings():
+        yield _Part(f"sets {setting.name}", setting.read, setting.write, setting.names, frozenset())
+
+
+def _of_library(attribute: AttributeOfLibrary) -> _Part:
+    read, write = _identity_of(attribute.read), _setter(attribute.write)
+    return _Part(f"sets {attribute.title}", read, write, frozenset({attribute.name}), is_assigned=True)
+
+
+#: Attributes of ``sys`` that code sets.
+_OF_SYS = (
+    "excepthook", "displayhook", "unraisablehook", "breakpointhook", "stdin", "stdout", "stderr", "dont_write_bytecode",
+)  # fmt: skip
+
+
+def _of_tracing() -> Iterator[_Part]:
+    """Yield what watches the execution of code."""
+    for kind in ("trace", "profile"):
+        for owner, whose in ((sys, ""), (threading, " of new threads")):
+            read, write = getattr(owner, f"get{kind}", None), getattr(owner, f"set{kind}")
+            if read is not None:  # that of threads came with Python 3.10
+                yield _Part(f"sets the {kind} function{whose}", _identity_of(read), _setter(write),
+                            frozenset({f"set{kind}", f"set{kind}_all_threads"}))  # fmt: skip
+    faults = sys.modules.get("faulthandler")
+    if faults is not None:
+        yield _Part("sets the handler of faults", faults.is_enabled, lambda on: _set_fault_handler(faults, on),
+                    frozenset({"enable", "disable"}), frozenset({"faulthandler"}))  # fmt: skip
+
+
+def _defaults() -> Iterator[_Part]:
+    """Yield what Python's modules use unless they are told otherwise."""
+    yield _Part("sets the stack size of new threads", _stack_size, threading.stack_size, frozenset({"stack_size"}))
+    if hasattr(sys, "set_int_max_str_digits"):
+        yield _Part("sets the most digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits,
+                    frozenset({"set_int_max_str_digits"}))  # fmt: skip
+    for module, what, getter, setter in (
+        ("socket", "sets the default timeout of sockets", "getdefaulttimeout", "setdefaulttimeout"),
+        ("csv", "sets the largest field of CSV files", "field_size_limit", "field_size_limit"),
+    ):
+        owner = sys.modules.get(module)
+        if owner is not None:
+            yield _Part(what, getattr(owner, getter), getattr(owner, setter), frozenset({setter}))
+    processes = sys.modules.get("multiprocessing")
+    if processes is not None:
+        yield _Part("sets how processes start", lambda: processes.get_start_method(allow_none=True),
+                    lambda method: processes.set_start_method(method, force=True),
+                    frozenset({"set_start_method"}))  # fmt: skip
+
+
+def _of_logging() -> Iterator[_Part]:
+    """Yield the settings of ``logging`` that are of no single logger."""
+    owners = frozenset({"logging"})
+    yield _Part("disables log records", lambda: logging.root.manager.disable, logging.disable,
+                frozenset({"disable"}), owners)  # fmt: skip
+    yield _Part("sets the class of log records", _identity_of(logging.getLogRecordFactory),
+                _setter(logging.setLogRecordFactory), frozenset({"setLogRecordFactory"}))  # fmt: skip
+    yield _Part("names levels of log records", lambda: tuple(map(dict, _LEVEL_NAMES)), _set_level_names,
+                frozenset({"addLevelName"}))  # fmt: skip
+
+
+_LEVEL_NAMES: tuple[dict[Any, Any], ...] = (logging._levelToName, logging._nameToLevel)  # noqa: SLF001 - no other name
+
+
+def _set_level_names(names: tuple[dict[Any, Any], ...]) -> None:
+    for held, before in zip(_LEVEL_NAMES, names, strict=True):
+        held.clear()
+        held.update(before)
+
+
+def _identity_of(read: Callable[[], Any]) -> Callable[[], _Identities]:
+    return lambda: _Identities([read()])
+
+
+def _setter(write: Callable[[Any], Any]) -> Callable[[_Identities], Any]:
+    return lambda held: write(held.items[0])
+
+
+def _stack_size() -> int:
+    """Return the stack size of new threads, which Python tells when it is set."""
+    size = threading.stack_size()
+    threading.stack_size(size)
+    return size
+
+
+def _set_fault_handler(faults: Any, is_on: bool) -> None:  # noqa: FBT001 - it is the value of a part
+    if is_on:
+        faults.enable(sys.__stderr__)
+    else:
+        faults.disable()
+
+
+class _Identities:
+    """Objects that are the same only if they are identical."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self.items = tuple(items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identities) and list(map(id, self.items)) == list(map(id, other.items))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _attribute(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    return lambda: _Identities([getattr(owner, name)]), lambda held: setattr(owner, name, held.items[0])
+
+
+def _list_access(name: str, content: list[Any]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    """Return what reads and restores a list of ``sys``: the very list, and what it holds."""
+
+    def write(held: _Identities) -> None:
+        content[:] = held.items[1:]
+        setattr(sys, name, content)
+
+    return lambda: _Identities([getattr(sys, name), *getattr(sys, name)]), write
+
+
+def _file_mask() -> int:
+    """Return the mask as Linux tells it: Python can only read it by setting it, for all threads."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return int(status.partition("Umask:")[2].split()[0], 8)
+
+
+def _set_environment(values: dict[str, str]) -> None:
+    for name in os.environ.keys() - values.keys():
+        del os.environ[name]
+    os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
+
+
+_SIGNALS = tuple(signal.valid_signals())
+
+
+def _signal_handlers() -> dict[int, Any]:
+    return {number: signal.getsignal(number) for number in _SIGNALS}
+
+
+def _set_signal_handlers(handlers: dict[int, Any]) -> None:
+    for number, handler in handlers.items():
+        if handler is not None and signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
+def _set_collector(state: tuple[bool, tuple[int, int, int], int, Any]) -> None:
+    enabled, threshold, debug, callbacks = state
+    (gc.enable if enabled else gc.disable)()
+    gc.set_threshold(*threshold)
+    gc.set_debug(debug)
+    gc.callbacks[:] = callbacks.items
+
+
+def _set_locale(text: str) -> None:
+    locale.setlocale(locale.LC_ALL, text)
+
+
+_OF_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+
+
+def _decimal_settings(decimal: Any) -> tuple[dict[str, Any], dict[Any, bool]]:
+    now = decimal.getcontext()
+    return {name: getattr(now, name) for name in _OF_DECIMAL}, dict(now.traps)
+
+
+def _set_decimal(decimal: Any, settings: tuple[dict[str, Any], dict[Any, bool]]) -> None:
+    now = decimal.getcontext()
+    for name, value in settings[0].items():
+        setattr(now, name, value)
+    now.traps.update(settings[1])
+
+
+def _context_variables() -> dict[Any, Any]:
+    ignored = {"decimal_context"}  # made when it is read
+    return {variable: _Identities([value]) for variable, value in contextvars.copy_context().items()
+            if variable.name not in ignored and not variable.name.startswith("numpy")}  # fmt: skip
+
+
+def _set_context_variables(values: dict[Any, Any]) -> None:
+    for variable, held in values.items():
+        variable.set(held.items[0])
+
+
+def _loggers() -> dict[Any, tuple[Any, ...]]:
+    known = [
+        logging.root,
+        *(log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)),
+    ]
+    state = {log: (log.level, log.disabled, log.propagate, _Identities(log.handlers), _Identities(log.filters),
+                   [_handler_state(handler) for handler in log.handlers])
+             for log in known if log.name.partition(".")[0] != "torch"}  # fmt: skip
+    return _Loggers(state)
+
+
+def _handler_state(handler: Any) -> tuple[Any, ...]:
+    return handler.level, _Identities([handler.formatter]), _Identities(handler.filters)
+
+
+class _Loggers(dict[Any, tuple[Any, ...]]):
+    """The state of loggers. One that was made later and has nothing of its own is no change."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, dict):
+            return False
+        new = [state for log, state in other.items() if log not in self]
+        return all(other.get(log) == state for log, state in self.items()) and all(
+            level == logging.NOTSET and not handlers.items and not filters.items
+            for level, _, _, handlers, filters, _ in new
+        )
+
+    __hash__ = None
+
+
+def _set_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
+    for log, state in _loggers().items():
+        old = before.get(log, (logging.NOTSET, False, True, _Identities(()), _Identities(()), []))
+        if state != old:
+            level, log.disabled, log.propagate, handlers, filters, of_handlers = old
+            log.setLevel(level)
+            log.handlers[:] = handlers.items
+            log.filters[:] = filters.items
+            for handler, (own_level, formatter, own_filters) in zip(log.handlers, of_handlers, strict=True):
+                handler.level, handler.formatter = own_level, formatter.items[0]
+                handler.filters[:] = own_filters.items
+
+
+@contextlib.contextmanager
+def own_context() -> Iterator[None]:
+    """Run in a copy of the context variables while the context is open."""
+    context = contextvars.copy_context()
+    enter, leave = _context_functions()
+    if enter is None or leave is None:
+        yield
+        return
+    enter(context)
+    try:
+        yield
+    finally:
+        leave(context)
+
+
+def _context_functions() -> tuple[Any, Any]:
+    """Return what enters and leaves a context, which Python offers to C alone."""
+    functions = []
+    for name in ("PyContext_Enter", "PyContext_Exit"):
+        function = getattr(getattr(ctypes, "pythonapi", None), name, None)
+        if function is not None:
+            function.argtypes, function.restype = [ctypes.py_object], ctypes.c_int
+        functions.append(function)
+    return functions[0], functions[1]
+
+
+def line_of(change: Change, codes: Iterable[types.CodeType]) -> StackEntry | None:
+    """Return the line of code that makes a change, as far as its names tell; ``None`` if no code does."""
+    for code in codes:
+        if not is_own_code(code.co_filename):
+            continue
+        if change.owners and not change.owners & {*code.co_names, *code.co_freevars}:
+            continue
+        for instruction in dis.get_instructions(code):
+            is_name = isinstance(instruction.argval, str) and instruction.opname.startswith(("LOAD_", "STORE_"))
+            is_builtin = instruction.opname == "LOAD_GLOBAL" and hasattr(builtins, str(instruction.argval))
+            if change.is_assigned and not instruction.opname.startswith(("STORE_", "DELETE_")):
+                continue
+            if is_name and not is_builtin and instruction.argval in change.names:
+                place = instruction.positions
+                if place is not None and place.lineno is not None:
+                    return StackEntry(code.co_filename, place.lineno, code.co_name, code.co_firstlineno)
+    return None

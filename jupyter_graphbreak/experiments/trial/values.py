@@ -1,0 +1,268 @@
+"""Say in words how one value differs from another: by elements, structure or types."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import reprlib
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import msgspec
+import torch
+
+from jupyter_graphbreak.experiments.trial.copies import is_code
+from jupyter_graphbreak.experiments.trial.digests import shape_of
+
+#: Tensors of more elements are shown by their shape.
+_SHORT = 6
+_LONGEST = 80
+#: By how much equal results differ, relative to the element and to the largest element: a few units in the last place.
+_NOISE = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
+_DEEPEST = 20
+_HELD_BY_MODULES = ("_parameters", "_buffers", "_modules")
+#: What every module has, apart from its parameters, buffers and modules.
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
+
+#: How attributes begin that compiling writes to a module.
+_OF_COMPILING = ("_dynamo", "_torchdynamo", "_is_torch_compile")
+
+
+class Yielded(msgspec.Struct, frozen=True):
+    """What a generator yielded."""
+
+    items: list[Any]
+
+
+def show(value: Any) -> str:
+    """Return a value in a few words of one line: small tensors with their elements, others by dtype and shape."""
+    if isinstance(value, torch.Tensor):
+        return _show_tensor(value)
+    if isinstance(value, Yielded):
+        return f"a generator of {show(value.items)}"
+    if isinstance(value, torch.nn.Module):
+        return type(value).__name__
+    if type(value) in {list, tuple}:
+        inner = ", ".join(map(show, value))
+        text = f"[{inner}]" if type(value) is list else f"({inner}{',' if len(value) == 1 else ''})"
+    elif type(value) is dict:
+        text = "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in value.items()) + "}"
+    else:
+        text = re.sub(r"\s+", " ", _repr(value))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _repr(value: Any) -> str:
+    try:
+        return reprlib.repr(value) if type(value).__module__ == "builtins" else repr(value)
+    except Exception:  # noqa: BLE001 - the user's __repr__
+        return f"<{type(value).__name__}>"
+
+
+def _show_tensor(value: torch.Tensor) -> str:
+    if 0 < value.numel() <= _SHORT and value.layout == torch.strided:
+        try:
+            return re.sub(r"\s+", " ", repr(value.detach().resolve_conj()).replace("\n", " "))
+        except Exception:  # noqa: BLE001 - a fake tensor or a subclass of the user's
+            return type(value).__name__
+    return f"{str(value.dtype).removeprefix('torch.')} tensor of shape {list(shape_of(value))}"
+
+
+def difference(expected: Any, actual: Any, *, values: bool = True) -> str | None:
+    """Return how a result differs from the expected one, ``None`` if it does not.
+
+    Tensors are compared as :func:`torch.testing.assert_close` does, with the tolerance widened by what a compiler
+    changes when it orders sums otherwise; a nan is equal to a nan. Other objects are compared by type and value.
+
+    Parameters
+    ----------
+    values : bool
+        Whether values count; without them only types and shapes do, as for random numbers.
+    """
+    first = _Comparison(values=values).find(expected, actual, 0)
+    if first is None:
+        return None
+    place, text = first
+    return f"{text} at {place}" if place else text
+
+
+class _Comparison:
+    def __init__(self, *, values: bool) -> None:
+        self._values = values
+        self._seen: set[tuple[int, int]] = set()
+
+    def find(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
+        """Return the place of the first difference and what it is."""
+        if isinstance(expected, types.MethodType) and isinstance(actual, types.MethodType):
+            expected, actual = expected.__func__, actual.__func__  # each is bound to its own copy
+        pair = (id(expected), id(actual))
+        if expected is actual or pair in self._seen or depth > _DEEPEST:
+            return None
+        self._seen.add(pair)
+        if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
+            text = self._tensors(expected, actual)
+            return None if text is None else ("", text)
+        if not _same_kind(expected, actual):
+            return "", f"{_kind(actual)} instead of {_kind(expected)}"
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(expected, numpy.ndarray):
+            text = self._arrays(expected, actual)
+            return None if text is None else ("", text)
+        if isinstance(expected, Yielded):
+            return self._parts(list(enumerate(expected.items)), list(enumerate(actual.items)), depth)
+        if isinstance(expected, Mapping):
+            return self._parts(_items(expected), _items(actual), depth, ordered=False)
+        if isinstance(expected, Sequence) and not isinstance(expected, str | bytes | bytearray | range):
+            return self._parts(list(enumerate(expected)), list(enumerate(actual)), depth)
+        return self._others(expected, actual, depth)
+
+    def _parts(
+        self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], depth: int, *, ordered: bool = True
+    ) -> tuple[str, str] | None:
+        keys = [key for key, _ in expected]
+        if len(actual) != len(keys):
+            return "", f"{len(actual)} items instead of {len(keys)}"
+        if not ordered:
+            by_key = dict(actual)
+            missing = [key for key in keys if key not in by_key]
+            if missing:
+                return "", f"no {show(missing[0])}"
+            actual = [(key, by_key[key]) for key in keys]
+        for (key, left), (_, right) in zip(expected, actual, strict=True):
+            inner = self.find(left, right, depth + 1)
+            if inner is not None:
+                return f"[{show(key)}]{inner[0]}", inner[1]
+        return None
+
+    def _others(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
+        if isinstance(expected, float | complex) and not isinstance(expected, bool):
+            close = _close(expected, actual)
+        elif isinstance(expected, str | bytes | int | range | AbstractSet | type(None)):
+            close = bool(expected == actual)
+        elif not is_code(expected) and (hasattr(expected, "__dict__") or dataclasses.is_dataclass(expected)):
+            return self._attributes(expected, actual, depth)
+        else:
+            close = _equal(expected, actual)
+        if close or not self._values:
+            return None
+        return "", f"{show(actual)} instead of {show(expected)}"
+
+    def _attributes(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
+        theirs, ours = attributes(expected), attributes(actual)
+        for name, value in theirs.items():
+            if name not in ours:
+                return "", f"no attribute {name}"
+            inner = self.find(value, ours[name], depth + 1)
+            if inner is not None:
+                return f".{name}{inner[0]}", inner[1]
+        more = [name for name in ours if name not in theirs]
+        return ("", f"an attribute {more[0]} more") if more else None
+
+    def _tensors(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
+        if shape_of(expected) != shape_of(actual):
+            return f"shape {list(shape_of(actual))} instead of {list(shape_of(expected))}"
+        if expected.dtype != actual.dtype:
+            return f"{actual.dtype} instead of {expected.dtype}"
+        if not self._values:
+            return None
+        expected, actual = expected.detach(), actual.detach()
+        try:
+            torch.testing.assert_close(actual, expected, equal_nan=True, check_stride=False)
+        except AssertionError as error:
+            if _differs_by_noise(expected, actual):
+                return None
+            if expected.numel() <= _SHORT:
+                return f"{show(actual)} instead of {show(expected)}"
+            return _summary(str(error))
+        except Exception:  # noqa: BLE001 - layouts that cannot be compared
+            return None
+        return None
+
+    def _arrays(self, expected: Any, actual: Any) -> str | None:
+        if expected.shape != actual.shape or expected.dtype != actual.dtype:
+            return (
+                f"{actual.dtype} array of shape {list(actual.shape)} instead of {expected.dtype} {list(expected.shape)}"
+            )
+        numpy = sys.modules["numpy"]
+        try:
+            numpy.testing.assert_allclose(actual, expected, rtol=1.3e-6, atol=1e-5)
+        except AssertionError:
+            return f"{show(actual)} instead of {show(expected)}" if self._values else None
+        except TypeError:
+            return None
+        return None
+
+
+def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    """Whether elements differ by no more than a compiler changes when it fuses operations and orders sums otherwise.
+
+    Where terms cancel, the error is in proportion to the terms, which only the largest element tells of.
+    """
+    noise = _NOISE.get(expected.dtype)
+    if noise is None or expected.layout != torch.strided or expected.device != actual.device:
+        return False
+    finite = expected[expected.isfinite()].abs()
+    largest = float(finite.max()) if finite.numel() else 0.0
+    relative, of_the_largest = noise
+    return torch.allclose(actual, expected, rtol=relative, atol=max(1e-5, of_the_largest * largest), equal_nan=True)
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """Return the attributes of an instance; those of a module by its own names, without what every module has."""
+    held = dict(getattr(value, "__dict__", {}))
+    if isinstance(value, torch.nn.Module):
+        parts = {name: part for key in _HELD_BY_MODULES for name, part in held.get(key, {}).items()}
+        others = {name: part for name, part in held.items() if name not in _OF_EVERY_MODULE}
+        return parts | {name: part for name, part in others.items() if not name.startswith(_OF_COMPILING)}
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+        held |= {name: getattr(value, name) for name in names}
+    return held
+
+
+def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """Return the items. A copy of a tensor or a module is another key, so those are known by their position."""
+    return [
+        (index if isinstance(key, torch.Tensor | torch.nn.Module) else key, value)
+        for index, (key, value) in enumerate(mapping.items())
+    ]
+
+
+def _summary(message: str) -> str:
+    """Shorten the message of ``assert_close``."""
+    wrong = re.search(r"Mismatched elements: (\d+) / (\d+)", message)
+    greatest = re.search(r"Greatest absolute difference: (\S+)", message)
+    parts = [f"{wrong[1]} of {wrong[2]} elements differ"] if wrong else ["other values"]
+    parts += [f"by up to {float(greatest[1]):.3g}"] if greatest else []
+    return " ".join(parts)
+
+
+def _same_kind(expected: Any, actual: Any) -> bool:
+    """Whether two objects can be compared by value, as ``assert_close`` compares kinds of sequences and of mappings."""
+    if type(expected) is type(actual):
+        return True
+    return any(isinstance(expected, kind) and isinstance(actual, kind) for kind in (list | tuple, Mapping))
+
+
+def _kind(value: Any) -> str:
+    name = "a Tensor" if isinstance(value, torch.Tensor) else f"{type(value).__name__}"
+    return f"{name} {show(value)}" if isinstance(value, bool | int | float | str) else name
+
+
+def _close(expected: complex, actual: complex) -> bool:
+    if isinstance(expected, float) and math.isnan(expected):
+        return actual != actual  # noqa: PLR0124 - nan
+    return expected == actual or abs(expected - actual) <= 1e-5 + 1.3e-6 * abs(expected)
+
+
+def _equal(expected: Any, actual: Any) -> bool:
+    try:
+        return bool(expected == actual) or "__eq__" not in {
+            name for kind in type(expected).__mro__[:-1] for name in vars(kind)
+        }
+    except Exception:  # noqa: BLE001 - the user's __eq__
+        return True

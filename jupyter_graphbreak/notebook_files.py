@@ -1,0 +1,182 @@
+"""Run a notebook in a new kernel with every cell explained, like "Explain all" in JupyterLab."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import nbformat
+
+from jupyter_graphbreak.records.regular_files import read_regular
+from jupyter_graphbreak.report.schema import MIME_TYPE, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_FORMAT = 4
+_MAX_BYTES = 512 << 20
+_MAX_REPORTS = 10_000
+_MAX_ERROR_LENGTH = 300
+
+
+class UnreadableNotebook(ValueError):  # noqa: N818 - reads as the sentence it reports
+    """A file that is not a notebook of a known format; the message gives the reason in one line."""
+
+
+def read_cells(path: Path) -> dict[str, Any]:
+    """Return the parsed JSON of a notebook.
+
+    Raises
+    ------
+    UnreadableNotebook
+        If the file cannot be read or is not a notebook of format 4.
+    """
+    try:
+        notebook = json.loads(read_regular(path, _MAX_BYTES))
+    except OSError as error:
+        raise UnreadableNotebook(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except (ValueError, RecursionError):  # including the ValueError for a path with a zero byte
+        raise UnreadableNotebook(f"{path}: not a notebook: it is not JSON") from None
+    if not isinstance(notebook, dict) or "nbformat" not in notebook:
+        raise UnreadableNotebook(f"{path}: not a notebook: it has no nbformat")
+    if notebook["nbformat"] != _FORMAT:
+        convert = "convert it with `jupyter nbconvert --to notebook`"
+        raise UnreadableNotebook(f"{path}: the notebook has format {notebook['nbformat']!r}; {convert}")
+    cells = notebook.get("cells")
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+        raise UnreadableNotebook(f"{path}: not a notebook: it has no list of cells")
+    return notebook
+
+
+class NotebookReports(NamedTuple):
+    """The reports in a notebook's outputs, in order, and one sentence about the unreadable ones, if any."""
+
+    reports: list[Report]
+    problems: list[str]
+
+
+def reports_in(notebook: dict[str, Any]) -> NotebookReports:
+    """Return the readable reports in a notebook's outputs.
+
+    Raises
+    ------
+    UnreadableNotebook
+        If there are reports but none can be read.
+    """
+    reports: list[Report] = []
+    failed: list[str] = []
+    for number, data in itertools.islice(_report_data(notebook), _MAX_REPORTS):
+        try:
+            # Encoding turns NaN into null, so that the report can be written again.
+            reports.append(Report.from_json(msgspec.json.encode(data)))
+        except (ValueError, OverflowError, RecursionError) as error:  # msgspec and lone surrogates raise ValueError
+            failed.append(f"the report in cell {number} cannot be read: {str(error)[:_MAX_ERROR_LENGTH]}")
+    if failed and not reports:
+        raise UnreadableNotebook(failed[0])
+    more = f" ({len(failed)} reports cannot be read)" if len(failed) > 1 else ""
+    return NotebookReports(reports, [failed[0] + more] if failed else [])
+
+
+def _report_data(notebook: dict[str, Any]) -> Iterator[tuple[int, Any]]:
+    """Yield the data of the reports in outputs, with the number of the cell."""
+    for number, cell in enumerate(notebook["cells"], start=1):
+        outputs = cell.get("outputs")
+        for output in outputs if isinstance(outputs, list) else ():
+            data = output.get("data") if isinstance(output, dict) else None
+            if isinstance(data, dict) and MIME_TYPE in data:
+                yield number, data[MIME_TYPE]
+
+
+#: The metadata that JupyterLab adds to its requests.
+_REQUEST_METADATA = {"graphbreak": {"explain": "", "only_torch": True}}
+_LOAD = "__import__('jupyter_graphbreak').answer_requests(get_ipython())"
+_MAX_RUN_ERROR_LENGTH = 200
+_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+_WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+
+
+def execute(
+    path: Path, kernel: str | None = None, on_cell: Callable[[int, int], None] = lambda _done, _all: None
+) -> tuple[dict[str, Any], str | None]:
+    """Run a notebook, up to the first cell that raises; the file stays unchanged.
+
+    Parameters
+    ----------
+    path : Path
+    kernel : str or None
+        The name of the kernel; ``None`` uses the kernel that the notebook names.
+    on_cell : callable
+        Called before each cell with the number of cells before it and the total number of cells.
+
+    Returns
+    -------
+    notebook : dict
+        The executed notebook.
+    failure : str or None
+        The exception of a cell in one line.
+
+    Raises
+    ------
+    UnreadableNotebook
+        If the file is not a notebook, or if no kernel can run it.
+    """
+    from jupyter_client.kernelspec import NoSuchKernel
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+
+    content = read_cells(path)  # read only once, so that nbformat gets exactly the content that was checked
+    try:
+        notebook = nbformat.reads(json.dumps(content), as_version=4)
+    except Exception as error:  # noqa: BLE001 - nbformat raises arbitrary exceptions
+        why = " ".join(str(error).split())[:_MAX_RUN_ERROR_LENGTH]
+        raise UnreadableNotebook(f"{path}: the notebook cannot be run: {why or type(error).__name__}") from None
+    options: dict[str, Any] = {"kernel_name": kernel} if kernel is not None else {}
+    folder = str(path.resolve().parent)
+    client: Any = NotebookClient(notebook, timeout=None, resources={"metadata": {"path": folder}}, **options)
+
+    def add_request_metadata(cell: Any, cell_index: int) -> None:
+        on_cell(cell_index, len(notebook.cells))
+        client.kc.session.metadata = {**_REQUEST_METADATA, "cellId": cell.get("id", str(cell_index))}
+
+    client.on_cell_start = add_request_metadata
+    failure = None
+    try:
+        with client.setup_kernel():
+            _load_extension(client)
+            try:
+                for index, cell in enumerate(notebook.cells):
+                    client.execute_cell(cell, index)
+            except CellExecutionError as error:
+                failure = " ".join(f"{error.ename}: {error.evalue}".split())
+            except DeadKernelError:
+                failure = "the kernel died"
+            client.set_widgets_metadata()
+    except NoSuchKernel as error:
+        raise UnreadableNotebook(f"{path}: the kernel {error.name!r} is not installed") from None
+    _remove_widgets(notebook)
+    executed: dict[str, Any] = notebook
+    return executed, failure
+
+
+def _load_extension(client: Any) -> None:
+    """Load the extension in the kernel, so that it answers requests for reports."""
+    message = client.kc.execute(_LOAD, silent=True, store_history=False)
+    reply = client.wait_for_reply(message)
+    if reply is None or reply["content"]["status"] != "ok":
+        why = (reply or {}).get("content", {}).get("evalue", "no reply")
+        raise UnreadableNotebook(f"the notebook's kernel cannot explain cells: {why}")
+
+
+def _remove_widgets(notebook: Any) -> None:
+    """Remove the widgets of reports, because their kernel is gone."""
+    gone = set()
+    for cell in notebook.cells:
+        for output in cell.get("outputs") or ():
+            if MIME_TYPE in output.get("data", {}):
+                gone.add(output.data.pop(_WIDGET_VIEW, {}).get("model_id"))
+    state = notebook.metadata.get("widgets", {}).get(_WIDGET_STATE, {}).get("state", {})
+    for model in gone:
+        state.pop(model, None)

@@ -1,0 +1,477 @@
+"""Our additions to PyTorch's structured trace: one class per entry whose name begins with ``graphbreak_``.
+
+The entries have the same envelope as PyTorch's own (:class:`~jupyter_graphbreak.records.records.Record`), so that a
+recording can be written to a file, read by other tools, and read back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+import msgspec
+
+from jupyter_graphbreak.records.records import StackEntry
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.records.records import Record
+
+
+class Addition(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that we add; ``kind`` is its name in the trace."""
+
+    kind: ClassVar[str] = ""
+
+
+class CodeObject(Addition, frozen=True, kw_only=True):
+    """The identity of a code object; ``id`` is its address in the process that recorded it."""
+
+    name: str
+    filename: str
+    firstlineno: int
+    id: int | None = None
+    qualname: str | None = None
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """The function, file and first line."""
+        return self.name, self.filename, self.firstlineno
+
+
+class FullgraphSite(msgspec.Struct, frozen=True):
+    """The place of a ``torch.compile(fullgraph=True)``, and the function that it compiles."""
+
+    site: StackEntry | None = None
+    wrapped: CodeObject | None = None
+
+
+class OpenScope(Addition, frozen=True, kw_only=True):
+    """An open scope of ``error_on_graph_break``.
+
+    Parameters
+    ----------
+    site : StackEntry or None
+        The place where the scope object was created, if it is a decorator.
+    entered : StackEntry or None
+        The place where the scope was entered.
+    wrapped : CodeObject or None
+        The function that the scope wraps.
+    inside : bool
+        Whether it was entered within a compiled function.
+    generated : bool
+        Whether it was entered in code that Dynamo generated, whose lines are not those of the scope.
+    """
+
+    value: bool
+    site: StackEntry | None = None
+    entered: StackEntry | None = None
+    wrapped: CodeObject | None = None
+    inside: bool = False
+    generated: bool = False
+
+
+class ScopeOpened(OpenScope, frozen=True, kw_only=True):
+    """A scope was opened; ``around`` lists the scopes that were already open, outermost first."""
+
+    kind: ClassVar[str] = "graphbreak_scope"
+
+    around: list[OpenScope] = []
+
+
+class FrameStarted(CodeObject, frozen=True, kw_only=True):
+    """Dynamo begins to compile a code object; ``stack`` is the Python stack at the call that caused it."""
+
+    kind: ClassVar[str] = "graphbreak_start"
+
+    stack: list[StackEntry] = []
+    fullgraph_site: FullgraphSite | None = None
+
+
+class Conditions(Addition, frozen=True, kw_only=True):
+    """The place of an event and the settings in force.
+
+    Parameters
+    ----------
+    stack : list of StackEntry
+        The code that Dynamo was tracing, outermost first.
+    above : list of StackEntry
+        The Python stack at the call that made Dynamo compile, outermost first.
+    scopes : list of OpenScope
+        The open scopes, outermost first.
+    error_on_graph_break, fullgraph : bool or None
+        Dynamo's values of these settings, ``None`` if they could not be read.
+    fullgraph_site : FullgraphSite or None
+        The place of the ``torch.compile(fullgraph=True)`` in force.
+    """
+
+    stack: list[StackEntry] = []
+    above: list[StackEntry] = []
+    scopes: list[OpenScope] = []
+    error_on_graph_break: bool | None = None
+    fullgraph: bool | None = None
+    fullgraph_site: FullgraphSite | None = None
+
+    @property
+    def whole_stack(self) -> list[StackEntry]:
+        """The stack from the start of the program to the event."""
+        return [*self.above, *self.stack]
+
+
+class BreakSeen(Conditions, frozen=True, kw_only=True):
+    """Dynamo logs a graph break.
+
+    Parameters
+    ----------
+    type : str or None
+        The class of the underlying exception.
+    gb_type, gb_id : str or None
+        The name and number in PyTorch's registry, if the exception and the beginning of the text give them.
+    """
+
+    kind: ClassVar[str] = "graphbreak_break"
+
+    type: str | None = None
+    gb_type: str | None = None
+    gb_id: str | None = None
+
+
+class FrameFailed(Conditions, frozen=True, kw_only=True):
+    """An exception ends the compilation of a frame; with ``raised``, it reaches the user."""
+
+    kind: ClassVar[str] = "graphbreak_failure"
+
+    type: str | None = None
+    gb_type: str | None = None
+    message: str | None = None
+    raised: bool = False
+
+
+class FrameGivenUp(Addition, frozen=True, kw_only=True):
+    """Dynamo gives up a frame without logging an event, as PyTorch before 2.11 does at ``skip_frame()``."""
+
+    kind: ClassVar[str] = "graphbreak_given_up"
+
+    message: str
+
+
+class RegistryEntry(msgspec.Struct, frozen=True):
+    """An entry of PyTorch's registry of graph breaks."""
+
+    gb_type: str | None = None
+    gb_id: str | None = None
+    explanation: str | None = None
+    hints: list[str] = []
+
+
+class FrameRefused(Conditions, frozen=True, kw_only=True):
+    """Dynamo does not begin a frame at all.
+
+    Parameters
+    ----------
+    name, filename, firstlineno
+        The code object, if known.
+    limit, limit_value
+        The setting that prevents a further compilation, and its value.
+    wrapped : CodeObject or None
+        The decorated function, if the code object is the wrapper that torch shares between all of them.
+    """
+
+    kind: ClassVar[str] = "graphbreak_refusal"
+
+    reason: Literal["generator", "recompile limit"]
+    registry: RegistryEntry = RegistryEntry()
+    id: int | None = None
+    name: str | None = None
+    qualname: str | None = None
+    filename: str | None = None
+    firstlineno: int | None = None
+    raised: bool = False
+    wrapped: CodeObject | None = None
+    limit: str | None = None
+    limit_value: int | None = None
+
+    @property
+    def code(self) -> tuple[str, str, int] | None:
+        """Function, file and first line of the code object."""
+        if self.name is None or self.filename is None or self.firstlineno is None:
+            return None
+        return self.name, self.filename, self.firstlineno
+
+
+class FrameSkipped(CodeObject, frozen=True, kw_only=True):
+    """Dynamo skips a frame and gives a reason."""
+
+    kind: ClassVar[str] = "graphbreak_skip"
+
+    reason: str
+    above: list[StackEntry] = []
+
+
+class CompiledAgain(Addition, frozen=True, kw_only=True):
+    """``torch.compile`` was applied to something that was already compiled.
+
+    Parameters
+    ----------
+    name : str
+        The function, or the class of the module.
+    is_module, stays_module : bool
+        Whether the argument was a module, and whether the result is one.
+    site : StackEntry or None
+        The place of the call.
+    """
+
+    kind: ClassVar[str] = "graphbreak_compiled_again"
+
+    name: str
+    is_module: bool = False
+    stays_module: bool = False
+    site: StackEntry | None = None
+
+
+class ResumeCreated(CodeObject, frozen=True, kw_only=True):
+    """Dynamo looks up the resume function for the place after a break.
+
+    Parameters
+    ----------
+    of : CodeObject
+        The code that it resumes.
+    line : int or None
+        The line at which it continues.
+    new : bool or None
+        Whether Dynamo just created it.
+    compiled : bool or None
+        Whether Dynamo already has compiled code for it.
+    enters : int or None
+        The id of the resume function that it calls first: for nested breaks, that of the function it had called.
+    """
+
+    kind: ClassVar[str] = "graphbreak_resume"
+
+    of: CodeObject | None = None
+    line: int | None = None
+    new: bool | None = None
+    compiled: bool | None = None
+    enters: int | None = None
+
+
+class ResumedAt(Addition, frozen=True, kw_only=True):
+    """The line at which the resume function of a frame continues, if a log has it; see :class:`ResumeCreated`."""
+
+    kind: ClassVar[str] = "graphbreak_resumed_at"
+
+    line: int
+
+
+class CudagraphSkipped(Addition, frozen=True, kw_only=True):
+    """A backend runs a graph without a CUDA graph and gives a reason."""
+
+    kind: ClassVar[str] = "graphbreak_cudagraph_skip"
+
+    reason: str
+
+
+class GraphStacks(Addition, frozen=True, kw_only=True):
+    """The call stacks of a graph's operations: the distinct stacks, and the index of each operation's stack."""
+
+    kind: ClassVar[str] = "graphbreak_graph"
+
+    stacks: list[str] = []
+    ops: dict[str, int] = {}
+    reason: str | None = None
+
+
+class UnrecordedSkips(Addition, frozen=True, kw_only=True):
+    """The release of PyTorch skips frames without a record; ``what`` names them if we cannot record them either."""
+
+    kind: ClassVar[str] = "graphbreak_blind"
+
+    what: str | None = None
+
+
+class WatchFailed(Addition, frozen=True, kw_only=True):
+    """One of our hooks failed."""
+
+    kind: ClassVar[str] = "graphbreak_fault"
+
+    hook: str
+    message: str
+
+
+class Note(Addition, frozen=True, kw_only=True):
+    """A sentence for the report's diagnostics."""
+
+    kind: ClassVar[str] = "graphbreak_note"
+
+    level: Literal["info", "warning", "error"]
+    message: str
+
+
+class DeviceUsed(Addition, frozen=True, kw_only=True):
+    """The requested and the used device; the fields of the report's ``Device``."""
+
+    kind: ClassVar[str] = "graphbreak_device"
+
+    requested: str = "auto"
+    used: str = "unknown"
+    name: str | None = None
+    note: str | None = None
+
+
+class CompiledForReport(Addition, frozen=True, kw_only=True):
+    """Something that was compiled for the report although the program does not compile it.
+
+    Parameters
+    ----------
+    name : str
+        The program's name for it, e.g. ``model`` or ``trainer.net``, or else the name of its class or function.
+    type : str or None
+        The class of a module.
+    code : str or None
+        The statement with which the program would compile it; ``None`` if the program has no name for it.
+    filename, line : str and int, or None
+        The statement of the program before which ``code`` belongs.
+    """
+
+    kind: ClassVar[str] = "graphbreak_compiled"
+
+    name: str
+    type: str | None = None
+    code: str | None = None
+    filename: str | None = None
+    line: int | None = None
+
+
+class RunEnded(Addition, frozen=True, kw_only=True):
+    """The exception that ended the run."""
+
+    kind: ClassVar[str] = "graphbreak_error"
+
+    status: Literal["error", "interrupted"]
+    type: str
+    message: str
+    stack: list[StackEntry] = []
+
+
+class SegmentText(msgspec.Struct, frozen=True):
+    """Consecutive lines of a source."""
+
+    first_line: int
+    text: str
+
+
+class SourceRecorded(Addition, frozen=True, kw_only=True):
+    """The text of a cell, or the parts of a file that the records mention.
+
+    Parameters
+    ----------
+    kind_of_source : {"cell", "file", "library"} or None
+        The kind of source; ``None`` means that the file name determines it. The trace calls this field ``kind``.
+    lines : dict
+        Single lines that records mention, by line number.
+    line_offset, indent : int
+        The number of lines and columns that the notebook removed from the front of a cell before it ran the cell.
+    """
+
+    kind: ClassVar[str] = "graphbreak_source"
+
+    filename: str
+    name: str
+    kind_of_source: Literal["cell", "file", "library"] | None = msgspec.field(default=None, name="kind")
+    segments: list[SegmentText] = []
+    lines: dict[int, str] = {}
+    line_offset: int = 0
+    indent: int = 0
+
+
+class SettingsInForce(Addition, frozen=True, kw_only=True):
+    """Settings of Dynamo when a frame was compiled; recorded for the first frame and after each change.
+
+    Parameters
+    ----------
+    values : dict
+        The settings whose value is not the default, and two that always matter.
+    defaults : list of str
+        The names in ``values`` whose value is the default.
+    """
+
+    kind: ClassVar[str] = "graphbreak_config"
+
+    values: dict[str, Any] = {}
+    defaults: list[str] = []
+
+
+class HeldCode(CodeObject, frozen=True, kw_only=True):
+    """A code object that Dynamo held when the run began; ``cell`` is the name of its cell, if it is from one.
+
+    For a cell, ``firstlineno`` is the line number that the user sees.
+    """
+
+    cell: str | None = None
+
+
+class RunSummary(Addition, frozen=True, kw_only=True):
+    """The run as a whole: versions, settings of Dynamo at the end, folders of packages, times in seconds.
+
+    Parameters
+    ----------
+    watched : bool
+        Whether both the trace and our hooks recorded the run, so that they can be compared.
+    compiled_calls : bool
+        Whether calls were compiled for the report; a :class:`CompiledForReport` describes each of them.
+    begun : int or None
+        The number of compilations that Dynamo itself counted, if it counts them.
+    held : list of HeldCode or None
+        The code that Dynamo had begun to compile before the run and still held; it may have run without a record.
+    """
+
+    kind: ClassVar[str] = "graphbreak_run"
+
+    torch: str | None = None
+    python: str | None = None
+    config: dict[str, Any] = {}
+    library_roots: list[str] = []
+    package_folders: list[str] = []
+    folder: str | None = None
+    home: str | None = None
+    wall_s: float | None = None
+    capture_s: float | None = None
+    watched: bool = False
+    compiled_calls: bool = False
+    begun: int | None = None
+    held: list[HeldCode] | None = None
+
+
+_CLASSES: dict[str, type[Addition]] = {
+    addition.kind: addition
+    for addition in (
+        ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, CompiledAgain,
+        ResumeCreated, ResumedAt, CudagraphSkipped, GraphStacks, UnrecordedSkips, WatchFailed, Note, DeviceUsed,
+        CompiledForReport, RunEnded,
+        SourceRecorded, SettingsInForce, RunSummary,
+    )
+}  # fmt: skip
+
+_A = TypeVar("_A", bound=Addition)
+
+
+def read_addition(record: Record) -> Addition | None:
+    """Return an addition as its class; ``None`` for one of PyTorch's own entries.
+
+    Raises
+    ------
+    msgspec.ValidationError
+        If a field has the wrong type.
+    """
+    kind = _CLASSES.get(record.kind)
+    return msgspec.convert(record.data, kind, str_keys=True) if kind is not None else None
+
+
+def additions_of(records: list[Record], kind: type[_A]) -> list[_A]:
+    """Return all additions of one class, in order; unreadable ones are left out."""
+    result: list[_A] = []
+    for record in records:
+        if record.kind == kind.kind:
+            try:
+                result.append(msgspec.convert(record.data, kind, str_keys=True))
+            except msgspec.ValidationError:
+                continue
+    return result

@@ -1,0 +1,132 @@
+"""Determine the owner of a file by its folder: a package, the standard library, or the user.
+
+Nothing is read from disk, so this also works for the paths in a log from a different machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+import sysconfig
+from pathlib import Path
+
+import msgspec
+
+#: The standard library in a path from a different machine; one of its modules must follow.
+_STDLIB = re.compile(
+    r"(?:^|/)(?:lib(?:64)?/python3\.\d+t?|Python3\d+(?:-\w+)?/Lib)/(?P<module>(?P<top>\w+)(?:\.py$|/).*)"
+)
+_PACKAGES = ("/site-packages/", "/dist-packages/")
+
+
+class PackagePaths(msgspec.Struct, frozen=True):
+    """The folders of packages and of the standard library.
+
+    Unknown folders, such as those of a different machine, are recognized by ``site-packages``, ``dist-packages`` and
+    ``lib/python3.N`` in a path.
+
+    Parameters
+    ----------
+    roots : tuple of str
+        Folders that contain packages or modules.
+    folders : tuple of str
+        Folders of single packages that are installed from source.
+    """
+
+    roots: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+    def module_path(self, filename: str) -> str | None:
+        """Return the path of a library's file relative to Python's search path, ``None`` for the user's own files.
+
+        The path of ``/venv/lib/python3.12/site-packages/torch/fx/node.py`` is ``torch/fx/node.py``. Frozen modules
+        keep their names: ``<frozen runpy>``.
+        """
+        return _module_path(self.roots, self.folders, filename)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _module_path(roots: tuple[str, ...], folders: tuple[str, ...], filename: str) -> str | None:
+    path = filename.replace("\\", "/")
+    if path.startswith("<frozen "):
+        return path
+    for folder in map(as_folder, folders):
+        if path.startswith(folder):
+            parent = folder.rstrip("/").rpartition("/")[0]
+            return path[len(parent) + 1 :]
+    root = max((root for root in map(as_folder, roots) if path.startswith(root)), key=len, default="")
+    below = path[len(root) :] if root else None
+    # Packages may be inside the folder of the standard library, or inside a package.
+    ends = [f"/{path}".rfind(part) + len(part) - 1 for part in _PACKAGES if part in f"/{path}"]
+    if ends and max(ends) >= len(root):
+        return path[max(ends) :]
+    if below is not None:
+        return below
+    match = _STDLIB.search(path)
+    return match["module"] if match is not None and match["top"] in sys.stdlib_module_names else None
+
+
+def as_folder(path: str) -> str:
+    """Return the path of a folder with forward slashes and one at the end."""
+    return path.replace("\\", "/").rstrip("/") + "/"
+
+
+def is_of_standard_library(module_path: str) -> bool:
+    """Return whether a path from :meth:`PackagePaths.module_path` belongs to the standard library."""
+    top = module_path.partition("/")[0].removesuffix(".py")
+    return module_path.startswith("<") or top in sys.stdlib_module_names
+
+
+#: The folder of this package, with a separator at its end.
+OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
+#: Packages that may be installed from source, outside the folders for packages.
+_FROM_SOURCES = ("torch", "IPython", "ipykernel", "tornado", "traitlets", "zmq", "jupyter_client", "jupyter_graphbreak")
+
+
+def library_roots() -> list[str]:
+    """Return the folders of libraries: the standard library, and wherever packages are installed.
+
+    Besides Python's own folders these are the folders of the search path that hold an installed package
+    (``*.dist-info``), as ``pip install --target`` makes them.
+    """
+    return list(_roots(tuple(sys.path)))
+
+
+def package_folders() -> list[str]:
+    """Return the folders of PyTorch, Jupyter's packages and this package that are outside :func:`library_roots`."""
+    loaded = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _FROM_SOURCES)
+    return list(_folders(tuple(sys.path), loaded))
+
+
+def package_paths() -> PackagePaths:
+    """Return both kinds of folders, to determine the owner of a file."""
+    return PackagePaths(tuple(library_roots()), tuple(package_folders()))
+
+
+def is_library(filename: str) -> bool:
+    """Return whether a file belongs to a library."""
+    return filename.startswith(tuple(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
+
+
+@functools.lru_cache(maxsize=8)
+def _roots(search_path: tuple[str, ...]) -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    own = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths}
+    found = own | {folder for folder in search_path if folder and _holds_packages(folder)}
+    return tuple(sorted(found | {os.path.realpath(folder) for folder in found}))
+
+
+@functools.lru_cache(maxsize=8)
+def _folders(search_path: tuple[str, ...], loaded: tuple[str, ...]) -> tuple[str, ...]:
+    known = PackagePaths(_roots(search_path))
+    outside = {os.path.dirname(file) for file in loaded if file and known.module_path(file) is None}  # noqa: PTH120
+    return tuple(sorted(outside | {os.path.realpath(folder) for folder in outside}))
+
+
+def _holds_packages(folder: str) -> bool:
+    try:
+        return next(Path(folder).glob("*.dist-info"), None) is not None
+    except OSError:
+        return False

@@ -1,0 +1,242 @@
+"""Records: unparsed entries of PyTorch's structured trace.
+
+A record is one entry of the trace that ``TORCH_TRACE`` writes to disk and that the logger ``torch.__trace`` passes to
+handlers: a JSON envelope and, for some kinds, a text payload. :mod:`jupyter_graphbreak.recording.recorder` adds what
+the trace lacks as further records with the same envelope and names that begin with ``graphbreak_``
+(:mod:`jupyter_graphbreak.records.additions`). The envelope is documented in ``torch/_logging/_internal.py``
+(``trace_structured``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.records.package_paths import PackagePaths
+
+_TRACE_ENTRY = re.compile(r'^[ \t]*File "(.{1,4096})", line (\d{1,9}), in (.{1,4096})$', re.MULTILINE)
+_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d{1,9})$")
+
+#: The entries of PyTorch's trace that a report needs.
+KEPT = frozenset(
+    {
+        "artifact:aotautograd_cache_hit",
+        "artifact:dynamo_error",
+        "artifact:dynamo_graph_break_reason",
+        "artifact:fx_graph_cache_bypass",
+        "artifact:fx_graph_cache_hit",
+        "artifact:fx_graph_cache_miss",
+        "artifact:recompile_reasons",
+        "bwd_compilation_metrics",
+        "compilation_metrics",
+        "dynamo_output_graph",
+        "dynamo_start",
+    }
+)
+#: The metrics to keep; a report does not need the other fifty or so settings and counters.
+_METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
+            "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
+            "restart_reasons", "recompile_reason", "backend_compile_time_s",
+            "cudagraph_skip_reason")  # fmt: skip
+
+#: Keys of the envelope that describe the origin of a record, not its content.
+_CONTEXT_KEYS = frozenset(
+    {
+        "attempt",
+        "compiled_autograd_id",
+        "frame_compile_id",
+        "frame_id",
+        "has_payload",
+        "pathname",
+        "lineno",
+        "process",
+        "rank",
+        "severity",
+        "stack",
+        "subgraph_name",
+        "thread",
+        "timestamp",
+    }
+)
+
+
+class CompileKey(msgspec.Struct, frozen=True, order=True):
+    """The compile id of a record, as numbers.
+
+    Parameters
+    ----------
+    autograd : int or None
+        The id of the compiled-autograd graph, if there is one.
+    frame : int
+        The frame id, which identifies the code object.
+    compile : int
+        The compile id within the frame: 0 for the first compilation, then one more for each recompile.
+    """
+
+    autograd: int | None
+    frame: int
+    compile: int
+
+    def __str__(self) -> str:
+        prefix = "" if self.autograd is None else f"!{self.autograd}/"
+        return f"{prefix}{self.frame}/{self.compile}"
+
+
+class StackEntry(msgspec.Struct, frozen=True, array_like=True):
+    """One entry of a stack; in JSON, a list of its fields, of which the last ones may be missing.
+
+    Parameters
+    ----------
+    filename, line, function
+        The values in the code object; a resume function has the name that Dynamo gave it.
+    first_line : int or None
+        The first line of the code object.
+    column, end_column, end_line : int or None
+        The range of the expression, with columns in UTF-8 bytes, if Python knows it.
+    """
+
+    filename: str
+    line: int | None
+    function: str
+    first_line: int | None = None
+    column: int | None = None
+    end_column: int | None = None
+    end_line: int | None = None
+
+    @property
+    def columns(self) -> tuple[int | None, int | None, int | None]:
+        """The first column, last column and last line."""
+        return self.column, self.end_column, self.end_line
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One entry of the structured trace.
+
+    Parameters
+    ----------
+    envelope : dict
+        The JSON object of the entry: one key for its kind, whose value is the metadata, and keys that describe its
+        origin (``frame_id``, ``frame_compile_id``, ``attempt``, ...).
+    payload : str or None
+        The text that follows it, if any.
+    """
+
+    envelope: dict[str, Any]
+    payload: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name of the entry, e.g. ``"dynamo_start"``; for an artifact, ``"artifact:NAME"``."""
+        kind = next((key for key in self.envelope if key not in _CONTEXT_KEYS), "")
+        if kind == "artifact":
+            data = self.data
+            return f"artifact:{data.get('name') if isinstance(data, dict) else None}"
+        return kind
+
+    @property
+    def data(self) -> Any:
+        """The metadata of the entry; an empty dict if there is none."""
+        return next((value for key, value in self.envelope.items() if key not in _CONTEXT_KEYS), {})
+
+    @property
+    def compile_key(self) -> CompileKey | None:
+        """The compile id of the entry; ``None`` for entries outside any compilation."""
+        frame, compile_id = self.envelope.get("frame_id"), self.envelope.get("frame_compile_id")
+        if frame is None or compile_id is None:
+            return None
+        return CompileKey(self.envelope.get("compiled_autograd_id"), frame, compile_id)
+
+    @property
+    def attempt(self) -> int:
+        """The number of restarts of the frame before this entry; 0 if the entry has none."""
+        return int(self.envelope.get("attempt") or 0)
+
+
+def without_spare_metrics(record: Record) -> Record:
+    """Return a record of metrics reduced to the metrics that a report needs; other records stay unchanged."""
+    if not record.kind.endswith("compilation_metrics"):
+        return record
+    data = record.data
+    kept = {key: _plain(data.get(key)) for key in _METRICS}
+    context = {key: value for key, value in record.envelope.items() if value is not data}
+    return Record({**context, record.kind: kept})
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, set | frozenset) else value
+
+
+def encodable(record: Record) -> Record:
+    """Return a record with lone surrogates, which cannot be encoded, replaced by escapes."""
+    try:
+        msgspec.json.encode(record.envelope)
+        (record.payload or "").encode()
+    except UnicodeEncodeError:
+        return Record(_escaped(record.envelope), _escaped(record.payload))
+    return record
+
+
+def _escaped(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_escaped(key): _escaped(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_escaped(inner) for inner in value]
+    return value
+
+
+def read_stack(text: str) -> list[StackEntry]:
+    """Parse a traceback in Python's format, outermost entry first."""
+    return [StackEntry(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]
+
+
+def is_torch_function_frame(module_path: str | None, function: str) -> bool:
+    """Return whether a frame is one of torch's own between the call of an operation and the operation.
+
+    There are such frames if a default device is set, for example.
+
+    Parameters
+    ----------
+    module_path : str or None
+        The file as Python imports it, ``None`` for the user's own files.
+    function : str
+        The name of the code object.
+    """
+    return function == "__torch_function__" and module_path is not None and module_path.startswith("torch/")
+
+
+def strip_torch_function_frames(stack: list[StackEntry], packages: PackagePaths) -> list[StackEntry]:
+    """Return a stack without torch's own frames after the program's call of an operation."""
+    end = len(stack)
+    while end and is_torch_function_frame(packages.module_path(stack[end - 1].filename), stack[end - 1].function):
+        end -= 1
+    return stack[:end] or stack
+
+
+def plain_function(name: str) -> str:
+    """Return the user's name of a function; for a resume function, the name of the function that it resumes."""
+    while (match := _RESUME.match(name)) is not None:
+        name = match["name"]
+    return name
+
+
+def resumed_at(name: str) -> int | None:
+    """Return the line in the name of a resume function, which is the line of the break that created it."""
+    match = _RESUME.match(name)
+    return int(match["line"]) if match is not None else None
+
+
+def compiled_function(name: str) -> str:
+    """Return the name to show for a function that Dynamo compiles; a cell compiled as a function is called "cell"."""
+    plain = plain_function(name)
+    return "cell" if plain == "<module>" else plain
+
+
+def is_resume(name: str) -> bool:
+    """Return whether this is the name of a function that Dynamo created to resume after a break."""
+    return _RESUME.match(name) is not None

@@ -1,0 +1,221 @@
+"""Collect the source texts that a recording mentions: whole cells, and the functions in files that took part."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import linecache
+import re
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from jupyter_graphbreak.records import additions
+from jupyter_graphbreak.records.additions import SegmentText, SourceRecorded
+from jupyter_graphbreak.records.package_paths import is_library
+from jupyter_graphbreak.records.records import plain_function, read_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from jupyter_graphbreak.records.records import Record, StackEntry
+
+#: Longer functions are truncated.
+_MAX_LINES = 2000
+
+
+class CellText(msgspec.Struct, frozen=True):
+    """A cell: its name, its text in the editor, and the lines and columns removed from its front to run it."""
+
+    name: str
+    text: str
+    line_offset: int = 0
+    indent: int = 0
+
+
+#: Returns the cell that a code object comes from, given its file name; ``None`` if it is not from a cell.
+FindCell = Callable[[str], CellText | None]
+
+
+class _Mention(NamedTuple):
+    """A place in a record. For libraries, only functions in which something "happened" are kept."""
+
+    filename: str
+    line: int | None
+    function: str
+    part: Literal["frame", "happened", "passed"]
+
+
+def recorded_sources(
+    records: Iterable[Record], find_cell: FindCell, running: str | None = None
+) -> list[SourceRecorded]:
+    """Return the source texts that records mention: whole cells, and the functions in files that took part.
+
+    The running cell, if its file name is given, comes first, even if only functions of other cells took part.
+    """
+    lines: dict[str, set[int]] = {running: set()} if running is not None else {}
+    functions: dict[str, dict[int, str]] = {}
+    records = list(records)
+    without_code = {
+        record.compile_key
+        for record in records
+        if record.kind == "compilation_metrics" and record.data.get("graph_op_count") is None
+    }
+    for record in records:
+        for filename, line, function, part in _mentions(record, given_up=record.compile_key in without_code):
+            if line is None:
+                continue
+            lines.setdefault(filename, set()).add(line)
+            if part == "happened" or (part == "frame" and not is_library(filename)):
+                functions.setdefault(filename, {}).setdefault(line, function)
+    if not any(lines.values()):
+        return []
+    sources = (
+        source_of_cell(filename, cell) if (cell := find_cell(filename)) is not None
+        else source_of_file(filename, linecache.getlines(filename), mentioned, functions.get(filename, {}))
+        for filename, mentioned in lines.items()
+    )  # fmt: skip
+    return [source for source in sources if source is not None]
+
+
+def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
+    """Return the source for the file name of a cell."""
+    return SourceRecorded(
+        filename=filename,
+        name=cell.name,
+        kind_of_source="cell",
+        segments=[SegmentText(1, cell.text)],
+        line_offset=cell.line_offset,
+        indent=cell.indent,
+    )
+
+
+def source_of_file(
+    filename: str, text: list[str], mentioned: set[int], functions: dict[int, str]
+) -> SourceRecorded | None:
+    """Return the source for a file, with single lines and whole functions; ``None`` if the file has no lines.
+
+    Parameters
+    ----------
+    filename : str
+    text : list of str
+        The lines of the file, with line ends.
+    mentioned : set of int
+        The numbers of the single lines to include.
+    functions : dict
+        The names of the functions to include, by one of their lines.
+    """
+    if not text:
+        return None
+    return SourceRecorded(
+        filename=filename,
+        name=PurePath(filename).name or filename,
+        segments=_segments(text, functions),
+        lines={line: text[line - 1].rstrip("\n") for line in sorted(mentioned) if 0 < line <= len(text)},
+    )
+
+
+def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
+    """Yield the places in a readable record; ``given_up`` tells that its frame has no compiled code."""
+    try:
+        addition = additions.read_addition(record)
+    except msgspec.ValidationError:
+        return
+    match addition:
+        case additions.FrameStarted() | additions.FrameRefused():
+            yield from _frame_mentions(addition)
+        case additions.FrameSkipped() | additions.ResumeCreated():
+            line = addition.line if isinstance(addition, additions.ResumeCreated) else addition.firstlineno
+            yield _Mention(addition.filename, line, addition.name, "passed")
+        case additions.BreakSeen() | additions.FrameFailed():
+            yield from _event_mentions(addition, given_up=given_up or isinstance(addition, additions.FrameFailed))
+        case additions.CompiledForReport(filename=str(filename), line=int(line)):
+            yield _Mention(filename, line, "<module>", "passed")
+        case additions.ScopeOpened():
+            yield from _entry_mentions((addition.site, addition.entered), "happened")
+            yield from _code_mentions(addition.wrapped)
+        case additions.GraphStacks():
+            for trace in addition.stacks:
+                yield from _entry_mentions(read_stack(trace), "passed")
+        case additions.RunEnded():
+            yield from _entry_mentions(addition.stack, "passed")
+        case _:
+            return
+
+
+def _frame_mentions(frame: additions.FrameStarted | additions.FrameRefused) -> Iterator[_Mention]:
+    if frame.name is not None and frame.filename is not None:
+        yield _Mention(frame.filename, frame.firstlineno, frame.name, "frame")
+    if isinstance(frame, additions.FrameRefused):
+        yield from _code_mentions(frame.wrapped)
+    if frame.fullgraph_site is not None:
+        yield from _entry_mentions((frame.fullgraph_site.site,), "happened")
+        yield from _code_mentions(frame.fullgraph_site.wrapped)
+
+
+def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, given_up: bool) -> Iterator[_Mention]:
+    stack = event.whole_stack
+    happened: list[StackEntry] = stack[-1:]
+    if given_up:
+        happened = [*event.stack[:1], *happened]  # the function that is given up: its blocks explain why
+    for entry in stack:
+        yield from _entry_mentions((entry,), "happened" if any(entry is other for other in happened) else "passed")
+
+
+def _entry_mentions(entries: Iterable[StackEntry | None], part: Literal["happened", "passed"]) -> Iterator[_Mention]:
+    for entry in entries:
+        if entry is not None:
+            yield _Mention(entry.filename, entry.line, entry.function, part)
+
+
+def _code_mentions(code: additions.CodeObject | None) -> Iterator[_Mention]:
+    if code is not None:
+        yield _Mention(code.filename, code.firstlineno, code.name, "happened")
+
+
+def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
+    """Return the functions around some lines of a file, each once, in order."""
+    blocks: dict[int, int] = {}
+    for line, name in functions.items():
+        start = _function_start(text, line, name)
+        if start is None or start in blocks:
+            continue
+        with contextlib.suppress(Exception):  # a tokenizer error: the file was changed after the import
+            blocks[start] = start + len(inspect.getblock(text[start - 1 : start - 1 + _MAX_LINES]))
+    kept: list[SegmentText] = []
+    covered = 0
+    for start, end in sorted(blocks.items()):
+        if start >= covered:  # otherwise it is inside a function that is already included
+            kept.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
+            covered = end
+    return kept
+
+
+def _function_start(text: list[str], line: int, name: str) -> int | None:
+    """Return the first line (decorators included) of the function ``name`` that holds ``line``.
+
+    For a lambda or a comprehension, it is the first line of the function around it, or else the line itself.
+    """
+    if not 0 < line <= len(text):
+        return None
+    plain = plain_function(name)
+    is_named = plain.isidentifier()
+    define = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(plain) if is_named else ''}\b")
+    at = line
+    while at <= len(text) and text[at - 1].lstrip().startswith(("@", "#")):
+        at += 1  # a code object's first line is that of its first decorator
+    at = min(at, len(text))
+    inside = _indent(text[at - 1])
+    while at > 0 and not (define.match(text[at - 1]) and (is_named or _indent(text[at - 1]) < inside)):
+        at -= 1
+    if at == 0:
+        return None if is_named else line
+    while at > 1 and text[at - 2].lstrip().startswith("@"):
+        at -= 1
+    return at
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -1,0 +1,106 @@
+"""Reports as Markdown, for the comment on a pull request."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.report.remedies import WORKING
+from jupyter_graphbreak.views.text import render_text, summary_line
+from jupyter_graphbreak.views.words.aftermath import aftermath
+from jupyter_graphbreak.views.words.bounds import shown_part
+from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
+from jupyter_graphbreak.views.words.reason import reason_of
+from jupyter_graphbreak.views.words.remedies import breaks_of, change_lines, code_of, outcome
+from jupyter_graphbreak.views.words.where import place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from jupyter_graphbreak.report.schema import Break, Report
+
+_MOST_LINES, _LONGEST_LINE = 200, 1_000
+_SPECIAL = re.compile(r"[!-/:-@\[-`{-~]")
+#: A comment on GitHub holds 65,536 characters.
+_MOST_REPORTS, _MOST_BREAKS, _MOST_REMEDIES, _MOST_TEXT, _MOST_DIFFERENCES = 50, 50, 5, 8_000, 20
+
+
+def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: Sequence[AbstractSet[str]] = ()) -> str:
+    """Return reports as Markdown.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+    titles : sequence of str
+        One for each report, where there are several.
+    new : sequence of set of str
+        The ids of the breaks of each report that a gate does not allow.
+    """
+    parts = []
+    for index, report in enumerate(map(shown_part, reports[:_MOST_REPORTS])):
+        title = titles[index] if index < len(titles) else ""
+        parts.append(_report(report, title, new[index] if index < len(new) else frozenset()))
+    if len(reports) > _MOST_REPORTS:
+        parts.append(f"and {len(reports) - _MOST_REPORTS} more reports")
+    return "\n\n".join(parts)
+
+
+def render_markdown_lines(head: str, lines: Sequence[str]) -> str:
+    """Return a sentence and the lines of text that belong to it."""
+    shown = [plain(line[:_LONGEST_LINE]) for line in lines[:_MOST_LINES]]
+    if len(lines) > _MOST_LINES:
+        shown.append(f"and {len(lines) - _MOST_LINES} more")
+    return "\n\n".join([f"**{_escaped(head)}**", *([_fenced("\n".join(shown))] if lines else [])])
+
+
+def _report(report: Report, title: str, new: AbstractSet[str]) -> str:
+    summary = summary_line(report).removeprefix("compile_explain").lstrip(": ")
+    parts = [f"**{_escaped(title)}**: {_escaped(summary)}" if title else f"**compile_explain**: {_escaped(summary)}"]
+    if report.breaks:
+        rows = ["| | where | line | why | then |", "|---|---|---|---|---|"]
+        rows += [_row(report, number, found, new) for number, found in enumerate(report.breaks[:_MOST_BREAKS], start=1)]
+        if len(report.breaks) > _MOST_BREAKS:
+            rows.append(f"| | and {len(report.breaks) - _MOST_BREAKS} more | | | |")
+        parts.append("\n".join(rows))
+    parts += _remedies(report)
+    text = render_text(report)
+    if len(text) > _MOST_TEXT:
+        text = text[:_MOST_TEXT].rpartition("\n")[0] + "\n..."
+    parts.append(f"<details><summary>the whole report</summary>\n\n{_fenced(text)}\n\n</details>")
+    return "\n\n".join(parts)
+
+
+def _remedies(report: Report) -> list[str]:
+    """Return the remedies that work, each with its change folded away."""
+    parts = []
+    for remedy in [each for each in report.remedies or [] if each.verdict in WORKING][:_MOST_REMEDIES]:
+        head = f"{breaks_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
+        differs = "".join(f"\n- {_escaped(each)}" for each in remedy.differences[:_MOST_DIFFERENCES])
+        lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
+        text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MOST_TEXT]
+        block = _fenced(text, "diff" if lines else "python")
+        parts.append(f"<details><summary>{_escaped(head)}</summary>\n{differs}\n\n{block}\n\n</details>")
+    return parts
+
+
+def _row(report: Report, number: int, found: Break, new: AbstractSet[str]) -> str:
+    cause = _escaped(reason_of(found))
+    if is_known_page(found.url):
+        cause = f"[{cause}]({found.url})"
+    code = one_line(found.location.code) if found.location is not None and found.location.code else ""
+    shown = f"<code>{_escaped(code)}</code>" if code else ""
+    sign = f"**{number} new**" if found.id in new else str(number)
+    then = _escaped("; ".join(aftermath(report, found)))
+    return f"| {sign} | {_escaped(place(report, found.location))} | {shown} | {cause} | {then} |"
+
+
+def _escaped(text: str) -> str:
+    """Return text as it reads, on one line: nothing in it is markup, a mention or the end of a cell."""
+    return _SPECIAL.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", one_line(text))
+
+
+def _fenced(text: str, language: str = "text") -> str:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"

@@ -1,0 +1,197 @@
+"""Reports as SARIF 2.1.0, which GitHub shows as annotations of the lines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from jupyter_graphbreak.report.remedies import WORKING
+from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.aftermath import aftermath
+from jupyter_graphbreak.views.words.bounds import shown_part
+from jupyter_graphbreak.views.words.guidance import guidance
+from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
+from jupyter_graphbreak.views.words.remedies import outcome
+from jupyter_graphbreak.views.words.where import place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from jupyter_graphbreak.report.location import Location, Source
+    from jupyter_graphbreak.report.remedies import Edit, Remedy
+    from jupyter_graphbreak.report.schema import Break, Report
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_HOME = "https://pypi.org/project/jupyter-graphbreak/"
+
+#: Fixes of one break, and characters of one fix and of all; a longer one is none of ours, or cut off.
+_MOST_FIXES, _LONGEST_FIX, _MOST_FIX_TEXT = 20, 200_000, 4_000_000
+
+
+def render_sarif(
+    reports: Sequence[Report], version: str, new: Sequence[AbstractSet[str]] | None = None, notebook: str | None = None
+) -> str:
+    """Return reports as one run of SARIF.
+
+    Parameters
+    ----------
+    reports : sequence of Report
+    version : str
+        Of this package.
+    new : sequence of set of str or None
+        The ids of the breaks of each report that a gate does not allow; ``None`` where there is no gate.
+    notebook : str or None
+        The path of the notebook whose cells the reports are of.
+    """
+    rules: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
+    room = [_MOST_FIX_TEXT]
+    for index, report in enumerate(map(shown_part, reports)):
+        for found in report.breaks:
+            rules.setdefault(_rule_id(found), _rule(found))
+            result = _result(report, found, notebook, room)
+            if new is not None:
+                is_new = found.id in new[index]
+                result["level"] = "error" if is_new else "note"
+                result["baselineState"] = "new" if is_new else "unchanged"
+            known = results.setdefault(result["partialFingerprints"]["graphbreak/v1"] + _line(result), result)
+            if result.get("baselineState") == "new":
+                known.update(level="error", baselineState="new")
+    places = {name: index for index, name in enumerate(rules)}
+    for result in results.values():
+        result["ruleIndex"] = places[result["ruleId"]]
+    driver = {"name": "graphbreak", "version": version, "informationUri": _HOME, "rules": list(rules.values())}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": list(results.values())}
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _rule_id(found: Break) -> str:
+    return found.gb_id or re.sub(r"\W+", "-", found.gb_type).strip("-").lower()[:80] or "break"
+
+
+def _rule(found: Break) -> dict[str, Any]:
+    rule: dict[str, Any] = {
+        "id": _rule_id(found),
+        "name": "GraphBreak",
+        "shortDescription": {"text": one_line(found.gb_type)},
+    }
+    if is_known_page(found.url):
+        rule["helpUri"] = found.url
+    return rule
+
+
+def _result(report: Report, found: Break, notebook: str | None, room: list[int]) -> dict[str, Any]:
+    """Return a break as a result of SARIF.
+
+    Parameters
+    ----------
+    report : Report
+    found : Break
+    notebook : str or None
+    room : list of int
+        How many characters of fixes there is room for; it is made smaller by those of this result.
+    """
+    sources = lookup.sources(report)
+    own = _own_place(found, sources)
+    sentences = [
+        f"Graph break: {found.gb_type}",
+        *aftermath(report, found),
+        *(advice.text for advice in guidance(report, found)[:1]),
+    ]
+    if own is not found.location:
+        sentences.insert(1, f"at {place(report, found.location)}")
+    text = ". ".join(one_line(sentence).rstrip(".") for sentence in sentences) + "."
+    path = sources[own.source].path if own is not None and own.source in sources else None
+    fingerprint = repr((own and (path, own.function, own.code), found.gb_type))
+    result: dict[str, Any] = {
+        "ruleId": _rule_id(found),
+        "level": "error" if found.outcome == "error" else "warning",
+        "message": {"text": text},
+        "partialFingerprints": {"graphbreak/v1": hashlib.sha256(fingerprint.encode()).hexdigest()[:32]},
+    }
+    fixes = []
+    for remedy in lookup.remedies_by_break(report).get(found.id, ())[:_MOST_FIXES]:
+        length = sum(len(edit.old) + len(edit.new) for edit in remedy.edits)
+        if length <= min(room[0], _LONGEST_FIX) and _is_fix(remedy, sources):
+            room[0] -= length
+            fixes.append(_fix(remedy, sources))
+    if fixes:
+        result["fixes"] = fixes
+    if own is not None:
+        result["locations"] = [_location(own, sources, notebook)]
+    if found.location is not None and own is not found.location:
+        result["relatedLocations"] = [{"id": 1, **_location(found.location, sources, notebook)}]
+    return result
+
+
+def _is_fix(remedy: Remedy, sources: dict[str, Source]) -> bool:
+    """Whether a remedy works and changes files only: lines of cells are not those of their notebook."""
+    places = [sources.get(edit.source) for edit in remedy.edits]
+    in_files = bool(places) and all(place is not None and place.kind != "cell" and place.path for place in places)
+    return remedy.verdict in WORKING and in_files
+
+
+def _fix(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:
+    changes: dict[str, list[dict[str, Any]]] = {}
+    for edit in remedy.edits:
+        changes.setdefault(sources[edit.source].path or "", []).append(_replacement(edit))
+    return {
+        "description": {"text": f"{one_line(remedy.title)}: {one_line(outcome(remedy))}"},
+        "artifactChanges": [
+            {"artifactLocation": _artifact(path), "replacements": replacements}
+            for path, replacements in changes.items()
+        ],
+    }
+
+
+def _replacement(edit: Edit) -> dict[str, Any]:
+    region = {"startLine": edit.first_line, "startColumn": 1, "endLine": edit.last_line + 1, "endColumn": 1}
+    if edit.new and edit.last_line >= edit.first_line:  # the last line break stays, since a file may have none there
+        region |= {"endLine": edit.last_line, "endColumn": len(edit.old.rpartition("\n")[2]) + 1}
+        return {"deletedRegion": region, "insertedContent": {"text": edit.new}}
+    return {"deletedRegion": region, "insertedContent": {"text": f"{edit.new}\n" if edit.new else ""}}
+
+
+def _own_place(found: Break, sources: dict[str, Source]) -> Location | None:
+    """Return the innermost place of a break in the reader's own code: that is the line that can be annotated."""
+    stack = [*found.stack, *([found.location] if found.location is not None else [])]
+    own = [each for each in stack if each.source in sources and sources[each.source].kind != "library"]
+    return own[-1] if own else found.location
+
+
+def _location(at: Location, sources: dict[str, Source], notebook: str | None) -> dict[str, Any]:
+    source = sources.get(at.source)
+    region: dict[str, Any] = {"startLine": max(at.line, 1), "endLine": max(at.end_line, at.line, 1)}
+    if at.column is not None and at.end_column is not None:
+        region |= {"startColumn": at.column + 1, "endColumn": at.end_column + 1}
+    if at.code:
+        region["snippet"] = {"text": plain(at.code.replace("\n", " "))}
+    path = source.path if source is not None else None
+    physical: dict[str, Any] = {"artifactLocation": _artifact(path or notebook or "notebook.ipynb")}
+    location: dict[str, Any] = {"physicalLocation": physical}
+    if path is not None:
+        physical["region"] = region
+    else:  # the lines of a notebook's file are not those of its cells
+        physical["region"] = {"startLine": 1}
+        location["message"] = {"text": f"{source.name if source is not None else 'a cell'}, line {at.line}"}
+    if at.function:
+        location["logicalLocations"] = [{"name": one_line(at.function), "kind": "function"}]
+    return location
+
+
+def _artifact(path: str) -> dict[str, str]:
+    path = path.replace("\\", "/")
+    if path.startswith("/"):
+        return {"uri": "file://" + quote(path)}
+    if re.match(r"[A-Za-z]:/", path):
+        return {"uri": "file:///" + quote(path, safe="/:")}
+    return {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
+
+
+def _line(result: dict[str, Any]) -> str:
+    places = result.get("locations") or [{}]
+    return repr(places[0].get("physicalLocation", {}).get("region")) + repr(places[0].get("message"))

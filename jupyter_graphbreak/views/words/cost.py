@@ -1,0 +1,369 @@
+"""What compiling costs and yields, where the time goes, and whether the result is right, in words."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from jupyter_graphbreak.report.cost import overlap
+from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.lines import break_numbers
+from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.plain_text import counted, joined
+from jupyter_graphbreak.views.words.where import function_of, place, without_function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jupyter_graphbreak.report.cost import Check, Coverage, EntryCost, RemediedCost, Spread
+    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
+
+#: Functions that are named; compiling that takes less than a second is not worth a sentence.
+_MOST = 3
+_WORTH_SAYING_S = 1.0
+#: A block is one that is there so often; compiling it alone must save such a share.
+_FEWEST_TIMES = 3
+_WORTH_A_BLOCK = 0.4
+
+
+def startup(report: Report) -> str:
+    """Return where the time of compiling went, the longest first; the empty string where it was short.
+
+    "start-up: 17.0 s of compiling: step resumed at line 12 7.1 s, step 4.0 s, 2 more functions 5.9 s; 2.1 s of it was
+    spent on recompiles; inductor's cache had the code of 2 of 6 graphs; what begins at line 31 is in graph A 12 times,
+    with 96% of its operations: compiling that block alone, once for all of them, may save 88% of what the graph takes".
+    """
+    times: defaultdict[str, float] = defaultdict(float)
+    for frame in report.frames:
+        times[_name(report, frame)] += frame.compile_s or 0.0
+    whole = sum(times.values())
+    if whole < _WORTH_SAYING_S:
+        return ""
+    longest = sorted(times.items(), key=lambda item: -item[1])
+    parts = [f"{name} {seconds:.1f} s" for name, seconds in longest[:_MOST]]
+    rest = longest[_MOST:]
+    if rest:
+        parts.append(f"{counted(len(rest), 'more function')} {sum(seconds for _, seconds in rest):.1f} s")
+    again = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
+    said = [f"start-up: {whole:.1f} s of compiling: {', '.join(parts)}"]
+    said += [f"{again:.1f} s of it was spent on recompiles"] if again else []
+    return "; ".join([*said, *_cache(report), *_block(report)])
+
+
+def _cache(report: Report) -> list[str]:
+    """Return how much of the code was there from an earlier start."""
+    hits, misses = report.timing.cache_hits, report.timing.cache_misses
+    if hits is None or misses is None:
+        return []
+    if hits:
+        return [f"inductor's cache had the code of {hits} of {counted(hits + misses, 'graph')}"]
+    return ["inductor's cache had none of it: keep the folder that TORCHINDUCTOR_CACHE_DIR names for the next start"]
+
+
+def _block(report: Report) -> list[str]:
+    """Return which block of a model was captured again and again, so that compiling it alone would do."""
+    found = max(filter(None, map(repeated, report.graphs)), key=lambda block: block.saving, default=None)
+    if found is None or found.saving < _WORTH_A_BLOCK:
+        return []
+    block = f"what begins at {place(report, found.place)} is in graph {found.graph} {found.times} times"
+    share = f"with {found.share:.0%} of its operations"
+    advice = f"compiling that block alone, once for all of them, may save {found.saving:.0%} of what the graph takes"
+    return [f"{block}, {share}: {advice}"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Operations that a graph holds several times: which share of all its operations these are."""
+
+    graph: str
+    place: Location
+    times: int
+    share: float
+
+    @property
+    def saving(self) -> float:
+        """The share of the graph that would not be compiled again."""
+        return self.share * (1 - 1 / self.times)
+
+
+def repeated(graph: Graph) -> Block | None:
+    """Return the largest run of operations that a graph holds over and over, ``None`` if there is none.
+
+    An operation is known by its line and by what it calls. One that comes again at equal distances is in such a block,
+    which is named by the function that spans most of it.
+    """
+    numbers: defaultdict[tuple[str, int, str], list[int]] = defaultdict(list)
+    for number, op in enumerate(graph.ops):
+        if op.location is not None:
+            numbers[op.location.source, op.location.line, op.target].append(number)
+    found: tuple[int, list[int]] | None = None
+    for own in numbers.values():
+        distances = {later - number for number, later in itertools.pairwise(own)}
+        if len(own) < _FEWEST_TIMES or len(distances) > 1:
+            continue
+        covered = distances.pop() * len(own)
+        if covered <= len(graph.ops) and (found is None or covered > found[0]):
+            found = covered, own
+    if found is None:
+        return None
+    covered, own = found
+    spans: dict[str | None, list[int]] = {}
+    for number in range(own[0], own[1]):
+        location = graph.ops[number].location
+        if location is not None:
+            spans.setdefault(location.function, []).append(number)
+    widest = max(spans.values(), key=lambda span: span[-1] - span[0])
+    begin = graph.ops[widest[0]].location
+    return Block(graph.id, begin, len(own), covered / len(graph.ops)) if begin is not None else None
+
+
+def _name(report: Report, frame: Frame) -> str:
+    begin = frame.location
+    name = function_of(report, begin) if begin is not None else frame.function
+    return f"{name} resumed at line {begin.line}" if frame.role == "resume" and begin is not None else name
+
+
+_STEPS = {
+    "eager": "brought in by capturing it (the backend eager has it too)",
+    "aot_eager": "brought in by AOTAutograd (the backend aot_eager has it too)",
+    "backend": "brought in by the backend",
+}
+#: Processor time that differs from the clock's by so much is said.
+_NOTABLE = 0.25
+#: Entries, and remedies of one of them, of which something is said.
+_MOST_ENTRIES, _MOST_REMEDIED = 50, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of the time of a call: one graph, what runs outside of graphs at one break, or the guards.
+
+    Parameters
+    ----------
+    name : str
+        "A", "outside at break 1", "guards".
+    graph : str or None
+        The id of the graph.
+    number : int or None
+        The number of the break.
+    us : float
+        The median, in microseconds.
+    share : float
+        Of all pieces of the entry.
+    ops : int
+        Operations of the graph.
+    """
+
+    kind: Literal["graph", "outside", "guards"]
+    name: str
+    graph: str | None
+    number: int | None
+    us: float
+    share: float
+    ops: int
+
+
+def time_text(us: float) -> str:
+    """Return a time in the unit that suits it: "12 µs", "3.71 ms", "1.20 s"."""
+    if us < 1000:  # noqa: PLR2004
+        return f"{us:.0f} µs" if us >= 10 else f"{us:.1f} µs"  # noqa: PLR2004
+    return f"{us / 1000:.2f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"  # noqa: PLR2004
+
+
+def verdicts_of_cost(report: Report) -> list[str]:
+    """Return for each entry whether compiling pays, and what mending breaks would make of it.
+
+    "compiled: 0.88 times eager's speed (4.21 ms, eager 3.71 ms); without break 1: 1.22 times (3.03 ms)". Where the
+    spreads overlap there is no ratio, nor where it still compiled while it was measured.
+    """
+    cost = report.cost
+    if cost is None:
+        return []
+    several = len(cost.entries) > 1
+    entries = cost.entries[:_MOST_ENTRIES]
+    return [(f"{entry.function}: " if several else "") + _verdict(report, entry) for entry in entries]
+
+
+def _verdict(report: Report, entry: EntryCost) -> str:
+    if not entry.settled:
+        return "has not settled: it was compiled again while it was measured, so no time of it counts"
+    times = f"({time_text(entry.compiled.median_us)}, eager {time_text(entry.eager.median_us)})"
+    if overlap(entry.eager, entry.compiled):
+        parts = [f"compiled: no difference from eager is measurable {times}"]
+    else:
+        ratio = f"{_ratio(entry.eager, entry.compiled)} times eager's speed"
+        parts = [f"compiled: {ratio} {times}"]
+    for remedied in entry.remedied[:_MOST_REMEDIED]:
+        name = _without(report, remedied.remedies)
+        median = time_text(remedied.time.median_us)
+        if overlap(remedied.time, entry.compiled):
+            parts.append(f"{name}: no effect is measurable")
+        elif overlap(entry.eager, remedied.time):
+            parts.append(f"{name}: {median}, no difference from eager is measurable")
+        else:
+            parts.append(f"{name}: {_ratio(entry.eager, remedied.time)} times ({median})")
+    return "; ".join(parts)
+
+
+def _without(report: Report, ids: Iterable[str]) -> str:
+    """Return which breaks some remedies remove: "without break 1"."""
+    remedies, numbers = lookup.remedies(report), break_numbers(report)
+    applied = [remedies[ident] for ident in itertools.islice(ids, _MOST_REMEDIED) if ident in remedies]
+    known = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
+    if not known:
+        return "with a remedy"
+    names = " and ".join(filter(None, [", ".join(map(str, known[:-1])), str(known[-1])]))
+    return f"without break{'s' if len(known) > 1 else ''} {names}"
+
+
+def _ratio(eager: Spread, other: Spread) -> str:
+    return f"{eager.median_us / other.median_us:.2f}" if other.median_us > 0 else "?"
+
+
+def coverage_of(report: Report) -> list[str]:
+    """Return for each entry how much of it ran compiled, and after how many calls compiling has paid."""
+    cost = report.cost
+    if cost is None:
+        return []
+    several = len(cost.entries) > 1
+    said = []
+    for entry in cost.entries[:_MOST_ENTRIES]:
+        parts = [_coverage(entry.coverage)] if entry.coverage is not None else []
+        parts += _processor(entry)
+        if entry.break_even_calls is not None:
+            parts.append(f"compiling has paid after {counted(entry.break_even_calls, 'call')}")
+        parts += _in_run(entry)
+        parts += _device_work(entry)
+        if parts:
+            said.append((f"{entry.function}: " if several else "") + "; ".join(parts))
+    return said
+
+
+def _in_run(entry: EntryCost) -> list[str]:
+    """Return what the calls of the run itself took, where nothing was compiled in them any more."""
+    time = entry.in_run
+    if time is None:
+        return []
+    spread = f"{time_text(time.low_us)} to {time_text(time.high_us)}"
+    return [f"in the run itself {time.runs} warm calls took {time_text(time.median_us)} each ({spread})"]
+
+
+def _device_work(entry: EntryCost) -> list[str]:
+    """Return what a call has a CUDA device do: "a call launches 12 kernels (eager 48), waits for ..."."""
+    compiled, eager = entry.device_work, entry.eager_device_work
+    if compiled is None or eager is None:
+        return []
+    graphs = f" and {counted(compiled.graph_launches, 'CUDA graph')}" if compiled.graph_launches else ""
+    launches = f"launches {counted(compiled.launches, 'kernel')}{graphs} (eager {eager.launches})"
+    waits = f"waits for the device {counted(compiled.synchronisations, 'time')} (eager {eager.synchronisations})"
+    memory = f"takes up to {_memory_text(compiled.peak_bytes)} of its memory (eager {_memory_text(eager.peak_bytes)})"
+    return [f"a call {launches}, {waits}, {memory}"]
+
+
+def _memory_text(nbytes: int) -> str:
+    """Return an amount of memory in the unit that suits it: "512 B", "1.5 KiB", "3.1 MiB"."""
+    amount = float(nbytes)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:  # noqa: PLR2004
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"
+
+
+def _processor(entry: EntryCost) -> list[str]:
+    """Return how long processors work for a call, where a clock shows another time: several work at once, or wait."""
+    times = [(time.processor_us, time.median_us) for time in (entry.compiled, entry.eager)]
+    known = [(worked, us) for worked, us in times if worked is not None]
+    if len(known) < len(times) or all(abs(worked - us) <= _NOTABLE * us for worked, us in known):
+        return []
+    compiled, eager = (time_text(worked) for worked, _ in known)
+    return [f"processors work {compiled} for a call, {eager} eagerly"]
+
+
+def _coverage(coverage: Coverage) -> str:
+    all_ops = coverage.compiled_ops + coverage.eager_ops
+    if coverage.compiled_ops == 0:
+        return f"nothing ran compiled: {counted(all_ops, 'operation')} ran eagerly"
+    words = f"{coverage.compiled_ops} of {counted(all_ops, 'operation')} ran compiled"
+    return words if coverage.time_share is None else f"{words}, {_percent(coverage.time_share)} of the time"
+
+
+def time_of(report: Report, listed: Break) -> str:
+    """Return what a break costs in time: what mending it was measured to save, else the time outside of graphs at it.
+
+    Several entries may meet it; the one in which it costs most counts.
+    """
+    measured, outside = _measured_by_break(report)
+    if listed.id in measured:
+        return _saved(*measured[listed.id])
+    us = outside.get(listed.id)
+    return f"{time_text(us)} of each call run outside of graphs at it" if us is not None else ""
+
+
+@per_report
+def _measured_by_break(report: Report) -> tuple[dict[str, tuple[EntryCost, RemediedCost]], dict[str, float]]:
+    """Return what was measured of each break: the best with its remedies alone, the time outside of graphs at it."""
+    only = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
+    saved: dict[str, tuple[EntryCost, RemediedCost]] = {}
+    outside: dict[str, float] = {}
+    for entry in report.cost.entries if report.cost is not None else []:
+        if not entry.settled:
+            continue
+        for remedied in entry.remedied:
+            idents = {only.get(ident) for ident in remedied.remedies}
+            ident = idents.pop() if len(idents) == 1 else None
+            if ident is None:
+                continue
+            known = saved.get(ident)
+            if known is None or (known[0] is entry and remedied.time.median_us < known[1].time.median_us):
+                saved[ident] = entry, remedied
+        for part in entry.parts:
+            if part.kind == "outside" and part.break_ is not None:
+                outside[part.break_] = max(outside.get(part.break_, part.time.median_us), part.time.median_us)
+    return saved, outside
+
+
+def _saved(entry: EntryCost, best: RemediedCost) -> str:
+    """Return what the remedies of one break were measured to save in one entry."""
+    if overlap(best.time, entry.compiled):
+        return "mending it saves no time that is measurable"
+    saved = entry.compiled.median_us - best.time.median_us
+    word = "saves" if saved > 0 else "costs"
+    return f"mending it {word} {time_text(abs(saved))} of {time_text(entry.compiled.median_us)} a call"
+
+
+def pieces(report: Report, entry: EntryCost) -> list[Piece]:
+    """Return where the time of an entry goes, in the order in which it ran."""
+    total = sum(part.time.median_us for part in entry.parts) or 1.0
+    ops = {graph.id: len(graph.ops) for graph in report.graphs}
+    numbers = break_numbers(report)
+    made = []
+    for part in entry.parts:
+        number = numbers.get(part.break_ or "") if part.kind == "outside" else None
+        graph = part.graph if part.kind == "graph" else None
+        name = graph or (f"outside at break {number}" if number is not None else part.kind)
+        us = part.time.median_us
+        made.append(Piece(part.kind, name, graph, number, us, us / total, ops.get(graph or "", 0)))
+    return made
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
+
+
+def checked(report: Report, check: Check) -> str:
+    """Return whether a result is right: "wrong: step from graph B, line 14 (mul), brought in by the backend"."""
+    if check.equal:
+        return f"right: {check.function} compiled with {check.backend} gives what it gives eagerly"
+    first = check.first
+    words = f"wrong: {check.function} compiled with {check.backend}"
+    if first is not None:
+        words += f", from graph {first.graph}"
+        words += f", {place(report, without_function(first.location))}" if first.location is not None else ""
+        words += f" ({first.op.rpartition('.')[2]})" if first.op else ""
+    if check.step is not None:
+        words += f", {_STEPS[check.step]}"
+    return f"{words}: {joined(check.differences, '; ')}" if check.differences else words

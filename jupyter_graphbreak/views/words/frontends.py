@@ -1,0 +1,107 @@
+"""What there is to say about the verdicts on PyTorch's front ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.views.words.effects import not_run_again
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.report.frontends import Example, Frontends, Outcome, Verdict
+
+#: What an outcome is called where a person reads it.
+OUTCOMES: dict[Outcome, str] = {
+    "captures": "captures",
+    "breaks": "right, with breaks",
+    "eager": "right, runs eagerly",
+    "refuses": "refuses other input",
+    "silently wrong": "silently wrong",
+    "raises": "raises",
+}
+#: A sign before the word, for the quick eye.
+SIGNS: dict[Outcome, str] = {
+    "captures": "✓",
+    "breaks": "✂",
+    "eager": "○",
+    "refuses": "⚠",
+    "silently wrong": "✗",
+    "raises": "⊘",
+}
+#: Outcomes in which every result was right.
+RIGHT: frozenset[Outcome] = frozenset({"captures", "breaks", "eager"})
+
+
+def call_of(frontends: Frontends) -> str:
+    """Return the call that was captured, as one writes it."""
+    return f"{frontends.function}({frontends.example.values})"
+
+
+def details(frontends: Frontends, verdict: Verdict) -> list[str]:
+    """Return what there is to say about a verdict, in sentences, code between backticks."""
+    sentences = []
+    where = f"with {_described(verdict.example)}: " if verdict.example is not None else ""
+    if verdict.difference is not None:
+        sentences.append(f"{where}{verdict.difference}")
+    elif verdict.raised is not None:
+        message = verdict.raised.message.rstrip(": ")
+        raised = f"{verdict.raised.type}: {message}" if message else verdict.raised.type
+        by = "" if verdict.raised.by == "capture" or verdict.outcome == "refuses" else "the captured program raises "
+        sentences.append(f"{where}{by}{raised}")
+    sentences += [f"warned: {warning}" for warning in verdict.warnings]
+    if verdict.outcome == "silently wrong" and not verdict.warnings:
+        sentences.append("without a warning")
+    sentences += verdict.notes
+    if verdict.deprecated:
+        sentences.append(f"deprecated in torch {frontends.torch.partition('+')[0]}")
+    return sentences
+
+
+def legend(frontends: Frontends) -> list[str]:
+    """Return what was tried, and what follows from it."""
+    if frontends.effects and frontends.report is not None:
+        return [not_run_again(frontends.report)]
+    failed = [note.message for note in frontends.diagnostics]
+    if not frontends.verdicts and frontends.report is not None:
+        failed += [note.message for note in frontends.report.diagnostics]
+    if failed and not frontends.verdicts:
+        return failed
+    return [*failed, *_tried(frontends)]
+
+
+def _tried(frontends: Frontends) -> list[str]:
+    sentences = [f"About the first break: {frontends.advice.rstrip('.')}."] if frontends.advice else []
+    if frontends.left_out:
+        sentences.append(f"There was no time left for {', '.join(frontends.left_out)}.")
+    if not frontends.others and frontends.verdicts:
+        return [
+            *sentences,
+            "No other input could be derived: that the programs agree with eager was seen with one input only.",
+        ]
+    tried = ", ".join(dict.fromkeys(map(_brief, frontends.others)))
+    sentences += [f"Also run with: {tried}."] if tried else []
+    if any(verdict.breaks for verdict in frontends.verdicts):
+        sentences.append("Graphs and breaks are counted with the first input.")
+    if frontends.changes:
+        changed = ", ".join(frontends.changes)
+        sentences.append(f"A call changes {changed}, so each of these was run after the first input.")
+    inputs_of: dict[str, list[str]] = {}
+    for example in frontends.others:
+        if example.raised is not None:
+            inputs_of.setdefault(example.raised.type, []).append(_brief(example))
+    for error, inputs in inputs_of.items():
+        sentences.append(f"The function itself raises {error} with {', '.join(dict.fromkeys(inputs))}.")
+    if frontends.searched and any(verdict.outcome in RIGHT for verdict in frontends.verdicts):
+        sentences.append(
+            '"captures" and "right" mean that none of these inputs told the program from the function itself.'
+        )
+    return sentences
+
+
+def _described(example: Example) -> str:
+    if not example.values or not example.what:
+        return example.values or example.what or "no arguments"
+    return f"{example.values} ({example.what})"
+
+
+def _brief(example: Example) -> str:
+    return example.what.removesuffix(", random") or example.values or "no arguments"

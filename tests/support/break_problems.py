@@ -1,0 +1,52 @@
+"""Breaks made by hand, for what reads a break and its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
+from jupyter_graphbreak.experiments.families.table import FAMILIES
+from jupyter_graphbreak.report.location import Location, Source
+from jupyter_graphbreak.report.schema import Break, Device, Frame, Report
+
+
+def location_of(text: str, code: str, source: str = "s1") -> Location:
+    """Return where a piece of code first stands in a text."""
+    start = text.index(code)
+    line = text.count("\n", 0, start) + 1
+    column = start - (text.rfind("\n", 0, start) + 1)
+    end = start + len(code)
+    end_line = text.count("\n", 0, end) + 1
+    return Location(source, line, end_line, column, end - (text.rfind("\n", 0, end) + 1), "f", code)
+
+
+def problem(
+    text: str, code: str | Sequence[str], gb_id: str = "GB0170", *, gb_type: str = "", entry: str | None = None,
+    hints: Sequence[str] = (),
+) -> Problem:  # fmt: skip
+    """Return the problem of a break at a piece of code; of several pieces, the first is the break that is to go.
+
+    ``entry`` is the head of the function that was compiled.
+    """
+    codes = [code] if isinstance(code, str) else list(code)
+    breaks = [
+        Break(f"b{n}", gb_id, gb_type, location_of(text, each), "resumed", hints=list(hints))
+        for n, each in enumerate(codes)
+    ]
+    frames = []
+    if entry is not None:
+        name = entry.removeprefix("def ").partition("(")[0]
+        frames = [Frame("0/0", name, location_of(text, entry), "entry", "compiled")]
+    source = Source("s1", "Cell In[1]", "cell")
+    report = Report("ok", Device("cpu", "cpu"), sources=[source], breaks=breaks, frames=frames)
+    return Problem(report, breaks[0], {"s1": text})
+
+
+def proposed(family: str, given: Problem) -> list[Proposal]:
+    """Return what a family proposes."""
+    return list(FAMILIES[family](given))
+
+
+def texts(family: str, given: Problem) -> list[str]:
+    """Return the new texts that a family proposes for the cell."""
+    return [each.texts["s1"] for each in proposed(family, given) if each.texts]

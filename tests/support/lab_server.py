@@ -1,0 +1,160 @@
+"""A JupyterLab of its own, with the package as it stands here, for browser tests and benchmarks."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+
+from jupyter_graphbreak.results import Job, Report
+from jupyter_graphbreak.views.html.bundle import mime_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+
+#: News would cover the lower right corner, where the panel is.
+_SETTINGS = {
+    "@jupyterlab/apputils-extension:notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+        "doNotDisturbMode": True,
+    },
+}
+
+#: Each page would have the server look whether a build is due, with node.
+_PAGE_CONFIG = {"buildCheck": False}
+
+
+@dataclass
+class Lab:
+    """A running JupyterLab and the folder that it shows."""
+
+    url: str
+    folder: Path
+
+    def api(self, path: str, method: str = "GET", data: Any = None) -> Any:
+        """Ask the server."""
+        body = None if data is None else json.dumps(data).encode()
+        request = urllib.request.Request(f"{self.url}/{path}", body, method=method)  # noqa: S310 - our own server
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def stop_kernels(self) -> None:
+        """End every kernel."""
+        for session in self.api("api/sessions"):
+            self.api(f"api/sessions/{session['id']}", "DELETE")
+
+    def set(self, plugin: str, settings: dict[str, Any]) -> None:
+        """Store the settings of a plugin; a page reads them when it is loaded."""
+        self.api(f"lab/api/settings/{plugin}", "PUT", {"raw": json.dumps(settings)})
+
+    def save(self, name: str, *cells: Any) -> None:
+        """Write a notebook.
+
+        Parameters
+        ----------
+        name : str
+        *cells : str or Report or NotebookNode
+            Code to be run, or a report as an earlier run left it in the cell that it is about.
+        """
+        notebook = nbformat.v4.new_notebook(
+            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        )
+        for number, cell in enumerate(cells, start=1):
+            if isinstance(cell, str):
+                notebook.cells.append(nbformat.v4.new_code_cell(cell))
+            elif isinstance(cell, Report):
+                notebook.cells.append(report_cell(cell, number))
+            else:
+                notebook.cells.append(cell)
+        nbformat.write(notebook, self.folder / f"{name}.ipynb")
+
+
+def report_cell(report: Report, number: int = 1) -> Any:
+    """Return a cell with a report in its output, whose widget lived in a kernel that is gone."""
+    own = next(source for source in report.sources if source.kind == "cell")
+    view = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
+    bundle = mime_bundle(report, None) | {"application/vnd.jupyter.widget-view+json": view}
+    return _run_cell(own.segments[0].text, bundle, number)
+
+
+def job_cell(job: Job, number: int = 1) -> Any:
+    """Return a cell with a job in its output, as ``--processes`` leaves it."""
+    bundle = mime_bundle(Report.of(job.processes[0].report), None) | job._repr_mimebundle_()
+    return _run_cell("%%compile_explain --processes\nstart()", bundle, number)
+
+
+def _run_cell(source: str, bundle: dict[str, Any], number: int) -> Any:
+    output = nbformat.v4.new_output("display_data", bundle)
+    return nbformat.v4.new_code_cell(source, execution_count=number, outputs=[output])
+
+
+@contextmanager
+def jupyterlab(home: Path) -> Iterator[Lab]:
+    """Run a JupyterLab; ``LAB_PYTHON`` names another Python whose JupyterLab it is to be.
+
+    Parameters
+    ----------
+    home : Path
+        An empty folder for all that it writes.
+    """
+    folder = home / "work"
+    folder.mkdir()
+    (home / "settings").mkdir()
+    (home / "settings" / "overrides.json").write_text(json.dumps(_SETTINGS))
+    (home / "settings" / "page_config.json").write_text(json.dumps(_PAGE_CONFIG))
+    extensions = home / "share" / "labextensions"
+    extensions.mkdir(parents=True)
+    (extensions / "jupyter-graphbreak").symlink_to(ROOT / "jupyter_graphbreak" / "labextension")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    own = ["JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"]
+    own += ["JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR"]
+    environment = {
+        **os.environ,
+        **{name: str(home / name.lower()) for name in own},
+        # The package as it stands here, whether or not it is installed.
+        "JUPYTER_PATH": os.pathsep.join(filter(None, [str(home / "share"), os.environ.get("JUPYTER_PATH")])),
+        "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT)),
+    }
+    python = os.environ.get("LAB_PYTHON", sys.executable)
+    command = [python, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+    command += [f"--port={port}", "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password="]
+    command += ["--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}"]
+    command += ["--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True"]
+    command += [f"--LabServerApp.app_settings_dir={home / 'settings'}"]
+    log = (home / "log").open("w")
+    server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    running = Lab(f"http://127.0.0.1:{port}", folder)
+    try:
+        for _ in range(120):
+            try:
+                running.api("api/status")
+                break
+            except (urllib.error.URLError, ConnectionError):
+                if server.poll() is not None:
+                    raise RuntimeError((home / "log").read_text()) from None
+                time.sleep(0.5)
+        else:
+            raise RuntimeError((home / "log").read_text())
+        yield running
+        running.stop_kernels()
+    finally:
+        server.terminate()
+        server.wait(20)
+        log.close()

@@ -1,0 +1,176 @@
+"""Remedies, cost and checks for the reports of :mod:`tests.support.sample_reports`, made by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from jupyter_graphbreak.report.cost import (
+    Check,
+    Cost,
+    CostPart,
+    Coverage,
+    Divergence,
+    EntryCost,
+    RemediedCost,
+    Spread,
+)
+from jupyter_graphbreak.report.location import Location, Segment, Source
+from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.results import Report
+
+COMPARED = ["values", "gradients", "output"]
+
+_HELPERS = "def centred(x):\n    return x - x.mean().item()"
+_PATCH = """\
+--- a/helpers.py
++++ b/helpers.py
+@@ -1,2 +1,2 @@
+ def centred(x):
+-    return x - x.mean().item()
++    return x - x.mean()"""
+
+
+def with_remedies(report: Report) -> Report:
+    """Return the report of two breaks with remedies of all eight verdicts, and what only a person can decide."""
+    branch = "        if score > 3:\n            y = y / score"
+    loop = '    for name in ("mean", "std"):\n        print(name, getattr(x, name)())'
+    where = Remedy(
+        "m1", ["b1"], "branch", "Take both sides with `torch.where`", "edit", "works",
+        edits=[Edit("s1", 14, 15, branch, "        y = torch.where(score > 3, y / score, y)")],
+        excludes=["m2"],
+        evidence=Evidence("inductor", 6, True, COMPARED, 4, 3, 2, 1),
+        seconds=1.2,
+    )  # fmt: skip
+    after = Remedy(
+        "m4", ["b2"], "output", "Print after the call", "edit", "works but differs",
+        edits=[
+            Edit("s1", 5, 5, "    log_stats(x)", "    stats = x.mean(), x.std()"),
+            Edit("s1", 20, 19, "", "    # printed by the caller"),
+        ],
+        differences=["`mean` and `std` are printed when the call ends, not while it runs"],
+        evidence=Evidence("inductor", 3, None, COMPARED, 4, 2, 2, 1),
+    )  # fmt: skip
+    return replace(
+        report,
+        sources=[*report.sources, Source("s2", "helpers.py", "file", "/job/helpers.py", [Segment(1, _HELPERS)])],
+        remedies=[
+            where,
+            Remedy("m2", ["b1"], "branch", "Branch with `torch.cond`", "edit", "another result",
+                   edits=[Edit("s1", 14, 15, branch, "        y = torch.cond(score > 3, divide, keep, (y, score))")],
+                   excludes=["m1"], differences=["the gradient of `w` is 12, not 18"]),
+            Remedy("m3", ["b1"], "setting", "Capture scalar outputs", "setting", "break stays",
+                   settings={"torch._dynamo.config.capture_scalar_outputs": True},
+                   code="torch._dynamo.config.capture_scalar_outputs = True"),
+            after,
+            Remedy("m5", ["b2"], "setting", "Reorder `print`", "setting", "another break",
+                   settings={"torch._dynamo.config.reorderable_logging_functions": ["builtins.print"]},
+                   code="torch._dynamo.config.reorderable_logging_functions.add(print)",
+                   reason="`getattr()` with a name that is no constant (GB0010), line 20"),
+            Remedy("m6", ["b2"], "hoisting", "Compile only what comes before", "edit", "fails",
+                   edits=[Edit("s1", 18, 20, "def log_stats(x):\n" + loop, "")], reason="NameError: log_stats"),
+            Remedy("m7", ["b1", "b2"], "switch", "Switch statistics off", "switch", "works on what ran",
+                   code="model.config.log_stats = False", excludes=["m1", "m4"],
+                   evidence=Evidence("inductor", 2, False, ["values", "gradients"], 4, 1, 2, 0)),
+            Remedy("m8", ["b2"], "library", "Put a custom operator around it", "edit", "not tried",
+                   reason="the time limit of 60 s was reached"),
+            Remedy("m9", ["b2"], "person", "Decide whether the statistics are needed", "person", "not tried",
+                   person="Whether the statistics must be printed in every step is for you to decide: a compiled "
+                   "function cannot print values while it runs."),
+            Remedy("m10", [], "marker", "Let `log_stats` be compiled", "edit", "works", frames=["3/0"],
+                   edits=[Edit("s1", 18, 18, "def log_stats(x):", "def log_stats(x: Tensor):")],
+                   evidence=Evidence("inductor", 1, None, ["values"], 4, 4, 2, 2)),
+            Remedy("m11", ["b1"], "scalar", "Keep the mean a tensor", "edit", "works",
+                   edits=[Edit("s2", 2, 2, "    return x - x.mean().item()", "    return x - x.mean()")], patch=_PATCH,
+                   evidence=Evidence("inductor", 1, None, ["values"], 4, 3, 2, 1)),
+        ],
+    )  # fmt: skip
+
+
+def with_cost(report: Report) -> Report:
+    """Return a report with remedies and with what its entry costs, and what mending its breaks saves."""
+
+    def spread(median: float, width: float = 0.02) -> Spread:
+        return Spread(median, median * (1 - width), median * (1 + width), 40)
+
+    return replace(
+        with_remedies(report),
+        cost=Cost(
+            "cuda:0",
+            "inductor",
+            [
+                EntryCost(
+                    "step", "0/0", True, spread(3705), spread(4207),
+                    [
+                        RemediedCost(["m1"], spread(3027)),
+                        RemediedCost(["m4"], spread(4190)),
+                        RemediedCost(["m1", "m4"], spread(2600)),
+                    ],
+                    [
+                        CostPart("guards", spread(14), frame="0/0"),
+                        CostPart("graph", spread(1200), graph="A"),
+                        CostPart("outside", spread(1340), break_="b1"),
+                        CostPart("graph", spread(500), graph="B"),
+                        CostPart("graph", spread(453), graph="C"),
+                        CostPart("outside", spread(300), break_="b2"),
+                        CostPart("graph", spread(400), graph="D"),
+                    ],
+                    Coverage(9, 2, 0.61),
+                )
+            ],
+        ),
+    )  # fmt: skip
+
+
+def with_checks(report: Report) -> Report:
+    """Return a report whose result was compared with the eager one: one entry is right, the other is not."""
+    return replace(
+        report,
+        check=[
+            Check("norm", "inductor", True),
+            Check(
+                "step", "inductor", False, ["the value differs by 0.25"],
+                Divergence("B", Location("s1", 15, 15, 12, 25, "step", "y = y / score"), "operator.truediv"), "backend",
+            ),
+        ],
+    )  # fmt: skip
+
+
+def with_hostile_text(report: Report, text: str) -> Report:
+    """Return a report that has a text in every place of remedies, cost and checks that has one."""
+    spread = Spread(2.0, 1.0, 3.0, 2)
+    remedy = Remedy(
+        text, ["b1"], text, f"{text} `{text}`", "edit", "works but differs", frames=[text],
+        edits=[Edit("s1", 1, 1, text, f"{text}\n{text}"), Edit("s2", 4, 4, text, text)], settings={text: text},
+        code=text, patch=f"--- {text}\n+++ {text}\n@@ -1 +1 @@\n-{text}\n+{text}", excludes=[text], reason=text,
+        differences=[text], evidence=Evidence(text, 2, True, [text], 1, 1, 1, 0), person=text,
+    )  # fmt: skip
+    return replace(
+        report,
+        remedies=[
+            remedy,
+            replace(remedy, id="2", verdict="fails", excludes=[]),
+            replace(remedy, id="3", kind="person", verdict="not tried", excludes=[]),
+            replace(remedy, id="4", kind="setting", edits=[], patch=None, excludes=[]),
+        ],
+        cost=Cost(
+            text, text,
+            [
+                EntryCost(
+                    text, text, False, spread, spread, [RemediedCost([text], spread)],
+                    [CostPart("graph", spread, text, "b1", text)], Coverage(1, 1, 0.5), 3,
+                ),
+                EntryCost(
+                    text, text, True, spread, Spread(9.0, 8.0, 9.5, 2), [RemediedCost([text], spread)],
+                    [CostPart("graph", spread, text, "b1", text)], Coverage(1, 1, 0.5), 3,
+                ),
+            ],
+        ),
+        check=[
+            Check(text, text, False, [text], Divergence(text, report.breaks[0].location, text), "backend"),
+            Check(text, text, True, [text]),
+        ],
+    )  # fmt: skip

@@ -1,0 +1,247 @@
+"""Backends that are wrong on purpose are found out, down to the operation; rounding is none of their faults."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.experiments.check.checking import check_entry
+from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.report.cost import Check
+
+
+def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    y = (x @ w).relu()
+    if y.sum() > -1:
+        y = y.sin() + x
+        y = y.cos() * 2
+    print(end="")  # noqa: T201 - a break
+    z = torch.exp(y / 10)
+    return (z - y).mean(0)
+
+
+LINES = {"relu": 1, "sin": 3, "cos": 4, "exp": 6, "sub": 7}
+FIRST_LINE = f.__code__.co_firstlineno
+
+
+def checked(fn: Callable[..., Any], backend: Any, *args: Any) -> Check:
+    return check_entry(Entry("f", None, fn, Arguments(*args), backend)).check
+
+
+def arguments() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    return torch.rand(16, 16), torch.randn(16, 16, requires_grad=True)
+
+
+def replaced(gm: torch.fx.GraphModule, target: Any, other: Any) -> None:
+    for node in gm.graph.nodes:
+        if node.target == target:
+            node.target = other
+    gm.recompile()
+
+
+def another_function(gm: torch.fx.GraphModule, _: Any) -> Any:
+    replaced(gm, "cos", "sin")
+    return gm.forward
+
+
+def before_aot(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+    from torch._dynamo.backends.registry import lookup_backend
+
+    replaced(gm, operator.sub, operator.add)
+    return lookup_backend("aot_eager")(gm, inputs)
+
+
+class OnlyTheSecond:
+    """Wrong in the second graph that it is given, whatever is in it: a second look finds nothing wrong."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def __call__(self, gm: torch.fx.GraphModule, _: Any) -> Any:
+        self.given += 1
+        if self.given == 2:
+            replaced(gm, "sin", "tanh")
+        return gm.forward
+
+
+def a_little(gm: torch.fx.GraphModule, _: Any) -> Any:
+    if not any(node.target is torch.exp for node in gm.graph.nodes):
+        return gm.forward
+    for node in list(gm.graph.nodes):
+        if node.target is torch.exp:
+            with gm.graph.inserting_after(node):
+                more = gm.graph.call_function(operator.mul, (node, 1.001))
+            node.replace_all_uses_with(more, delete_user_cb=lambda user, more=more: user is not more)
+    gm.recompile()
+    return gm.forward
+
+
+def at_run_time(gm: torch.fx.GraphModule, _: Any) -> Any:
+    def run(*args: Any) -> Any:
+        out = gm(*args)
+        wrong = any(node.target == "relu" for node in gm.graph.nodes)
+        return tuple(part + 0.01 if part.dim() else part for part in out) if wrong else out
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("backend", "graph", "op"),
+    [
+        (another_function, "B", "cos"),
+        (before_aot, "C", "sub"),
+        (OnlyTheSecond(), "B", "sin"),
+        (a_little, "C", "exp"),
+        (at_run_time, "A", "relu"),
+    ],
+)
+def test_a_wrong_operation_is_named(backend: Any, graph: str, op: str) -> None:
+    check = checked(f, backend, *arguments())
+    assert not check.equal
+    assert check.differences[0].startswith("the result: ")
+    assert check.step == "backend"
+    assert check.first is not None
+    assert check.first.graph == graph
+    assert check.first.location is not None
+    assert check.first.location.line == FIRST_LINE + LINES[op]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_right_backends_are_right(backend: str) -> None:
+    check = checked(f, backend, *arguments())
+    assert check.equal
+    assert (check.differences, check.first, check.step) == ([], None, None)
+
+
+def test_a_backend_that_adds_in_another_order_is_right() -> None:
+    def rounds_otherwise(gm: torch.fx.GraphModule, _: Any) -> Any:
+        def summed(x: torch.Tensor) -> torch.Tensor:
+            total = torch.zeros(())
+            for part in x.flatten().split(1000):
+                total = total + part.sum()
+            return total
+
+        replaced(gm, "sum", None)
+        for node in gm.graph.nodes:
+            if node.target is None:
+                node.op, node.target = "call_function", summed
+        gm.recompile()
+        return gm.forward
+
+    def sums(x: torch.Tensor) -> torch.Tensor:
+        return x.sum()
+
+    torch.manual_seed(0)
+    half = torch.randn(100_000) * 100
+    x = torch.cat([half, -half[torch.randperm(len(half))], torch.ones(3)])  # the sum is 3, of much larger terms
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(sum(part.sum() for part in x.split(1000)), x.sum())
+    assert checked(sums, rounds_otherwise, x).equal
+
+    def leaves_one_out(gm: torch.fx.GraphModule, _: Any) -> Any:
+        replaced(gm, "sum", None)
+        for node in gm.graph.nodes:
+            if node.target is None:
+                node.op, node.target = "call_function", lambda x: x[:-1].sum()
+        gm.recompile()
+        return gm.forward
+
+    assert not checked(sums, leaves_one_out, x).equal
+
+
+def test_a_wrong_gradient_is_found_where_the_values_are_right() -> None:
+    def doubles_a_gradient(gm: torch.fx.GraphModule, _: Any) -> Any:
+        for node in list(gm.graph.nodes):
+            if node.target is torch.exp:
+                with gm.graph.inserting_after(node):
+                    held = gm.graph.call_method("detach", (node,))
+                with gm.graph.inserting_after(held):
+                    zero = gm.graph.call_function(operator.sub, (node, held))
+                with gm.graph.inserting_after(zero):
+                    more = gm.graph.call_function(operator.add, (node, zero))
+                ours = {held, zero, more}
+                node.replace_all_uses_with(more, delete_user_cb=lambda user, ours=ours: user not in ours)
+        gm.recompile()
+        return gm.forward
+
+    check = checked(f, doubles_a_gradient, *arguments())
+    assert [text.partition(":")[0] for text in check.differences] == ["the gradient of w"]
+    assert check.first is not None
+    assert check.first.location is not None
+    assert (check.first.graph, check.first.location.line) == ("C", FIRST_LINE + LINES["exp"])
+
+
+def test_a_module_is_checked_with_its_parameters_and_buffers() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(8)
+            self.linear = torch.nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.dropout(self.linear(self.norm(x)), 0.5).sum()
+
+    net = Net()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    report = jupyter_graphbreak.check(torch.compile(net, backend="aot_eager"), torch.rand(4, 8))
+    assert report.check is not None
+    (check,) = report.check
+    assert (check.equal, check.backend, check.function) == (True, "aot_eager", "Net")
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert jupyter_graphbreak.Report.from_json(report.to_json()) == report
+
+    def forgets_to_double(gm: torch.fx.GraphModule, _: Any) -> Any:
+        replaced(gm, torch._C._nn.linear, lambda x, w, b: torch.nn.functional.linear(x, w, b * 2))
+        return gm.forward
+
+    assert "the gradient of linear.bias" in " ".join(checked(net, forgets_to_double, torch.rand(4, 8)).differences)
+
+
+def test_a_compiled_call_that_raises_is_a_difference() -> None:
+    def refuses(_: torch.fx.GraphModule, __: Any) -> Any:
+        def run(*_: Any) -> Any:
+            raise ArithmeticError("no")
+
+        return run
+
+    check = checked(f, refuses, *arguments())
+    assert check.differences == ["raises ArithmeticError where eager returns"]
+    assert check.step == "backend"
+
+
+def test_a_step_before_the_backend_is_named() -> None:
+    def compiling(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if torch.compiler.is_compiling() else x + 2
+
+    for backend in ("eager", "aot_eager"):
+        check = checked(compiling, backend, torch.rand(3))
+        assert (check.equal, check.step, check.first) == (False, "eager", None)
+
+
+def hides(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin() + 2
+    y = y.exp() * 3
+    print(end="")  # noqa: T201 - a break
+    return y.sign()
+
+
+def test_a_wrong_graph_is_named_also_where_a_later_one_hides_it() -> None:
+    def triples_otherwise(gm: torch.fx.GraphModule, _: Any) -> Any:
+        replaced(gm, "exp", "cosh")
+        return gm.forward
+
+    check = checked(hides, triples_otherwise, torch.rand(8))
+    assert not check.equal
+    assert check.first is not None
+    assert (check.first.graph, check.step) == ("A", "backend")
+    assert check.first.location is not None
+    assert check.first.location.line == 2 + hides.__code__.co_firstlineno
+    assert check.differences == ["graph A computes something else, which the result does not show"]
+    assert checked(hides, "aot_eager", torch.rand(8)).equal

@@ -1,0 +1,596 @@
+"""What a call costs: parts that add up, times that are known beforehand, operations counted otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.profile_ranges import Activity
+from jupyter_graphbreak.experiments.cost import variants
+from jupyter_graphbreak.experiments.cost.clock import CudaClock
+from jupyter_graphbreak.experiments.cost.entry_cost import Measured, entry_of, measure_entry
+from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.report.cost import DeviceWork, EntryCost
+from jupyter_graphbreak.report.schema import Report
+
+SHORT = Budget(seconds=0.5, runs=60)
+
+
+def busy(us: float) -> None:
+    end = time.perf_counter() + us * 1e-6
+    while time.perf_counter() < end:
+        pass
+
+
+waits: Callable[[float], None] = torch.compiler.disable(busy)
+
+
+def measured(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> Measured:
+    return measure_entry(Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run=run, budget=SHORT)
+
+
+def outside(cost: EntryCost) -> dict[str | None, float]:
+    """Return the times outside of graphs by their break: low quartiles, since a busy machine prolongs some calls."""
+    return {part.break_: part.time.low_us for part in cost.parts if part.kind == "outside"}
+
+
+def of_breaks(report: Report) -> list[str]:
+    return [found.id for found in sorted(report.breaks, key=lambda found: found.location.line if found.location else 0)]
+
+
+# -- What a device is asked for, where there is one; here it is described.
+
+
+class Event:
+    """An event on a device that does everything at once."""
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        self.seconds = time.perf_counter()
+
+    def elapsed_time(self, later: Event) -> float:
+        return (later.seconds - self.seconds) * 1e3
+
+
+def test_what_a_call_has_a_cuda_device_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    described = types.SimpleNamespace(Event=Event, synchronize=lambda: None)
+    monkeypatch.setattr(variants, "clock_for", lambda _: CudaClock(described))
+
+    def activities(call: Callable[[], Any]) -> list[Activity]:
+        call()
+        return [Activity("cudaLaunchKernel"), Activity("cudaStreamSynchronize"), Activity("", "cuda", 64)]
+
+    monkeypatch.setattr(variants, "device_activities", activities)
+    cost = measured(three_breaks, torch.rand(4)).cost
+    assert cost.settled
+    assert cost.device_work == cost.eager_device_work == DeviceWork(1, 0, 1, 64)
+    assert sum(part.time.median_us for part in cost.parts) == pytest.approx(cost.compiled.median_us, rel=0.05)
+
+
+def test_without_a_cuda_device_nothing_is_said_of_one() -> None:
+    cost = measured(three_breaks, torch.rand(4)).cost
+    assert (cost.device_work, cost.eager_device_work) == (None, None)
+
+
+# -- Where the time goes.
+
+
+def three_breaks(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    waits(100)
+    y = y * 2
+    waits(300)
+    y = y - x
+    waits(900)
+    return y.relu()
+
+
+def times_of_breaks(fn: Callable[..., Any], are_right: Callable[..., bool], attempts: int = 4) -> list[float]:
+    """Return the times outside of graphs by break, as measured when the machine let us."""
+    for _ in range(attempts):
+        found = measured(fn, torch.rand(8))
+        times = outside(found.cost)
+        listed = [times[ident] for ident in of_breaks(found.report)]
+        if are_right(*listed):
+            break
+    return listed
+
+
+def test_the_time_between_graphs_is_that_of_the_breaks() -> None:
+    def are_right(first: float, second: float, third: float) -> bool:
+        return first > 70 and 1.8 < second / first < 5 and 1.8 < third / second < 5
+
+    times = times_of_breaks(three_breaks, are_right)
+    assert are_right(*times), times
+
+
+def test_the_dearest_break_comes_first() -> None:
+    report = jupyter_graphbreak.measure(torch.compile(three_breaks, backend="eager"), torch.rand(8))
+    assert report.order == of_breaks(report)[::-1]
+
+
+def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        waits(100)
+        waits(800)
+        return y * 2
+
+    def are_right(first: float, second: float) -> bool:
+        return first > 70 and 4 < second / first < 16
+
+    assert measured(f, torch.rand(8)).report.summary.graphs == 2
+    times = times_of_breaks(f, are_right)
+    assert are_right(*times), times
+
+
+class Layer(torch.nn.Module):
+    calls: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 16)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.calls += 1
+        y = self.linear(x).relu()
+        if y.sum() > -1:
+            y = y * 2
+        return y.sum()
+
+
+def calls_helper(x: torch.Tensor) -> torch.Tensor:
+    return helper(x) + helper(x * 2)
+
+
+def helper(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    print(end="")  # noqa: T201 - a break
+    return y.cos()
+
+
+def in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(3):
+        x = x + 1
+        waits(20)
+    return x
+
+
+def backward(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    loss = (x @ w).relu().sum()
+    loss.backward()
+    return loss.detach() * 2
+
+
+def other_ways(x: torch.Tensor) -> torch.Tensor:
+    if torch.rand(()) > 0.5:
+        waits(200)
+        return x.sin()
+    return x.cos() + 1
+
+
+def helper_in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(3):
+        x = helper(x)
+    return x
+
+
+def broken_far_below(x: torch.Tensor) -> torch.Tensor:
+    return in_between(x) + helper(x - 1)
+
+
+def in_between(x: torch.Tensor) -> torch.Tensor:
+    return helper(x.tan()) * 2
+
+
+def many_resumes(x: torch.Tensor) -> torch.Tensor:
+    x = x + 1
+    torch._dynamo.graph_break()
+    x = x * 2
+    torch._dynamo.graph_break()
+    x = x.exp()
+    torch._dynamo.graph_break()
+    x = x - 3
+    torch._dynamo.graph_break()
+    return x.sum()
+
+
+def nothing_between(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    waits(100)
+    waits(300)
+    return y * 2
+
+
+def all_ways(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2 if x.sum() > 0 else x / 2
+    return y + x.sum().item()
+
+
+def breaks_with_gradients_off(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    with torch.no_grad():
+        y = y * 2
+        torch._dynamo.graph_break()
+        y = y + 3
+    return y.sin()
+
+
+def to_a_list(x: torch.Tensor) -> torch.Tensor:
+    total: float = sum((x * 2).tolist())
+    return x * total
+
+
+def keeps_a_row(x: torch.Tensor) -> torch.Tensor:
+    kept = [x.sin()]
+    torch._dynamo.graph_break()
+    kept.append(x.cos())
+    return torch.stack(kept)
+
+
+class Stack(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Layer() for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+class Step(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.optimizer.zero_grad()
+        loss = self.model(x).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+@pytest.mark.parametrize(
+    ("fn", "args"),
+    [
+        (three_breaks, (torch.rand(8),)),
+        (nothing_between, (torch.rand(8),)),
+        (many_resumes, (torch.rand(8),)),
+        (calls_helper, (torch.rand(8),)),
+        (helper_in_a_loop, (torch.rand(8),)),
+        (broken_far_below, (torch.rand(8),)),
+        (in_a_loop, (torch.rand(8),)),
+        (all_ways, (torch.rand(8),)),
+        (other_ways, (torch.rand(8),)),
+        (breaks_with_gradients_off, (torch.rand(8),)),
+        (to_a_list, (torch.rand(8),)),
+        (keeps_a_row, (torch.rand(8),)),
+        (torch.sin, (torch.rand(8),)),
+        (Layer(), (torch.rand(4, 16),)),
+        (Stack(), (torch.rand(4, 16),)),
+        (Step(), (torch.rand(4, 16),)),
+        (backward, (torch.rand(4, 4), torch.rand(4, 4, requires_grad=True))),
+        (lambda x: disabled_entry(x) + 1, (torch.rand(8),)),
+        (lambda x: half(x) + looped(x), (torch.rand(8),)),
+        (lambda x: marked(x) + in_place(x), (torch.rand(8),)),
+    ],
+)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_parts_add_up(fn: Any, args: tuple[Any, ...], backend: str) -> None:
+    cost = measure_entry(Entry("fn", None, fn, Arguments(*args), backend), budget=SHORT).cost
+    whole = sum(part.time.median_us for part in cost.parts)
+    assert whole == pytest.approx(cost.compiled.median_us, rel=0.05)
+    assert cost.settled
+    assert cost.compiled.runs >= 7
+    assert cost.compiled.processor_us is not None
+
+
+def test_what_runs_compiled_in_a_backward_pass_is_its_graphs() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = slow_to_differentiate(x @ w).sum()
+        loss.backward()
+        return loss.detach() * 2
+
+    entry = Entry("f", None, f, Arguments(torch.rand(4, 4), torch.rand(4, 4, requires_grad=True)), "aot_eager")
+    found = measure_entry(entry, budget=SHORT)
+    first = next(part for part in found.cost.parts if part.graph == "A" and part.kind == "graph")
+    assert first.time.median_us > 3000
+    assert sum(outside(found.cost).values()) < 3000
+
+
+@torch.library.custom_op("graphbreak_test::slow", mutates_args=())
+def slow_to_differentiate(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@slow_to_differentiate.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("graphbreak_test::slow_backward", mutates_args=())
+def slow_backward(grad: torch.Tensor) -> torch.Tensor:
+    busy(3000)
+    return grad.clone()
+
+
+@slow_backward.register_fake
+def _(grad: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(grad)
+
+
+slow_to_differentiate.register_autograd(lambda _, grad: slow_backward(grad))
+
+
+# -- What is measured.
+
+
+def test_nothing_of_the_users_changes() -> None:
+    layer, x = Layer(), torch.rand(4, 16)
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    report = jupyter_graphbreak.measure(torch.compile(layer, backend="eager"), x)
+    assert torch.equal(torch.rand(3), expected)
+    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+    assert report.cost is not None
+    (cost,) = report.cost.entries
+    assert (report.cost.backend, report.cost.device, cost.function) == ("eager", "cpu", "Layer")
+    assert {part.graph for part in cost.parts if part.kind == "graph"} == {graph.id for graph in report.graphs}
+    assert {part.break_ for part in cost.parts} - {None} == {found.id for found in report.breaks}
+    assert jupyter_graphbreak.Report.from_json(report.to_json()) == report
+
+
+def test_parts_have_the_names_of_the_run_they_belong_to() -> None:
+    def other(x: torch.Tensor) -> torch.Tensor:
+        return x.tan()
+
+    x = torch.rand(8)
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(other, backend="eager")(x)
+        torch.compile(three_breaks, backend="eager")(x)
+    entry = next(frame for frame in run.report.frames if frame.function == "three_breaks")
+    cost = measure_entry(
+        Entry("three_breaks", entry.id, three_breaks, Arguments(x), "eager"), run=run.report, budget=SHORT
+    ).cost
+    assert cost.frame == entry.id
+    assert [part.graph for part in cost.parts if part.kind == "graph"] == ["B", "C", "D", "E"]
+    assert set(outside(cost)) - {None} == {found.id for found in run.report.breaks}
+    assert all(part.frame is not None for part in cost.parts if part.kind == "guards")
+
+
+def test_a_call_that_changes_its_arguments_finds_them_as_they_were() -> None:
+    def f(history: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        history.append(x)
+        x.mul_(3)
+        return torch.stack(history).sum()
+
+    history, x = [torch.ones(2)], torch.ones(2)
+    cost = measured(f, history, x).cost
+    assert cost.settled
+    assert len(history) == 1
+    assert torch.equal(x, torch.ones(2))
+
+
+def test_what_always_compiles_anew_has_not_settled() -> None:
+    counted = iter(range(10_000))
+
+    fresh: Callable[[], int] = torch.compiler.disable(lambda: next(counted))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x + fresh()
+
+    with torch._dynamo.config.patch(automatic_dynamic_shapes=False, recompile_limit=10_000):
+        entry = Entry("f", None, f, Arguments(torch.rand(2)), "eager")
+        assert not measure_entry(entry, budget=Budget(seconds=0.0, runs=7)).cost.settled
+
+
+def test_a_remedy_is_measured_in_turn() -> None:
+    def slow(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        waits(3000)
+        return y * 2
+
+    def fast(x: torch.Tensor) -> torch.Tensor:
+        return (x + 1) * 2
+
+    entered = []
+
+    @contextlib.contextmanager
+    def applied() -> Iterator[Entry]:
+        entered.append(True)
+        yield Entry("fast", None, fast, Arguments(torch.rand(8)), "eager")
+
+    @contextlib.contextmanager
+    def failing() -> Iterator[Entry]:
+        yield Entry("fails", None, lambda _: 1 // 0, Arguments(torch.rand(8)), "eager")
+
+    entry = Entry("slow", None, slow, Arguments(torch.rand(8)), "eager")
+    cost = measure_entry(entry, {("r1",): applied, ("r2", "r3"): failing}, budget=SHORT).cost
+    (remedied,) = cost.remedied
+    assert remedied.remedies == ["r1"]
+    assert remedied.time.high_us < cost.compiled.low_us
+    assert len(entered) > remedied.time.runs
+
+
+def test_compiling_that_never_pays_has_no_break_even() -> None:
+    assert measured(three_breaks, torch.rand(8)).cost.break_even_calls is None
+
+
+def test_compiling_that_pays_breaks_even() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        waits_unless_compiled()
+        return x + 1
+
+    found = measured(f, torch.rand(8))
+    gain_s = (found.cost.eager.median_us - found.cost.compiled.median_us) / 1e6
+    compile_s = sum(frame.compile_s or 0.0 for frame in found.report.frames)
+    assert found.cost.break_even_calls == pytest.approx(compile_s / gain_s, abs=1.1)
+
+
+def waits_unless_compiled() -> None:
+    if not torch.compiler.is_compiling():
+        busy(3000)
+
+
+def test_the_backend_is_the_one_it_was_compiled_with() -> None:
+    def mine(gm: torch.fx.GraphModule, _: Any) -> Any:
+        return gm.forward
+
+    x = torch.rand(2)
+    assert entry_of(torch.compile(three_breaks, backend=mine, dynamic=True), x).dynamic is True
+    assert entry_of(three_breaks, x).backend == "inductor"
+    layer: Any = Layer()
+    layer.compile(backend="aot_eager")
+    for compiled, name in (
+        (torch.compile(three_breaks, backend=mine), "mine"),
+        (torch.compile(Layer(), backend="aot_eager"), "aot_eager"),
+        (layer, "aot_eager"),
+        (torch.compile(three_breaks, mode="max-autotune-no-cudagraphs"), "inductor"),
+    ):
+        backend: Any = entry_of(compiled, x).backend
+        assert backend.compiler_name == name
+
+
+# -- How many operations ran compiled.
+
+
+class Dispatched(TorchDispatchMode):
+    """Counts operations as PyTorch's dispatcher sees them, which is another way to count than ours."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # it has no types
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def everything(x: torch.Tensor) -> torch.Tensor:
+    return (x.sin() + 1).cos() * 2
+
+
+def nothing(x: torch.Tensor) -> torch.Tensor:
+    total = x.sin()
+    for _ in range(2):
+        print(end="")  # noqa: T201 - a break
+        total = total + 1
+        with contextlib.suppress(ValueError):
+            torch._dynamo.graph_break()
+    return total
+
+
+def two_operations(x: torch.Tensor) -> torch.Tensor:
+    return x.exp().sqrt()
+
+
+disabled: Callable[[torch.Tensor], torch.Tensor] = torch.compiler.disable(two_operations)
+
+
+def half(x: torch.Tensor) -> torch.Tensor:
+    y = disabled(x.sin())
+    return y.cos()
+
+
+def disabled_entry(x: torch.Tensor) -> torch.Tensor:
+    return disabled(x)
+
+
+def item(x: torch.Tensor) -> torch.Tensor:
+    return x * x.sum().item()
+
+
+def branch(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.sum() > 0 else x - 1
+
+
+def looped(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(3):
+        x = disabled(x + 1)
+    return x
+
+
+def numpy_between(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    print(end="")  # noqa: T201 - a break
+    return y.cos()
+
+
+def prints(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    print(y)  # noqa: T201 - which makes a text of it, by many operations
+    return y.cos()
+
+
+def prints_what_it_reads(x: torch.Tensor) -> torch.Tensor:
+    total = x.sum()
+    print(f"{total.item():.2f} of {x}")  # noqa: T201 - as it is
+    return x / total
+
+
+def in_place(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y.mul_(2)
+    return y.add_(1)
+
+
+def generator(x: torch.Tensor) -> list[torch.Tensor]:
+    return [x.sin() + number for number in range(3)]
+
+
+def marked(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin().cos()
+    torch._dynamo.graph_break()
+    return y.tan()
+
+
+def no_operations(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "compiled", "eager"),
+    [
+        (everything, 4, 0),
+        (half, 2, 2),
+        (disabled_entry, 0, 2),
+        (item, 2, 1),
+        (branch, 3, 1),
+        (looped, 0, 9),
+        (numpy_between, 2, 0),
+        (prints, 2, 0),
+        (prints_what_it_reads, 2, 1),
+        (in_place, 3, 0),
+        (generator, 6, 0),
+        (marked, 3, 0),
+        (no_operations, 0, 0),
+        (nothing, 0, 3),
+    ],
+)
+def test_the_operations_that_ran_compiled_are_counted(fn: Callable[..., Any], compiled: int, eager: int) -> None:
+    x = torch.rand(4) + 1
+    with Dispatched() as dispatched:
+        fn(x)
+    assert dispatched.count == compiled + eager, "the table is wrong"
+    coverage = measured(fn, x).cost.coverage
+    assert coverage is not None
+    assert (coverage.compiled_ops, coverage.eager_ops) == (compiled, eager)
+    assert (coverage.time_share == 0) == (compiled == 0)

@@ -1,0 +1,174 @@
+"""What is measured, tried and checked is the very call: in its modes, of each instance."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.call_modes import CallModes, functorch_depth
+from jupyter_graphbreak.experiments.trial.entry import kept_entries
+from jupyter_graphbreak.report.remedies import WORKING
+
+
+def breaks(x: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    return x * 2
+
+
+MODES: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
+    "none": contextlib.nullcontext,
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "device": lambda: torch.device("meta"),
+}
+
+
+@contextlib.contextmanager
+def default_dtype() -> Any:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("mode", [*MODES, "dtype"])
+def test_runs_are_made_in_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jupyter_graphbreak.experiments.trial import subject
+
+    entered: list[CallModes] = []
+    original = subject.Subject.entered
+
+    @contextlib.contextmanager
+    def noting(self: Any) -> Any:
+        with original(self):
+            entered.append(CallModes.now())
+            yield
+
+    monkeypatch.setattr(subject.Subject, "entered", noting)
+    torch._dynamo.reset()
+    made: Any = default_dtype if mode == "dtype" else MODES[mode]
+    x = torch.ones(3)
+    before = CallModes.now()
+    with jupyter_graphbreak.capture(entries=True) as run_, made():
+        there = CallModes.now()
+        torch.compile(breaks, backend="eager")(x)
+    for answer in (run_.try_remedies, run_.measure, run_.check):
+        entered.clear()
+        answer()
+        assert set(entered) == {there}
+    assert CallModes.now() == before
+    with made():
+        for way in (jupyter_graphbreak.measure, jupyter_graphbreak.check, jupyter_graphbreak.compare_frontends):
+            entered.clear()
+            way(breaks, x)
+            assert set(entered) == {there}
+        assert CallModes.now() == there
+
+
+def reads_values(x: torch.Tensor) -> Any:
+    y = x * 2
+    torch._dynamo.graph_break()
+    return torch.from_numpy(y.numpy()) + y
+
+
+def test_a_call_without_gradients_is_tried_without() -> None:
+    torch._dynamo.reset()
+    x = torch.ones(3, requires_grad=True)
+    with torch.no_grad(), jupyter_graphbreak.capture(entries=True) as run_:
+        torch.compile(reads_values, backend="eager")(x)
+    report = run_.try_remedies()
+    assert [remedy.verdict for remedy in report.remedies or [] if remedy.verdict in WORKING] == ["works"]
+    (check,) = run_.check().check or []
+    assert check.equal
+
+
+def partly_without(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        y = x * 2
+        torch._dynamo.graph_break()
+        y = y.sin()
+    return x * y
+
+
+@pytest.mark.parametrize("mode", ["none", "no_grad", "inference"])
+def test_graphs_that_have_no_backward_pass_are_right_without_one(mode: str) -> None:
+    torch._dynamo.reset()
+    module = torch.nn.Linear(3, 3)
+    x = torch.ones(2, 3, requires_grad=True)
+    with jupyter_graphbreak.capture(entries=True) as run_, MODES[mode]():
+        torch.compile(module, backend="aot_eager")(x)
+        torch.compile(partly_without, backend="aot_eager")(x)
+    assert [check.differences for check in run_.check().check or []] == [[], []]
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, by: float) -> None:
+        super().__init__()
+        self.by: torch.Tensor
+        self.register_buffer("by", torch.full((1,), by))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.by
+
+
+def wrong_for_three(gm: torch.fx.GraphModule, _: Any) -> Any:
+    def run_(*args: Any) -> Any:
+        wrong = any(isinstance(arg, torch.Tensor) and arg.numel() == 1 and float(arg) == 3 for arg in args)
+        return tuple(part + wrong for part in gm(*args))
+
+    return run_
+
+
+def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
+    torch._dynamo.reset()
+    x = torch.ones(2)
+    with jupyter_graphbreak.capture(entries=True) as run_:
+        for by in (2.0, 3.0):
+            torch.compile(Scaled(by), backend=wrong_for_three)(x)
+    assert run_.report.summary.frames == 1
+    assert [check.equal for check in run_.check().check or []] == [True, False]
+    cost = run_.measure().cost
+    assert cost is not None
+    assert [entry.function for entry in cost.entries] == ["Scaled", "Scaled"]
+
+
+def test_a_mode_in_which_code_is_compiled_again_is_an_entry() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: x * 2, backend="eager")
+    with kept_entries() as kept:
+        for _ in range(3):
+            compiled(torch.ones(2))
+        with torch.no_grad():
+            compiled(torch.ones(2))
+    assert [entry.modes.grad for entry in kept.entries] == [True, False]
+
+
+def test_many_instances_are_bounded_and_a_note_says_so() -> None:
+    torch._dynamo.reset()
+    with kept_entries() as kept:
+        for by in range(20):
+            torch.compile(Scaled(by), backend="eager")(torch.ones(2))
+    assert len(kept.entries) == 17
+    assert kept.left_out == ["Of the calls that only use code compiled for others, the first 16 are looked at."]
+
+
+def test_a_failed_transform_leaves_no_level_behind() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        jacobians: torch.Tensor = torch.func.vmap(torch.func.jacrev(lambda y: (y**2).sum() * y))(x)
+        return jacobians
+
+    report = jupyter_graphbreak.check(torch.compile(f, backend="aot_eager"), torch.rand(2, 3))
+    assert functorch_depth() == 0
+    assert torch.randn(2).shape == (2,)
+    assert report.check is None or len(report.check) == 1
+
+    with CallModes.now().entered():
+        torch._C._functorch._vmap_increment_nesting(2, "error")  # as what fails half way leaves it
+    assert functorch_depth() == 0

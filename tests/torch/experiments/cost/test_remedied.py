@@ -1,0 +1,154 @@
+"""What remedies save, measured on the remedies that were found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+
+import jupyter_graphbreak
+from jupyter_graphbreak.api.watching import Run
+from jupyter_graphbreak.experiments.remedies.finding import worth_measuring
+from jupyter_graphbreak.report.remedies import WORKING
+from jupyter_graphbreak.views.words.cost import time_of, verdicts_of_cost
+
+
+def three_breaks(x: torch.Tensor) -> torch.Tensor:
+    x = x + 1
+    torch._dynamo.graph_break()
+    x = x * 2
+    torch._dynamo.graph_break()
+    x = x + 1
+    torch._dynamo.graph_break()
+    return x * 2
+
+
+def takes_a_side(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y = y + 1 if y.sum() > 0 else y - 1
+    return y * y.sum().item()
+
+
+COMPILED: list[torch.fx.GraphModule] = []
+
+
+def noting(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+    COMPILED.append(module)
+    return module.forward
+
+
+@torch.compile(backend=noting)
+def says_its_shape(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin() + 1
+    print("shape", y.shape)  # noqa: T201 - a break
+    return y.cos()
+
+
+def run_of(function: Callable[..., Any], *args: object) -> Run:
+    torch.compiler.reset()  # another test may have compiled it
+    compiled = torch.compile(function, backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        compiled(*args)
+    return run
+
+
+def test_a_remedy_that_was_found_is_measured_beside_the_original() -> None:
+    run = run_of(three_breaks, torch.ones(4))
+    code = three_breaks.__code__
+    run.try_remedies()
+    report = run.measure()
+    assert report.remedies is not None
+    assert report.cost is not None
+    (cost,) = report.cost.entries
+    by_id = {remedy.id: remedy for remedy in report.remedies}
+    measured = [(by_id[remedied.remedies[0]], remedied.time) for remedied in cost.remedied]
+    assert all(remedy.verdict in WORKING for remedy, _ in measured)
+    together, without_all = measured[0]
+    assert len(together.breaks) == 3
+    assert [len(remedy.breaks) for remedy, _ in measured[1:]] == [1, 1, 1]
+    assert without_all.median_us < cost.compiled.median_us
+    assert all(without_all.median_us < without_one.median_us for _, without_one in measured[1:])
+    (verdict,) = verdicts_of_cost(report)
+    assert "without breaks 1, 2 and 3: " in verdict
+    assert three_breaks.__code__ is code
+
+
+def test_settings_and_edits_are_in_force_only_while_they_are_measured() -> None:
+    run = run_of(takes_a_side, torch.ones(4))
+    config, environment = torch._dynamo.config.get_config_copy(), dict(os.environ)
+    run.try_remedies(seconds=60)
+    report = run.measure()
+    assert report.remedies is not None
+    assert report.cost is not None
+    (cost,) = report.cost.entries
+    measured = {ident for remedied in cost.remedied for ident in remedied.remedies}
+    kinds = {remedy.kind for remedy in report.remedies if remedy.id in measured}
+    assert {"edit", "setting"} <= kinds
+    assert torch._dynamo.config.get_config_copy() == config
+    assert dict(os.environ) == environment
+    assert all(time_of(report, listed).startswith("mending it ") for listed in report.breaks)
+
+
+def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_backend() -> None:
+    torch.compiler.reset()
+    with jupyter_graphbreak.capture(entries=True) as run:
+        says_its_shape(torch.ones(8, 8))
+    run.try_remedies()
+    COMPILED.clear()
+    report = run.measure()
+    assert report.remedies is not None
+    assert report.cost is not None
+    (cost,) = report.cost.entries
+    (remedied,) = cost.remedied
+    (remedy,) = [remedy for remedy in report.remedies if remedy.id in remedied.remedies]
+    assert remedy.title == "Say it after the call"
+    assert len(COMPILED) == 3  # two graphs as it is, one with the remedy
+    assert remedied.time.runs >= 7
+    assert time_of(report, report.breaks[0]).startswith("mending it ")
+
+
+def test_a_block_is_measured_when_it_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        print("once")  # noqa: T201 - the program that is measured
+        return x + 1
+
+    compiled = torch.compile(f, backend="eager")
+    with jupyter_graphbreak.capture(cost=True) as run:
+        compiled(torch.ones(4))
+    assert run.report.cost is not None
+    assert [entry.function for entry in run.report.cost.entries] == ["f"]
+    assert capsys.readouterr().out == "once\n"
+
+
+def test_a_fault_of_measuring_is_said_and_costs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jupyter_graphbreak.experiments.cost.entry_cost.measure_entry", lambda *_, **__: 1 // 0)
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    with jupyter_graphbreak.capture(cost=True) as run:
+        compiled(torch.ones(4))
+    assert run.report.summary.graphs == 1
+    assert run.report.cost is None
+    assert any("Measuring <lambda> failed (ZeroDivisionError" in note.message for note in run.report.diagnostics)
+
+
+def test_without_remedies_there_is_nothing_to_measure() -> None:
+    run = run_of(three_breaks, torch.ones(5))
+    report = run.measure()
+    assert report.cost is not None
+    assert report.cost.entries[0].remedied == []
+    assert worth_measuring({}) == []
+
+
+def test_what_was_not_copied_is_said_once_whatever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> int:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("jupyter_graphbreak.experiments.trial.entry._tensors", fail)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    for report in (run.measure(), run.check()):
+        notes = [note.message for note in report.diagnostics if note.level == "warning"]
+        assert notes == ["An entry could not be copied (RuntimeError: a fault)."]

@@ -1,0 +1,99 @@
+"""The calls that a run makes itself are timed where they stand, once nothing is compiled in them any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.experiments.cost.warm_calls import timed_calls
+from jupyter_graphbreak.report.cost import EntryCost
+from jupyter_graphbreak.results import Report
+
+
+def entry_of(report: Report) -> EntryCost:
+    assert report.cost is not None
+    (entry,) = report.cost.entries
+    return entry
+
+
+def busy() -> None:
+    end = time.perf_counter() + 2e-3
+    while time.perf_counter() < end:
+        pass
+
+
+waits: Callable[[], None] = torch.compiler.disable(busy)
+
+
+def step(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    waits()
+    return y.sin()
+
+
+def test_a_loop_is_timed_as_it_runs() -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(step, backend="eager")
+    with jupyter_graphbreak.capture(cost=True) as run:
+        for _ in range(12):
+            compiled(torch.ones(4))
+    in_run = entry_of(run.report).in_run
+    assert in_run is not None
+    assert in_run.runs == 11
+    assert 2000 <= in_run.low_us < 20_000
+    assert "in the run itself 11 warm calls took" in run.report.to_text()
+
+
+def test_a_module_is_told_from_another_one() -> None:
+    torch.compiler.reset()
+    modules = [torch.compile(torch.nn.Linear(4, size), backend="eager", dynamic=False) for size in (3, 5)]
+    with jupyter_graphbreak.capture(cost=True) as run:
+        for number, module in enumerate(modules):
+            for _ in range(10 + number):
+                module(torch.ones(1, 4))
+    assert run.report.cost is not None
+    assert [entry.in_run and entry.in_run.runs for entry in run.report.cost.entries] == [9, 10]
+
+
+def test_what_comes_before_a_recompile_does_not_count() -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(step, backend="eager", dynamic=False)
+    with jupyter_graphbreak.capture(cost=True) as run:
+        for size in [4] * 8 + [5] * 7:
+            compiled(torch.ones(size))
+    in_run = entry_of(run.report).in_run
+    assert in_run is not None
+    assert in_run.runs == 6
+
+
+def test_few_calls_are_no_loop() -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(step, backend="eager")
+    with jupyter_graphbreak.capture(cost=True) as run:
+        for _ in range(3):
+            compiled(torch.ones(4))
+    assert entry_of(run.report).in_run is None
+
+
+def test_calls_that_fail_or_call_each_other_are_as_they_were() -> None:
+    torch.compiler.reset()
+
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        raise KeyError(x.shape)
+
+    inner = torch.compile(step, backend="eager")
+    twice: Callable[[torch.Tensor], torch.Tensor] = torch.compiler.disable(lambda x: inner(x) * 2)
+    outer = torch.compile(twice, backend="eager")
+    x = torch.ones(2)
+    before = torch._dynamo.eval_frame._maybe_set_eval_frame
+    with timed_calls() as warm:
+        for _ in range(2):
+            with pytest.raises(KeyError):
+                torch.compile(fails, backend="eager")(x)
+        assert torch.equal(outer(x), step(x) * 2)
+    assert torch._dynamo.eval_frame._maybe_set_eval_frame is before
+    assert not warm._begun

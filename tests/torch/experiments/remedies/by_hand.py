@@ -1,0 +1,295 @@
+"""Apply a remedy as a reader would, and observe what the program does, by other means than the verdict was made."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import io
+import linecache
+import logging
+import random
+import re
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch._dynamo.utils import counters
+
+from jupyter_graphbreak.report.remedies import Remedy
+from jupyter_graphbreak.results import Report
+
+PROGRAMS = Path(__file__).parents[3] / "programs" / "remedies"
+_ADDRESSES = re.compile(r", grad_fn=<\w+>|\bat 0x[0-9a-f]+")
+Observed = dict[str, Any]
+
+
+class Written(NamedTuple):
+    """A program as a text."""
+
+    name: str
+    text: str
+
+
+def programs(stem: str) -> list[Written]:
+    """Return the programs of a file, each with what all of them begin with."""
+    head, *parts = (PROGRAMS / f"{stem}.py").read_text(encoding="utf-8").split("# === ")
+    named = [part.partition("\n") for part in parts]
+    return [Written(name.strip(), f"{head}{body}".rstrip("\n")) for name, _, body in named]
+
+
+class Loaded:
+    """A program, executed from a file."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        path.write_text(text + "\n", encoding="utf-8")
+        linecache.checkcache(str(path))
+        self.path, self.text = path, text
+        self.module = types.ModuleType(f"program_{path.stem}")
+        sys.modules[self.module.__name__] = self.module
+        exec(compile(text, str(path), "exec", dont_inherit=True), vars(self.module))  # noqa: S102
+
+    @property
+    def f(self) -> Any:
+        return self.module.f
+
+    def given(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments, made anew."""
+        given = self.module.given()
+        if len(given) == 2 and isinstance(given[0], tuple) and isinstance(given[1], dict):
+            return given[0], given[1]
+        return given, {}
+
+
+def edited(loaded: Loaded, report: Report, remedy: Remedy) -> str:
+    """Return a program's text with the edits of a remedy."""
+    path = {source.id: source.path for source in report.sources}
+    lines = loaded.text.split("\n")
+    for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
+        assert path[edit.source] == str(loaded.path), "the program is one file"
+        assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
+        lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def remedied(
+    loaded: Loaded, report: Report, remedy: Remedy, folder: Path, backend: str
+) -> Iterator[Callable[..., Any]]:
+    """Yield what makes the program with a remedy anew, compiled."""
+    text = edited(loaded, report, remedy)
+    is_wrapped = text.count("torch.compile(") + text.count("torch.compile\n") > loaded.text.count("torch.compile")
+    saved, compile_before = torch._dynamo.config.save_config(), torch.compile
+
+    def make(*, fullgraph: bool = False) -> Any:
+        compile_now = functools.partial(compile_before, backend=backend, fullgraph=fullgraph)
+        torch.compile = compile_now
+        made = Loaded(folder / loaded.path.name, text)
+        if remedy.code is not None:
+            exec(remedy.code, {"model": made.f})  # noqa: S102
+        call = made.f if is_wrapped else compile_now(made.f)
+        return made, call
+
+    try:
+        yield make
+    finally:
+        torch.compile = compile_before
+        torch._dynamo.config.load_config(saved)
+
+
+VARIANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "as given": lambda x: x,
+    "negated": lambda x: -x,
+    "a ramp": lambda x: torch.linspace(-1.5, 2.5, x.numel()).reshape(x.shape) if x.numel() else x,
+    "random": lambda x: torch.randn(x.shape, generator=torch.Generator().manual_seed(7)) * 4,
+}
+
+
+class Performance(NamedTuple):
+    """What a program did, by the variant of its inputs, and what PyTorch counted in its first call."""
+
+    observed: dict[str, Observed]
+    graphs: int
+    ops: int
+
+
+def perform(make: Callable[[], Any], variants: Iterable[str], seed: int = 3) -> Performance:
+    """Make a program and call it twice on each variant of its inputs, one after the other."""
+    torch._dynamo.reset()
+    counters.clear()
+    made, call = make()
+    observed: dict[str, Observed] = {}
+    counted: list[int] = []
+    for variant in variants:
+        seen = observed.setdefault(variant, {})
+        for turn in ("first", "second"):
+            args, kwargs = _varied(made.given(), VARIANTS[variant])
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            seen |= {f"{turn} {key}": value for key, value in _observe(made, call, args, kwargs).items()}
+            counted = counted or [counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"]]
+    return Performance(observed, *counted)
+
+
+def _observe(made: Loaded, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observed:
+    out, err = io.StringIO(), io.StringIO()
+    value, raised = None, None
+    with (
+        contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _logged() as logged,
+        warnings.catch_warnings(record=True) as warned,
+    ):  # fmt: skip
+        warnings.simplefilter("always")
+        try:
+            value = call(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001
+            raised = f"{type(error).__name__}: {error}"
+    seen: Observed = {
+        "raised": raised,
+        "value": value,
+        "arguments": (args, kwargs),
+        "printed": _ADDRESSES.sub("", out.getvalue()),
+        "stderr": err.getvalue(),
+        "logged": list(logged),
+        "warned": [(w.category.__name__, str(w.message)) for w in warned if w.filename == str(made.path)],
+        "random": (torch.get_rng_state(), repr(random.getstate()), repr(np.random.get_state())),  # noqa: NPY002
+        "modes": (torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled()),
+    }
+    owned = dict(_state(made))
+    seen |= {f"state {name}": item for name, item in owned.items()}
+    tensors = [t for t in _tensors((value, args, kwargs)) if not isinstance(t, torch.nn.Parameter)]
+    seen["which are one"] = [(i, j) for i, a in enumerate(tensors) for j, b in enumerate(tensors[:i]) if a is b]
+    pointers = [t.untyped_storage().data_ptr() for t in tensors]
+    seen["which share memory"] = [(i, j) for i, a in enumerate(pointers) for j, b in enumerate(pointers[:i]) if a == b]
+    seen["requires grad"] = [t.requires_grad for t in _tensors(value)]
+    seen = copy.deepcopy({key: _plain(item) for key, item in seen.items()})
+    leaves = {f"argument {i}": t for i, t in enumerate(_tensors((args, kwargs))) if t.is_leaf and t.requires_grad}
+    leaves |= {f"{n}": t for n, item in owned.items() for t in _tensors(item) if t.requires_grad and t.is_leaf}
+    roots = [t for t in _tensors(value) if t.requires_grad]
+    if roots:
+        weights = [torch.linspace(0.5, 1.5, t.numel()).reshape(t.shape).to(t.dtype) for t in roots]
+        try:
+            torch.autograd.backward(roots, weights)
+        except RuntimeError as error:
+            seen["backward"] = type(error).__name__
+        for name, leaf in leaves.items():
+            seen[f"gradient {name}"] = leaf.grad
+            leaf.grad = None
+    return seen
+
+
+def _plain(value: Any) -> Any:
+    """Return a value whose tensors are not part of a graph, so that it can be copied."""
+    match value:
+        case torch.Tensor():
+            return value.detach()
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case list() | tuple() if type(value) in {list, tuple}:
+            return type(value)(_plain(item) for item in value)
+        case _ if hasattr(value, "__dataclass_fields__"):
+            return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return value
+
+
+def _state(made: Loaded) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(made.module).items():
+        if isinstance(value, torch.nn.Module):
+            for key, tensor in (*value.named_parameters(), *value.named_buffers()):
+                yield f"{name}.{key}", tensor
+            for key, item in vars(value).items():
+                if isinstance(item, int | float | str | torch.Tensor) and not key.startswith("_"):
+                    yield f"{name}.{key}", item
+        elif isinstance(value, type) and value.__module__ == made.module.__name__:
+            yield from ((f"{name}.{k}", v) for k, v in vars(value).items() if isinstance(v, int | str | list))
+        elif isinstance(value, int | float | str | list | dict | torch.Tensor) and not name.startswith("_"):
+            yield name, value
+        own = getattr(getattr(value, "__code__", None), "co_filename", "") == str(made.path)
+        for cell in (getattr(value, "__closure__", None) or ()) if own else ():
+            if isinstance(cell.cell_contents, int | dict | list):
+                yield f"{name}'s closure", cell.cell_contents
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    match value:
+        case torch.Tensor():
+            return [value]
+        case dict():
+            return [t for item in value.values() for t in _tensors(item)]
+        case list() | tuple():
+            return [t for item in value for t in _tensors(item)]
+        case _ if hasattr(value, "__dataclass_fields__"):
+            return [t for name in value.__dataclass_fields__ for t in _tensors(getattr(value, name))]
+    return []
+
+
+def _varied(given: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    match given:
+        case torch.Tensor() if given.is_floating_point():
+            with torch.no_grad():
+                made = change(given)
+            return made.detach().clone().requires_grad_(given.requires_grad)
+        case dict():
+            return {key: _varied(item, change) for key, item in given.items()}
+        case list() | tuple():
+            return type(given)(_varied(item, change) for item in given)
+    return given
+
+
+@contextlib.contextmanager
+def _logged() -> Iterator[list[tuple[str, str, str]]]:
+    found: list[tuple[str, str, str]] = []
+    logger = logging.getLogger("a.program")
+    handler = logging.Handler()
+    handler.emit = lambda record: found.append((record.name, record.levelname, record.getMessage()))  # type: ignore[method-assign]
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    try:
+        yield found
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
+
+
+def parted(expected: Observed, actual: Observed) -> list[str]:
+    """Return the names of what differs."""
+    return [name for name in sorted(expected.keys() | actual.keys()) if not _equal(expected, actual, name)]
+
+
+def only_declared(name: str, expected: Observed, actual: Observed) -> bool:
+    """Whether a difference may be, where it is said: output, its time, random state, zeros, how an input is refused."""
+    if name.endswith(" raised") and expected.get(name) and actual.get(name):
+        return str(actual[name]).startswith(("RuntimeError: ", "TorchRuntimeError: "))
+    if "gradient" in name and expected.get(name) is None and isinstance(actual.get(name), torch.Tensor):
+        return not bool(actual[name].count_nonzero())
+    return name.partition(" ")[2] in {"printed", "stderr", "logged", "warned", "random"}
+
+
+def _equal(expected: Observed, actual: Observed, name: str) -> bool:
+    one, other = expected.get(name), actual.get(name)
+    return _same(one, other)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    match one:
+        case torch.Tensor():
+            same_kind = one.dtype == other.dtype and one.shape == other.shape
+            return bool(same_kind and torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True))
+        case dict():
+            return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        case list() | tuple():
+            return len(one) == len(other) and all(map(_same, one, other))
+        case float():
+            return bool(one == other or abs(one - other) < 1e-5 * max(1.0, abs(one)))
+        case np.ndarray():
+            return bool(np.array_equal(one, other))
+    return bool(one == other)

@@ -1,0 +1,481 @@
+"""Judge a claim without our own code: apply the remedy to the text, run it on other inputs, and count what breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import math
+import random
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch._dynamo.utils import counters
+
+from jupyter_graphbreak.report.remedies import Remedy
+from jupyter_graphbreak.results import Report
+from tests.torch.experiments.remedies.by_hand import Loaded, Written
+
+_NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
+_OF_COMPILING = re.compile(r", grad_fn=<\w+>|\bat 0x[0-9a-f]+")
+
+
+class Seen(NamedTuple):
+    """What one call did: in order what left it, what it returned or raised, and what is different afterwards."""
+
+    events: list[tuple[str, ...]]
+    raised: BaseException | None
+    kept: dict[str, Any]
+    gradients: dict[str, Any]
+
+
+def patched(text: str, patch: str) -> str:
+    """Apply a unified diff of one file as ``patch`` does."""
+    lines, made, at = text.split("\n"), list[str](), 0
+    hunks = re.split(r"^@@ ", patch, flags=re.MULTILINE)[1:]
+    for hunk in hunks:
+        header, *body = hunk.removesuffix("\n").split("\n")
+        numbers = re.match(r"-(\d+)(?:,(\d+))? \+", header)
+        assert numbers is not None
+        start = int(numbers[1]) - (0 if numbers[2] == "0" else 1)
+        made += lines[at:start]
+        at = start
+        for line in body:
+            if line[:1] in {" ", "-", ""}:
+                assert lines[at] == line[1:], (lines[at], line)
+                at += 1
+            if line[:1] in {" ", "+", ""}:
+                made.append(line[1:])
+    return "\n".join([*made, *lines[at:]])
+
+
+def new_lines(remedy: Remedy, line: int) -> range:
+    """Return the lines of the changed text where a line of the old one is, or where what took its place is."""
+    shift = 0
+    for edit in sorted(remedy.edits, key=lambda edit: edit.first_line):
+        count = len(edit.new.split("\n")) if edit.new else 0
+        if edit.first_line <= line <= edit.last_line:
+            return range(edit.first_line + shift, edit.first_line + shift + count)
+        if edit.first_line > line:
+            break
+        shift += count - (edit.last_line - edit.first_line + 1)
+    return range(line + shift, line + shift + 1)
+
+
+@contextlib.contextmanager
+def counted_breaks(path: Path) -> Iterator[list[int]]:
+    """Note the lines of a file on which graphs break, as Dynamo's own method learns of them."""
+    from torch._dynamo import symbolic_convert
+
+    lines: list[int] = []
+    kind = symbolic_convert.InstructionTranslatorBase
+    log = kind.log_graph_break
+
+    def note(self: Any, code_options: Any, reason: str, exc: Any) -> None:
+        stack = getattr(exc, "real_stack", None) or torch._guards.TracingContext.extract_stack()
+        lines.extend([frame.lineno or 0 for frame in stack if frame.filename == str(path)][-1:])
+        log(self, code_options, reason, exc)
+
+    kind.log_graph_break = note  # type: ignore[method-assign]
+    try:
+        yield lines
+    finally:
+        kind.log_graph_break = log  # type: ignore[method-assign]
+
+
+class _Out(io.TextIOBase):
+    def __init__(self, kind: str, events: list[tuple[str, ...]]) -> None:
+        self.kind, self.events = kind, events
+
+    def write(self, text: str) -> int:
+        if self.events and self.events[-1][0] == self.kind:
+            self.events[-1] = (self.kind, self.events[-1][1] + text)
+        elif text:
+            self.events.append((self.kind, text))
+        return len(text)
+
+
+def _left_uncompiled(path: Path) -> Callable[..., Any]:
+    """Return what stands for ``torch.compile`` in a file, and is it for PyTorch, whose ``torch.cond`` compiles."""
+    compile_before = torch.compile
+
+    def compiled(fn: Any = None, **options: Any) -> Any:
+        if sys._getframe(1).f_code.co_filename != str(path):
+            return compile_before(fn, **options)
+        return fn if fn is not None else lambda inner: inner
+
+    return compiled
+
+
+@contextlib.contextmanager
+def set_up(loaded: Loaded) -> Iterator[None]:
+    """Set the filters of warnings and the handlers of loggers that a program asks for, for a while."""
+    handlers = {name: list(logging.getLogger(name).handlers) for name in ("program.log",)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        try:
+            getattr(loaded.module, "setup", lambda: None)()
+            yield
+        finally:
+            for name, before in handlers.items():
+                logging.getLogger(name).handlers[:] = before
+
+
+def seen(path: Path, text: str, turn: Callable[[Loaded], Any], compile_with: Callable[..., Any] | None) -> Seen:
+    """Load a program anew, and call it once.
+
+    Parameters
+    ----------
+    turn : callable
+        Given the program, sets it up and returns its arguments.
+    compile_with : callable or None
+        What ``torch.compile`` is meanwhile; ``None`` stands for leaving functions uncompiled.
+    """
+    torch._dynamo.reset()
+    events: list[tuple[str, ...]] = []
+    compile_before, root = torch.compile, logging.getLogger()
+    handlers = list(root.handlers), root.level
+    recorder = logging.Handler()
+    recorder.emit = lambda record: events.append(("log", record.name, record.levelname, record.getMessage()))  # type: ignore[method-assign]
+    torch.compile = compile_with or _left_uncompiled(path)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(_Out("out", events)):
+            warnings.simplefilter("always")
+            shown = warnings.showwarning
+            warnings.showwarning = lambda message, category, *_, **__: events.append(
+                ("warning", category.__name__, str(message))
+            )
+            root.handlers[:] = [recorder]
+            loaded = Loaded(path, text)
+            getattr(loaded.module, "setup", lambda: None)()
+            arguments = turn(loaded)
+            call = loaded.f
+            if compile_with is not None and text.count("torch.compile") == 0:
+                call = compile_with(call)
+            torch.manual_seed(5)
+            random.seed(5)
+            value, raised = None, None
+            try:
+                value = call(*arguments)
+            except Exception as error:  # noqa: BLE001 - that it raises is the finding
+                raised = error
+            warnings.showwarning = shown
+    finally:
+        torch.compile = compile_before
+        root.handlers[:], root.level = handlers
+        for name in list(logging.root.manager.loggerDict):
+            if name.startswith("program."):
+                logging.getLogger(name).handlers.clear()
+    events[:] = [event for event in events if event[0] != "warning" or "torch" not in event[1].lower()]
+    parts = {"value": value, "arguments": arguments} | {
+        name: part
+        for name, part in vars(loaded.module).items()
+        if isinstance(part, int | float | str | list | dict | torch.Tensor | torch.nn.Module) and name[:1] != "_"
+    }
+    parts |= {
+        f"{name}'s attributes": vars(part)
+        for name, part in vars(loaded.module).items()
+        if type(part).__module__ == loaded.module.__name__
+    }
+    found = {id(t): (place, t) for name, part in parts.items() for place, t in _tensors(part, name)}
+    kept: dict[str, Any] = {place: t.detach().clone() for place, t in found.values()}
+    kept |= {name: _plain(part) for name, part in parts.items()}
+    kept["requires grad"] = {p: t.requires_grad for p, t in found.values() if not isinstance(t, torch.nn.Parameter)}
+    returned = [t for _, t in _tensors(value, "value")]
+    given = [t for _, t in _tensors(arguments, "arguments")]
+    kept["aliases"] = [(i, j) for i, r in enumerate(returned) for j, g in enumerate([*given, *returned[:i]]) if r is g]
+    kept["memory"] = [
+        (i, j)
+        for i, r in enumerate(returned)
+        for j, g in enumerate([*given, *returned[:i]])
+        if r.untyped_storage().data_ptr() == g.untyped_storage().data_ptr() != 0
+    ]
+    kept |= {f"grad left on {place}": _plain(t.grad) for place, t in found.values() if t.is_leaf and t.requires_grad}
+    kept["random"] = [torch.get_rng_state().tolist(), repr(random.getstate())]
+    return Seen(events, raised, kept, _gradients(returned, list(found.values())))
+
+
+def _gradients(returned: list[torch.Tensor], found: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
+    roots = [t for t in returned if t.requires_grad]
+    if not roots:
+        return {}
+    leaves = [(place, t) for place, t in found if t.is_leaf and t.requires_grad]
+    for _, leaf in leaves:
+        leaf.grad = None
+    try:
+        torch.autograd.backward(roots, [torch.linspace(0.5, 1.5, t.numel()).reshape(t.shape) for t in roots])
+    except RuntimeError as error:
+        return {"backward": type(error).__name__}
+    return {place: leaf.grad for place, leaf in leaves}
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    match value:
+        case torch.Tensor():
+            return value.detach().clone()
+        case torch.nn.Module():
+            own = {k: v for k, v in vars(value).items() if isinstance(v, int | float | str | list) and k[:1] != "_"}
+            return {"training": value.training, **own} | {k: t.detach().clone() for k, t in value.named_buffers()}
+        case dict():
+            return {str(key): _plain(item, depth + 1) for key, item in value.items()} if depth < 5 else None
+        case list() | tuple():
+            return [_plain(item, depth + 1) for item in value] if depth < 5 else None
+        case int() | float() | str() | None:
+            return value
+        case _:
+            return type(value).__name__
+
+
+def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
+    match value:
+        case torch.Tensor():
+            yield place, value
+        case torch.nn.Module():
+            yield from ((f"{place}.{name}", t) for name, t in (*value.named_parameters(), *value.named_buffers()))
+        case dict():
+            for key, item in value.items():
+                yield from _tensors(item, f"{place}[{key}]")
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from _tensors(item, f"{place}[{index}]")
+
+
+def turns(program: Loaded) -> dict[str, Callable[[Loaded], Any]]:
+    """Return ways to call a program: with what it gives itself, and with other tensors, sizes, numbers and globals."""
+
+    def turn_of(
+        change: Callable[[Any], Any], index: int | None = None, other: Any = None, name: str | None = None
+    ) -> Callable[[Loaded], Any]:
+        def turn(loaded: Loaded) -> Any:
+            if name is not None:
+                setattr(loaded.module, name, other)
+            made: dict[int, Any] = {}
+            given = [_map(part, change, made) for part in loaded.given()[0]]
+            if index is not None:
+                given[index] = _map(other, change, made)
+            return tuple(given)
+
+        return turn
+
+    made = {name: turn_of(change) for name, change in _CHANGES.items()}
+    values = {"": _CHANGES["as given"], ", negative": _CHANGES["negative"]}
+    for suffix, change in values.items():
+        for index, part in enumerate(program.given()[0]):
+            for other in _numbers_like(part):
+                made[f"argument {index} = {other}{suffix}"] = turn_of(change, index, other)
+            if isinstance(part, list) and part:
+                for size, items in {"empty": part[:0], "shorter": part[:1], "longer": [*part, *part]}.items():
+                    made[f"argument {index} {size}{suffix}"] = turn_of(change, index, items)
+        for name, part in vars(program.module).items():
+            for other in _numbers_like(part) if name.isupper() else ():
+                made[f"{name} = {other}{suffix}"] = turn_of(change, name=name, other=other)
+    return made
+
+
+def _numbers_like(value: Any) -> list[Any]:
+    if type(value) is bool:
+        return [not value]
+    if type(value) is int:
+        return [0, -2, 5]
+    return [0.0, -0.3, 1e10] if type(value) is float else []
+
+
+def _map(value: Any, change: Callable[[Any], Any], made: dict[int, Any]) -> Any:
+    if isinstance(value, torch.Tensor):
+        if id(value) not in made:
+            with torch.no_grad():
+                changed = change(value.detach().clone())
+            required = (value.requires_grad or changed.requires_grad) and changed.is_floating_point()
+            made[id(value)] = changed.detach().clone().requires_grad_(required)
+        return made[id(value)]
+    if isinstance(value, list | tuple):
+        return type(value)(_map(item, change, made) for item in value)
+    return value
+
+
+def _floating(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
+    return lambda value: change(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def _last(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def change(value: torch.Tensor) -> torch.Tensor:
+        if value.numel():
+            value.view(-1)[-1] = number
+        return value
+
+    return change
+
+
+_CHANGES: dict[str, Callable[[Any], Any]] = {
+    "as given": lambda value: value,
+    "negative": _floating(lambda x: -0.7 * x - 0.1),
+    "random": _floating(lambda x: torch.randn(x.shape, generator=torch.Generator().manual_seed(99)) * 5),
+    "zeros": _floating(torch.zeros_like),
+    "large": _floating(lambda x: torch.full_like(x, 1e20)),
+    "a nan": _floating(_last(math.nan)),
+    "an inf": _floating(_last(math.inf)),
+    "a zero": _floating(_last(0.0)),
+    "empty": _floating(lambda x: x[:0] if x.dim() else x),
+    "longer": _floating(lambda x: torch.cat([x, x[:1]]) if x.dim() else x),
+    "integers": _floating(lambda x: (x * 3).round().long()),
+    "negative integers": _floating(lambda x: (x * -3).round().long()),
+    "double precision": _floating(lambda x: x.double() * 3),
+    "half precision": _floating(lambda x: x.half() * 3),
+    "with gradients": _floating(lambda x: x.requires_grad_()),
+    "zeros with gradients": _floating(lambda x: torch.zeros_like(x).requires_grad_()),
+}
+
+
+#: Compiling takes time, and tells less of these.
+_ONLY_UNCOMPILED = {
+    "zeros", "large", "an inf", "a zero", "negative integers", "double precision", "half precision", "with gradients",
+    "zeros with gradients",
+}  # fmt: skip
+#: Tensors of other kinds than the given ones. A program that refuses one of a group is not made for them.
+_OTHER_KINDS = (
+    {"integers", "negative integers"}, {"double precision"}, {"half precision"},
+    {"with gradients", "zeros with gradients"},
+)  # fmt: skip
+
+
+def parted(expected: Seen, actual: Seen, remedy: Remedy, what: str) -> list[str]:
+    """Return how a call differs from the original's, beyond what a verdict allows for."""
+    may_differ = remedy.verdict == "works but differs"
+    if expected.raised is not None or actual.raised is not None:
+        return _raised(expected.raised, actual.raised, may_differ=may_differ)
+    found = []
+    if not may_differ and not _same(expected.events, actual.events):
+        found.append(f"events {expected.events} became {actual.events}")
+    found += [
+        f"{name}: {expected.kept.get(name)} became {actual.kept.get(name)}"
+        for name in sorted(expected.kept.keys() | actual.kept.keys())
+        if not _same(expected.kept.get(name), actual.kept.get(name)) and not (may_differ and name == "random")
+    ]
+    if _finite(expected):
+        for name in sorted(expected.gradients.keys() | actual.gradients.keys()):
+            one, other = expected.gradients.get(name), actual.gradients.get(name)
+            unasked = may_differ or "with gradients" in what
+            zero = unasked and one is None and other is not None and not other.count_nonzero()
+            if not zero and not _same(one, other):
+                found.append(f"gradient of {name}: {one} became {other}")
+    return found
+
+
+def _raised(expected: BaseException | None, actual: BaseException | None, *, may_differ: bool) -> list[str]:
+    if expected is None or actual is None:
+        return [f"raised {expected!r} became {actual!r}"]
+    of_operation = isinstance(expected, RuntimeError) and isinstance(actual, RuntimeError)
+    in_other_words = may_differ and isinstance(actual, RuntimeError)
+    # PyTorch's own operations write sizes in two ways, depending on whether they are captured.
+    texts = (str(error).partition("\n\nfrom user code")[0] for error in (expected, actual))
+    said = [text.replace("torch.Size", "").replace("(", "").replace(")", "") for text in texts]
+    same = type(expected) is type(actual) and _same(*said)
+    return [] if same or of_operation or in_other_words else [f"raised {expected!r} became {actual!r}"]
+
+
+def _finite(result: Seen) -> bool:
+    tensors = [*result.gradients.values(), *(t for _, t in _tensors(result.kept.get("value"), "value"))]
+    return all(bool(t.isfinite().all()) for t in tensors if isinstance(t, torch.Tensor))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    match one:
+        case torch.Tensor():
+            alike = one.dtype == other.dtype and one.shape == other.shape
+            rtol, atol = (1e-2, 1e-2) if one.dtype == torch.float16 else (1e-4, 1e-5)
+            return bool(alike and torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
+        case dict():
+            return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        case list() | tuple():
+            return len(one) == len(other) and all(map(_same, one, other))
+        case float():
+            close = math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-6)
+            return close or (math.isnan(one) and math.isnan(other))
+        case str():
+            one, other = (_OF_COMPILING.sub("", text) for text in (one, other))
+            if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
+                return False
+            pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
+            return all(math.isclose(float(a), float(b), rel_tol=1e-3, abs_tol=2e-4) for a, b in pairs)
+    return bool(one == other)
+
+
+def _originals(
+    path: Path, text: str, loaded: Loaded, remedy: Remedy
+) -> list[tuple[str, Callable[[Loaded], Any], Seen]]:
+    """Return the calls for which a claim is made, each with what the original does."""
+    every = turns(loaded)
+    if remedy.verdict == "works on what ran":
+        every = {"as given": every["as given"]}
+    elif remedy.verdict == "works but differs" and remedy.reason is not None:  # it names what else differs
+        every = {what: turn for what, turn in every.items() if not any(what in kind for kind in _OTHER_KINDS)}
+    expected = {what: seen(path, text, turn, None) for what, turn in every.items()}
+    refused = {what for what, result in expected.items() if result.raised is not None}
+    left_out = {what for kind in _OTHER_KINDS if kind & refused for what in kind}
+    return [(what, turn, expected[what]) for what, turn in every.items() if what not in left_out]
+
+
+def false_claims(program: Written, loaded: Loaded, report: Report, remedy: Remedy, backend: str) -> list[str]:
+    """Return what is not true of a remedy that is said to work."""
+    path = loaded.path.with_name("changed.py")
+    text = program.text
+    if remedy.patch is not None:
+        text = patched(text, remedy.patch)
+        lines = program.text.split("\n")
+        for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
+            lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
+        assert "\n".join(lines) == text, "the edits and the patch say the same"
+    named = [b.location.line for b in report.breaks if b.id in remedy.breaks and b.location is not None]
+    forbidden = {new for line in named for new in new_lines(remedy, line)}
+    compile_before = torch.compile
+
+    def compiling(fn: Any = None, **options: Any) -> Any:
+        options["backend"] = backend
+        return compile_before(fn, **options) if fn is not None else lambda inner: compile_before(inner, **options)
+
+    found = []
+    with _settings():
+        for what, turn, expected in _originals(path, program.text, loaded, remedy):
+            if remedy.code is not None:
+                exec(remedy.code, {"model": loaded.f})  # noqa: S102 - what the report says
+            if remedy.settings == {} and remedy.verdict == "works":
+                found += [
+                    f"{what}: uncompiled: {each}"
+                    for each in parted(expected, seen(path, text, turn, None), remedy, what)
+                ]
+            if what in _ONLY_UNCOMPILED:
+                continue
+            counters.clear()
+            with counted_breaks(path) as broken:
+                actual = seen(path, text, turn, compiling)
+            breaks = sum(counters["graph_break"].values())
+            torch._dynamo.config.load_config(_DEFAULTS)
+            differs = parted(expected, actual, remedy, what)
+            if differs:  # what compiling alone does is no doing of the remedy's
+                usual = parted(expected, seen(path, program.text, turn, compiling), remedy, what)
+                differs = [difference for difference in differs if difference not in usual]
+            found += [f"{what}: {difference}" for difference in differs]
+            if forbidden & set(broken) and expected.raised is None:
+                found.append(f"{what}: line {sorted(forbidden & set(broken))} still breaks")
+            if len(remedy.breaks) == len(report.breaks) and breaks and what == "as given":
+                found.append(f"{what}: {breaks} breaks are left")
+    return found
+
+
+_DEFAULTS = torch._dynamo.config.save_config()
+
+
+@contextlib.contextmanager
+def _settings() -> Iterator[None]:
+    before = torch._dynamo.config.save_config()
+    try:
+        yield
+    finally:
+        torch._dynamo.config.load_config(before)

@@ -1,0 +1,116 @@
+"""Each kind of callable is kept as an entry, once, as it was before it ran, and can run again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak.experiments.trial.entry import Entry, kept_entries
+from jupyter_graphbreak.report.remedies import WORKING
+
+
+def breaks(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    return x * scale
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.calls = torch.nn.Linear(3, 3), 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        torch._dynamo.graph_break()
+        return torch.relu(self.lin(x))
+
+    def other(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.lin(x)) * 2
+
+
+class Scaled:
+    def __init__(self) -> None:
+        self.scale = 3.0
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x * self.scale
+
+
+PLUS: Callable[[torch.Tensor], torch.Tensor] = lambda x: breaks(x) + 1  # noqa: E731
+
+
+def kept(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
+    torch._dynamo.reset()
+    with kept_entries() as found:
+        value = run()
+    assert found.left_out == []
+    return found.entries, value
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (breaks, "breaks"),
+        (functools.partial(breaks, scale=3.0), "breaks"),
+        (Net(), "Net"),
+        (Net().other, "other"),
+        (Scaled(), "Scaled"),
+        (PLUS, "<lambda>"),
+    ],
+    ids=["function", "partial", "module", "method", "callable", "lambda"],
+)
+def test_what_was_compiled_runs_again(function: Any, name: str) -> None:
+    x = torch.ones(2, 3)
+    compiled: Any = torch.compile(function, backend="eager")
+    entries, value = kept(lambda: compiled(x))
+    (entry,) = entries
+    assert name in entry.function
+    assert entry.frame == "0/0"
+    assert entry.arguments.args[-1] is not x
+    again = entry.call(*entry.arguments.args, **entry.arguments.kwargs)
+    torch.testing.assert_close(again, value)
+
+
+def test_the_state_is_that_before_the_call() -> None:
+    net, x = Net(), torch.ones(2, 3)
+    (entry,), _ = kept(lambda: torch.compile(net, backend="eager")(x))
+    assert net.calls == 1
+    assert entry.call.calls == 0  # type: ignore[attr-defined]
+
+
+def test_a_function_is_kept_once_however_often_it_is_compiled() -> None:
+    compiled = torch.compile(breaks, backend="eager")
+    entries, _ = kept(lambda: [compiled(torch.ones(n)) for n in (2, 3, 4)])
+    assert [entry.function for entry in entries] == ["breaks"]
+    assert [tuple(value.shape) for value in entries[0].arguments.args[:1]] == [(2,)]
+
+
+def test_compiled_functions_inside_of_uncompiled_ones() -> None:
+    inner = torch.compile(breaks, backend="eager")
+
+    def outer(x: torch.Tensor) -> Any:
+        return inner(x) + torch.compile(Net(), backend="aot_eager")(x)
+
+    entries, _ = kept(lambda: outer(torch.ones(2, 3)))
+    assert [entry.function.rpartition(".")[2] for entry in entries] == ["breaks", "Net"]
+    assert [getattr(entry.backend, "compiler_name", None) for entry in entries] == ["eager", "aot_eager"]
+
+
+@pytest.mark.parametrize("how", ["fullgraph", "scope"])
+def test_what_raises_at_its_break_is_mended_all_the_same(how: str) -> None:
+    import jupyter_graphbreak
+
+    torch._dynamo.reset()
+    function = breaks
+    if how == "scope":
+        function = torch._dynamo.error_on_graph_break(True)(breaks)
+    with pytest.raises(Exception, match="graph_break"), jupyter_graphbreak.capture(entries=True) as run:
+        torch.compile(function, backend="eager", fullgraph=how == "fullgraph")(torch.ones(3))
+    report = run.try_remedies()
+    assert report.status == "error"
+    assert [remedy.verdict in WORKING for remedy in report.remedies or []][:1] == [True]

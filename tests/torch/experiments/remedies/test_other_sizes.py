@@ -1,0 +1,118 @@
+"""What is handed in as numbers stays right for other numbers: they are compiled anew, none is kept from before."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+import jupyter_graphbreak
+from jupyter_graphbreak.experiments.families.sizes import SWITCHES
+from jupyter_graphbreak.report.remedies import WORKING
+from tests.torch.experiments.remedies.by_hand import Loaded, edited, programs
+
+LENGTHS = ([1, 2, 3], [3, 2, 1], [6], [0, 6], [2, 2, 1, 1])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            "lengths of parts",
+            marks=pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 does not break here"),
+        ),
+        "repeated by lengths",
+    ],
+)
+def test_other_lengths(tmp_path: Path, name: str) -> None:
+    program = next(each for each in programs("loops_and_sizes") if each.name == name)
+    loaded = Loaded(tmp_path / "program.py", program.text)
+    report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *loaded.given()[0])
+    remedy = next(each for each in report.remedies or [] if each.family == "sizes")
+    assert remedy.verdict in WORKING
+    (tmp_path / "with").mkdir()
+    changed = Loaded(tmp_path / "with" / "program.py", edited(loaded, report, remedy))
+    torch._dynamo.reset()
+    counters.clear()
+    for lengths in LENGTHS:
+        x = torch.linspace(-1, 2, 6 if name == "lengths of parts" else len(lengths))
+        expected = loaded.f(x, torch.tensor(lengths))
+        assert torch.equal(changed.f(x, torch.tensor(lengths)), expected), lengths
+    assert not counters["graph_break"]
+
+
+class Attention(torch.nn.Module):
+    """Reads lengths as the vision towers of models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = torch.nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor, image_grid_thw: torch.Tensor) -> torch.Tensor:
+        parts = torch.split(self.model(x), (image_grid_thw.prod(-1) // 2).tolist())
+        first = image_grid_thw[0]
+        return (
+            torch.stack([part.sum(0) * part.shape[0] for part in parts]).sum(0) * first[1].item()
+            + image_grid_thw[:, 2].sum()
+        )
+
+
+def sizes_hook() -> Any:
+    """Return the class that has numbers known while compiling, without what transformers needs of it."""
+    scope: dict[str, Any] = {"model": torch.nn.Linear(1, 1)}
+    code = next(code for code in SWITCHES if "class Sizes" in code)
+    exec(code, scope)  # noqa: S102
+    return lambda grid: scope["sizes_of"](scope["text_of"](grid))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_known_sizes_are_guarded_by_value(backend: str) -> None:
+    pytest.importorskip("transformers")
+    torch._dynamo.reset()
+    counters.clear()
+    known, model = sizes_hook(), Attention()
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    grids = ([[1, 2, 3], [1, 1, 2]], [[1, 2, 2], [1, 2, 2]], [[1, 1, 8]], [[2, 2, 2]], [[1, 2, 3], [1, 1, 2]])
+    for numbers in grids:
+        grid = torch.tensor(numbers)
+        x = torch.randn(int(grid.prod(-1).sum()) // 2, 2)
+        gradients = []
+        for program, sizes in ((model, grid), (compiled, known(grid))):
+            given = x.clone().requires_grad_()
+            model.zero_grad()
+            result = program(given, sizes)
+            result.sum().backward()
+            gradients.append((result.detach(), given.grad, model.model.weight.grad))
+        for one, other in zip(*gradients, strict=True):
+            torch.testing.assert_close(one, other)
+    assert counters["stats"]["unique_graphs"] == len(grids) - 1
+
+
+@pytest.mark.skipif(
+    torch.__version__ < "2.13",
+    reason="torch 2.9 to 2.12 lose the symbol of a mask's sum in this model: PendingUnbackedSymbolNotFound",
+)
+@pytest.mark.slow
+def test_other_grids_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "benchmarks"))
+    import tiny_models  # type: ignore[import-not-found]
+
+    model, inputs = tiny_models.tiny("qwen2_vl")
+    changed, _ = tiny_models.tiny("qwen2_vl")
+    exec(next(code for code in SWITCHES if "class Sizes" in code), {"model": changed})  # noqa: S102
+    torch._dynamo.reset()
+    counters.clear()
+    compiled: Any = torch.compile(changed, backend="aot_eager")
+    for grid in ([[1, 4, 4]], [[1, 2, 8]], [[1, 8, 2]], [[2, 2, 4]], [[1, 4, 4]]):
+        given = {**inputs, "image_grid_thw": torch.tensor(grid)}
+        with torch._dynamo.config.patch(capture_scalar_outputs=True):
+            expected, actual = model(**given), compiled(**given)
+        torch.testing.assert_close(actual.logits, expected.logits)
+        assert torch.equal(changed.model.rope_deltas, model.model.rope_deltas)
+    assert not counters["graph_break"]
+    sys.modules.pop("tiny_models", None)

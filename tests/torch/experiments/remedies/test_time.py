@@ -1,0 +1,125 @@
+"""Time is spread over the breaks of a program, and the limit is kept, whatever is asked."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.experiments import frontends
+from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
+from jupyter_graphbreak.experiments.remedies import search
+from jupyter_graphbreak.experiments.remedies.rehearsal import Attempt, Rehearsal
+from jupyter_graphbreak.experiments.remedies.search import Search
+from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, time_limited
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.experiments.remedies.change import Change
+
+PROPOSALS = 6
+
+
+def three_breaks(x: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    x = x + 1
+    torch._dynamo.graph_break()
+    x = x.sin()
+    torch._dynamo.graph_break()
+    return x * 2
+
+
+class Clock:
+    """Time that passes only while something is tried."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class SlowRehearsal:
+    """A program for which each attempt takes ten seconds, and does not help."""
+
+    def __init__(self, report: Any, clock: Clock) -> None:
+        self.original = SimpleNamespace(report=report)
+        self.program = SimpleNamespace(texts={})
+        self.attempts: list[str] = []
+        self._clock = clock
+
+    def attempt(self, change: Change, goals: frozenset[str], *_: Any, **__: Any) -> Attempt:
+        self._clock.now += 10
+        self.attempts += goals
+        return Attempt(change, "break stays")
+
+
+@pytest.mark.parametrize("seconds", [80.0, 400.0])
+def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    def proposals(problem: Problem, _: object) -> list[Proposal]:
+        titles = [f"{number} for {problem.break_.id}" for number in range(PROPOSALS)]
+        return [Proposal("edit", title, {"s1": title}) for title in titles]
+
+    torch._dynamo.reset()
+    report = jupyter_graphbreak.explain(three_breaks, torch.ones(3))
+    idents = {listed.id for listed in report.breaks}
+    assert len(idents) == 3
+    clock = Clock()
+    rehearsal = SlowRehearsal(report, clock)
+    monkeypatch.setattr(search, "proposals_for", proposals)
+    monkeypatch.setattr(search, "time", clock)
+    made = Search(cast("Rehearsal", rehearsal), seconds)
+    made.run()
+    assert set(rehearsal.attempts) == idents
+    assert not made.left
+    assert clock.now <= seconds
+    titles = [tried.titles for tried in made.tried]
+    assert len(titles) == len(set(titles)), "nothing is tried twice"
+    if seconds > 300:
+        assert len(titles) == 3 * PROPOSALS, "what waited for others is tried when they had their share"
+
+
+def test_after_the_time_nothing_is_called_and_the_report_says_so() -> None:
+    calls = []
+
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x + 1
+
+    entry = Entry("counted", None, counted, Arguments(torch.ones(3)))
+    with pytest.raises(TimeUpError), time_limited(time.monotonic()):
+        Rehearsal(entry)
+    for ask in (jupyter_graphbreak.check, jupyter_graphbreak.measure):
+        report = ask(counted, torch.ones(3), seconds=0.0)
+        assert [note.message.endswith("took too long and was ended.") for note in report.diagnostics] == [True]
+    compared = jupyter_graphbreak.compare_frontends(counted, torch.ones(3), seconds=0.0)
+    assert compared.verdicts == []
+    assert "torch.compile" in compared.left_out
+    assert "There was no time left for torch.jit.trace" in str(compared)
+    assert calls == []
+
+
+def test_front_ends_that_were_reached_in_time_have_their_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def third_is_late() -> None:
+        reached.append(1)
+        if len(reached) == 3:
+            raise TimeUpError
+
+    reached: list[int] = []
+    monkeypatch.setattr(frontends, "require_time", third_is_late)
+    compared = jupyter_graphbreak.compare_frontends(torch.sin, torch.ones(3))
+    assert [verdict.frontend for verdict in compared.verdicts] == ["torch.jit.trace", "torch.jit.script"]
+    assert compared.left_out[0] == "torch.fx.symbolic_trace"
+
+
+def test_questions_to_a_run_end_when_they_are_told_to() -> None:
+    compiled = torch.compile(three_breaks, backend="eager")
+    with jupyter_graphbreak.capture(entries=True) as run:
+        compiled(torch.ones(3))
+    assert "no time left" in run.check(seconds=0.0).diagnostics[-1].message
+    assert "no time left" in run.measure(seconds=0.0).diagnostics[-1].message

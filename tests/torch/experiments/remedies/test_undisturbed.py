@@ -1,0 +1,265 @@
+"""Trying remedies leaves everything as it was, whatever happens meanwhile; and what was found is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import linecache
+import logging
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+import jupyter_graphbreak
+from jupyter_graphbreak.experiments.families import table
+from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
+from jupyter_graphbreak.experiments.remedies.rehearsal import Rehearsal
+from jupyter_graphbreak.experiments.trial import entry as entries
+from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.report.remedies import WORKING
+
+HISTORY: list[float] = []
+TABLE = {"seen": 0}
+COUNT = 0
+log = logging.getLogger("a.program")
+
+
+def noisy(x: torch.Tensor, found: list[Any]) -> torch.Tensor:
+    """Do what leaves traces everywhere."""
+    global COUNT  # noqa: PLW0603 - it is what is tested
+    COUNT += 1
+    TABLE["seen"] += 1
+    HISTORY.append(float(COUNT))
+    print("noisy")  # noqa: T201
+    print("noisy", file=sys.stderr)  # noqa: T201
+    log.warning("noisy")
+    warnings.warn("noisy", stacklevel=1)
+    found.append(random.random())  # noqa: S311
+    x.add_(1)
+    if x.sum() > 0:
+        x = x * torch.rand(3)
+    return x * float(np.random.rand())  # noqa: NPY002
+
+
+def branch(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    return y + 1 if y.sum() > 0 else y - 1
+
+
+def two(x: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    if x.sum() > 0:
+        x = x + 1
+    return x * 2
+
+
+def raises(x: torch.Tensor) -> torch.Tensor:
+    print("before it raises")  # noqa: T201
+    torch._dynamo.graph_break()
+    raise LookupError(f"of shape {tuple(x.shape)}")
+
+
+def snapshot(*arguments: Any) -> dict[str, Any]:
+    """Return everything that must stay."""
+    functions = (noisy, branch, two, raises, copy.deepcopy, torch.nn.Linear.forward)
+    return {
+        "arguments": copy.deepcopy(arguments),
+        "globals": (COUNT, list(HISTORY), dict(TABLE), sorted(globals())),
+        "random": (torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state())),  # noqa: NPY002
+        "config": torch._dynamo.config.save_config(),
+        "streams": (id(sys.stdout), id(sys.stderr)),
+        "registry": copy.deepcopy(globals().get("__warningregistry__")),
+        "filters": list(warnings.filters),
+        "logging": (log.level, list(log.handlers), log.disabled, logging.Logger.callHandlers, logging.root.level),
+        "codes": [id(function.__code__) for function in functions],
+        "linecache": linecache.getlines(__file__),
+        "builtins": sorted(vars(sys.modules["builtins"])),
+        "modes": (torch.is_grad_enabled(), torch.get_default_dtype(), sys.gettrace()),
+    }
+
+
+@contextlib.contextmanager
+def untouched(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Iterator[None]:
+    capsys.readouterr()
+    before = snapshot(*arguments)
+    yield
+    after = snapshot(*arguments)
+    for name, value in before.items():
+        assert repr(value) == repr(after[name]), name
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_function_that_leaves_traces_leaves_none(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    arguments = torch.ones(3), [0.5]
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with untouched(capsys, *arguments):
+            report = jupyter_graphbreak.try_remedies(noisy, *arguments)
+    assert report.remedies
+    # pytest's own handler stands in for the user's; what PyTorch's trace says goes to no handler of theirs.
+    assert [record for record in caplog.records if record.name != "torch.__trace"] == []
+    assert [w for w in warned if "noisy" in str(w.message)] == []
+
+
+def test_the_function_s_own_exception_comes_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    x = torch.ones(3)
+    with untouched(capsys, x), pytest.raises(LookupError, match="of shape"):
+        jupyter_graphbreak.try_remedies(torch.compile(raises, backend="eager"), x)
+
+
+def interrupting(at: int) -> Callable[..., Any]:
+    """Return what takes the place of running a changed program, and is interrupted there."""
+    attempt = Rehearsal._performed
+    calls = 0
+
+    def performed(self: Rehearsal, *asked: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls != at:
+            return attempt(self, *asked)
+        with interrupted_runs():
+            return attempt(self, *asked)
+
+    return performed
+
+
+@contextlib.contextmanager
+def interrupted_runs() -> Iterator[None]:
+    """Interrupt in the midst of a run, when code is swapped and output kept."""
+    restore = Subject.restore
+
+    def interrupted(self: Subject) -> None:  # noqa: ARG001 - its signature
+        raise KeyboardInterrupt
+
+    Subject.restore = interrupted  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Subject.restore = restore  # type: ignore[method-assign]
+
+
+def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    # The program and one change ran, each also at the edges of its inputs.
+    monkeypatch.setattr(Rehearsal, "_performed", interrupting(5))
+    x = torch.ones(3)
+    with untouched(capsys, x):
+        report = jupyter_graphbreak.try_remedies(torch.compile(two, backend="eager"), x)
+    assert report.remedies is not None
+    assert [remedy.verdict in WORKING for remedy in report.remedies] == [True, False]
+    person = report.remedies[1]
+    assert (person.kind, person.verdict) == ("person", "not tried")
+    assert person.reason == "the search was interrupted"
+
+
+@pytest.mark.parametrize("where", ["family", "rehearsal"])
+def test_a_fault_of_ours_does_not_cost_the_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
+) -> None:
+    def faulty(problem: Problem) -> Iterator[Proposal]:
+        if problem.break_.gb_type.startswith("Data"):
+            raise ZeroDivisionError("in a family")
+        yield from ()
+
+    def fault(*_: Any) -> Any:
+        raise ZeroDivisionError("in the comparison")
+
+    if where == "family":
+        monkeypatch.setattr(table, "FAMILIES", {"faulty": faulty, **table.FAMILIES})
+    else:
+        monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.Original.chosen", fault)
+    x = torch.ones(3)
+    with untouched(capsys, x):
+        report = jupyter_graphbreak.try_remedies(torch.compile(two, backend="eager"), x)
+    assert report.remedies is not None
+    assert any("ZeroDivisionError" in listed.message for listed in report.diagnostics)
+    if where == "family":
+        assert {b for r in report.remedies if r.verdict in WORKING for b in r.breaks} == {b.id for b in report.breaks}
+    else:
+        assert {remedy.verdict for remedy in report.remedies} == {"not tried"}
+        assert {ident for r in report.remedies if r.person for ident in r.breaks} == {b.id for b in report.breaks}
+
+
+def test_compiled_functions_are_not_compiled_again() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(branch, backend="eager")
+    x = torch.ones(3)
+    compiled(x)
+    jupyter_graphbreak.try_remedies(compiled, x)
+    counters.clear()
+    compiled(x)
+    assert counters["frames"] == {}, "it runs from Dynamo's cache"
+    assert torch.equal(compiled(-x), branch(-x))
+
+
+def test_nothing_is_tried_after_the_time() -> None:
+    report = jupyter_graphbreak.try_remedies(branch, torch.ones(3), seconds=0.0)
+    assert report.remedies is not None
+    assert [(r.kind, r.reason) for r in report.remedies] == [("person", "there was no time left")]
+
+
+def test_one_s_own_function_is_judged_like_any_other() -> None:
+    def right(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return torch.where(y.sum() > 0, y + 1, y - 1)
+
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + 1
+
+    report = jupyter_graphbreak.try_remedies(branch, torch.ones(3), also=[right, wrong], seconds=0.0)
+    assert report.remedies is not None
+    own = [remedy for remedy in report.remedies if remedy.family == "own"]
+    assert [remedy.verdict for remedy in own] == ["works", "another result"]
+    assert own[1].reason is not None
+
+
+# -- Entries that a run kept.
+
+
+def test_without_asking_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(entries, "Subject", lambda *given: made.append(given))
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(branch, backend="eager")(torch.ones(3))
+    assert made == []
+    with pytest.raises(RuntimeError, match="entries=True"):
+        run.try_remedies()
+
+
+def test_entries_are_kept_as_they_were_before_they_ran(capsys: pytest.CaptureFixture[str]) -> None:
+    torch._dynamo.reset()
+
+    def counts(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        x.add_(1)
+        return x * 2
+
+    x = torch.ones(3)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        torch.compile(counts, backend="eager")(x)
+    with untouched(capsys, x):
+        report = run.try_remedies()
+    assert report.remedies is not None
+    assert [(remedy.verdict, remedy.reason) for remedy in report.remedies] == [("works", None)]
+    assert torch.equal(x, torch.full((3,), 2.0))
+
+
+def test_what_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch._dynamo.reset()
+    monkeypatch.setattr(entries, "memory_limit", lambda _: 25)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        torch.compile(branch, backend="eager")(torch.ones(300))
+    report = run.try_remedies()
+    assert report.remedies is not None
+    assert [remedy.kind for remedy in report.remedies] == ["person"]
+    (said,) = [listed.message for listed in report.diagnostics if "of the limit" in listed.message]
+    assert said.startswith("branch was not run again: its arguments and state take 0.0 MiB")
+    assert report.remedies[0].reason == said

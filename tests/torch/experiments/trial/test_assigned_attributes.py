@@ -1,0 +1,124 @@
+"""Attributes of packages and of the user's modules to which functions assign, and what happens to them in trials."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+import torch
+
+import jupyter_graphbreak
+from jupyter_graphbreak.experiments.trial.assigned_attributes import assigned_attributes
+
+ONES = torch.ones(3)
+MODULE = """
+import own_part
+COUNT = 0
+ITEMS = []
+class Thing:
+    total = 0
+"""
+#: Statements that change a module of the user's, and what they change.
+OF_USER = {
+    "an attribute": ("own.COUNT += 1", "own.COUNT"),
+    "a new attribute": ("own.NEW = 1", "hasattr(own, 'NEW')"),
+    "an import in the function": ("import own as other\n    other.COUNT += 1", "own.COUNT"),
+    "a name imported in the function": ("from own import ITEMS\n    ITEMS.append(1)", "len(own.ITEMS)"),
+    "a module by its name": ("sys.modules['own'].ITEMS.append(1)", "len(own.ITEMS)"),
+    "a class": ("own.Thing.total += 1", "own.Thing.total"),
+    "a module in a module": ("own.own_part.VALUE += 1", "own.own_part.VALUE"),
+}
+#: Statements that change a library's module, or Python's.
+OF_LIBRARY = {
+    "a function of Python's": ("json.dumps = str", "json.dumps is str"),
+    "a new attribute": ("torch.calls = getattr(torch, 'calls', 0) + 1", "getattr(torch, 'calls', 0)"),
+    "a class": (
+        "torch.nn.Linear.calls = getattr(torch.nn.Linear, 'calls', 0) + 1",
+        "hasattr(torch.nn.Linear, 'calls')",
+    ),
+    "a builtin": ("builtins.calls = 1", "hasattr(builtins, 'calls')"),
+    "standard output": ("sys.stdout = io.StringIO()", "type(sys.stdout)"),
+    "the trace function": ("sys.settrace(traced)", "sys.gettrace() is traced"),
+    "log records": ("logging.disable(7)", "logging.root.manager.disable"),
+    "a handler": ("HANDLER.setLevel(7)", "HANDLER.level"),
+    "the timeout of sockets": ("socket.setdefaulttimeout(7)", "socket.getdefaulttimeout()"),
+}
+PROGRAM = """
+import builtins, io, json, logging, socket, sys
+import torch
+import own
+HANDLER = logging.NullHandler()
+logging.getLogger("own").addHandler(HANDLER)
+def traced(*_):
+    return None
+def step(x):
+    STATEMENT
+    y = x * 2
+    if y.sum() > 0:
+        y = y + 1
+    return y
+def changed():
+    return CHANGED
+"""
+LINE = 10
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Any]]:
+    torch._dynamo.reset()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own.py").write_text(MODULE)
+    (tmp_path / "own_part.py").write_text("VALUE = 0\n")
+
+    def make(statement: str, changed: str) -> Any:
+        text = PROGRAM.replace("STATEMENT", statement).replace("CHANGED", changed)
+        (tmp_path / "own_program.py").write_text(text)
+        importlib.invalidate_caches()
+        return importlib.import_module("own_program")
+
+    yield make
+    for name in ("own", "own_part", "own_program"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("case", OF_USER)
+def test_a_users_module_is_as_before(program: Callable[[str, str], Any], case: str) -> None:
+    made = program(*OF_USER[case])
+    before = made.changed()
+    compared = jupyter_graphbreak.compare_frontends(made.step, ONES)
+    assert made.changed() == before
+    assert compared.effects is None
+    assert compared.verdicts
+
+
+@pytest.mark.parametrize("case", OF_LIBRARY)
+def test_a_function_that_changes_a_library_is_not_tried(program: Callable[[str, str], Any], case: str) -> None:
+    made = program(*OF_LIBRARY[case])
+    before = made.changed()
+    tried = jupyter_graphbreak.try_remedies(made.step, ONES, seconds=10)
+    compared = jupyter_graphbreak.compare_frontends(made.step, ONES)
+    assert made.changed() == before
+    for effects in (tried.effects, compared.effects):
+        assert [(effect.kind, effect.location and effect.location.line) for effect in effects or []] == [
+            ("state", LINE)
+        ]
+
+
+def test_assignments_are_found_in_the_code() -> None:
+    def assigns(value: Any) -> None:
+        import json as text
+
+        json.one = value  # type: ignore[attr-defined]
+        torch.nn.two += value  # type: ignore[attr-defined]
+        text.three = torch.nn.functional.relu(value)  # type: ignore[attr-defined]
+        value.four = json.dumps
+
+    assert isinstance(assigns, FunctionType)
+    found = {(owner.__name__, name) for (_, name), owner in assigned_attributes(assigns).items()}
+    assert found == {("json", "one"), ("torch.nn", "two"), ("json", "three")}

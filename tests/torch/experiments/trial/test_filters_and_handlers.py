@@ -1,0 +1,132 @@
+"""Runs on copies warn and log under the filters and handlers of the process, in order, and leave both alone."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak.experiments.trial.difference import differences
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.outcome import Result, run, untouched
+from jupyter_graphbreak.experiments.trial.subject import Subject
+
+LOG = logging.getLogger("trial.with.handlers")
+EVENTS: list[str] = []
+
+
+class Recording(logging.Handler):
+    """Notes messages in a global and in an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+        EVENTS.append(record.getMessage())
+
+
+class Strict(logging.Handler):
+    """Refuses what it is given."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise LookupError(record.getMessage())
+
+
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    LOG.setLevel(logging.INFO)
+    yield LOG
+    LOG.handlers.clear()
+    EVENTS.clear()
+
+
+def result_of(fn: Any) -> Result:
+    with untouched():
+        subject = Subject(fn, Arguments(torch.ones(2)))
+        assert subject.arguments is not None
+        return run(subject.call, subject, subject.arguments)
+
+
+def logs_then_notes(x: torch.Tensor) -> torch.Tensor:
+    LOG.info("logged")
+    EVENTS.append("noted")
+    return x
+
+
+def notes_then_logs(x: torch.Tensor) -> torch.Tensor:
+    EVENTS.append("noted")
+    LOG.info("logged")
+    return x
+
+
+def test_a_handler_that_records_sees_the_order(log: logging.Logger) -> None:
+    handler = Recording()
+    log.addHandler(handler)
+    one, other = result_of(logs_then_notes), result_of(notes_then_logs)
+    assert one.state["EVENTS"] == ["logged", "noted"]
+    assert one.state["the attributes of the handler Recording"]["messages"] == ["logged"]
+    assert any(difference.kind == "state" for difference in differences(one, other))
+    assert (handler.messages, EVENTS) == ([], [])
+
+
+def test_a_handler_that_raises_raises(log: logging.Logger) -> None:
+    log.addHandler(Strict())
+    found = result_of(logs_then_notes)
+    assert isinstance(found.raised, LookupError)
+    assert found.state["EVENTS"] == []
+
+
+def test_a_handler_that_cannot_be_copied_gets_nothing(log: logging.Logger) -> None:
+    handler = Recording()
+    handler.kept = (number for number in range(3))  # type: ignore[attr-defined]
+    log.addHandler(handler)
+    found = result_of(logs_then_notes)
+    assert found.raised is None
+    assert [text for _, _, text in found.effects.logged] == ["logged"]
+    assert handler.messages == []
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(2):
+        warnings.warn("careful", stacklevel=1)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("action", "shown"), [("always", 2), ("once", 1), ("default", 1), ("ignore", 0), ("error", None)]
+)
+def test_warnings_pass_the_filters_of_the_process(action: Any, shown: int | None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter(action)
+        before = list(warnings.filters)
+        for _ in range(2):  # what is shown once is shown once in each run
+            found = result_of(twice)
+            if shown is None:
+                assert isinstance(found.raised, UserWarning)
+            else:
+                assert len(found.effects.warned) == shown
+        assert warnings.filters == before
+
+
+def says(x: torch.Tensor) -> torch.Tensor:
+    print("printed")  # noqa: T201
+    LOG.warning("logged")
+    return x
+
+
+def says_otherwise(x: torch.Tensor) -> torch.Tensor:
+    LOG.warning("logged")
+    print("printed")  # noqa: T201
+    return x
+
+
+def test_the_order_of_what_is_printed_and_logged_counts() -> None:
+    (found,) = differences(result_of(says), result_of(says_otherwise))
+    assert found.text == "prints, warns and logs in another order"
+    assert found.declared

@@ -1,0 +1,141 @@
+"""Inputs that are derived from one: they stay such that the function takes them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, UserDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, other_inputs
+from jupyter_graphbreak.experiments.trial.outcome import untouched
+from jupyter_graphbreak.experiments.trial.reference import Reference
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(10, 4)
+
+    def forward(self, ids: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
+        found: torch.Tensor = self.embedding(ids)
+        return found.sum() if scale is None else found.sum() * scale
+
+
+IDS = torch.tensor([[2, 5, 9]])
+
+
+def by_name(fn: Any, *args: Any) -> dict[str, Input]:
+    return {other.example.what: other for other in other_inputs(Arguments(*args), fn)}
+
+
+def test_the_ids_of_an_embedding_stay_within_those_given() -> None:
+    model = Model()
+    inputs = [other for other in other_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.special]
+    ids = [other.arguments.args[0] for other in inputs]
+    assert len(ids) > 5
+    assert all(2 <= int(given.min()) <= int(given.max()) <= 9 for given in ids)
+    assert sum(not torch.equal(given, IDS) for given in ids) >= 3
+    assert torch.equal(by_name(model, IDS)["ids negated"].arguments.args[0], torch.tensor([[9, 2, 5]]))
+    assert -2.0 in [other.arguments.args[1].item() for other in inputs]
+
+
+def test_a_function_that_calls_a_model_or_looks_up_by_itself_keeps_its_ids_too() -> None:
+    model = Model()
+    weight = torch.ones(10, 4)
+    for fn in (lambda ids: model(ids), lambda ids: torch.nn.functional.embedding(ids, weight)):  # noqa: PLW0108
+        assert all(int(other.arguments.args[0].min()) >= 2 for other in other_inputs(Arguments(IDS), fn))
+
+
+def test_integers_that_are_no_indices_are_negated_and_also_put_in_another_order() -> None:
+    found = by_name(lambda x: x + 1, torch.tensor([1, 2, 3]))
+    assert torch.equal(found["x negated"].arguments.args[0], torch.tensor([-1, -2, -3]))
+    assert torch.equal(found["integers in another order"].arguments.args[0], torch.tensor([3, 1, 2]))
+
+
+@dataclass
+class Output:
+    loss: torch.Tensor
+    name: str = "a"
+
+
+class Encoding(UserDict[str, Any]):
+    """As a tokenizer returns it."""
+
+
+class Pair(NamedTuple):
+    left: torch.Tensor
+    right: torch.Tensor
+
+
+def test_tensors_in_dicts_dataclasses_and_tuples_change() -> None:
+    one = torch.ones(2)
+    given: list[Any] = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
+    for value in given:
+        changed = by_name(lambda value: value, value)["all tensors negated"].arguments.args[0]
+        assert type(changed) is type(value)
+        match changed:
+            case Output():
+                assert changed.name == "a"
+                found = changed.loss
+            case Pair():
+                assert changed.left is changed.right
+                found = changed.left
+            case dict() if type(changed) is dict:
+                assert changed["x"][1] == 3
+                found = changed["x"][0]
+            case _:
+                found = changed["x"]
+        assert torch.equal(found, -one)
+    assert torch.equal(one, torch.ones(2))
+    assert torch.equal(given[1]["x"], one)
+
+
+def test_modules_among_the_arguments_stay_the_same_objects() -> None:
+    model = torch.nn.Linear(2, 1)
+    others = list(other_inputs(Arguments(model, [model], torch.ones(1, 2)), lambda net, nets, x: nets[0](x) + net(x)))
+    assert others
+    assert all(other.arguments.args[0] is model is other.arguments.args[1][0] for other in others)
+
+
+def test_no_more_inputs_than_asked_for() -> None:
+    assert len(list(other_inputs(Arguments(torch.ones(2)), lambda x: x + 1, most=3))) == 3
+    with untouched():
+        reference = Reference(lambda x: x + 1, next(other_inputs(Arguments(torch.ones(2)), lambda x: x + 1)))
+        assert len(reference.trials(most=2)) == 2
+
+
+def test_the_reference_tells_what_changes_repeats_and_is_random() -> None:
+    seen: list[int] = []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        seen.append(1)
+        return x + torch.rand(2)
+
+    with untouched():
+        reference = Reference(f, next(other_inputs(Arguments(torch.ones(2)), f)))
+        trials = reference.trials(most=3)
+    assert (reference.changed, reference.repeatable, reference.random, seen) == ({"seen"}, True, True, [])
+    assert trials[0].example().what == "the first input again"
+    assert len(trials[0].expected.state["seen"]) == 2
+
+
+def test_the_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
+    class Recurrent(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = torch.nn.Linear(2, 2)
+            self.hidden = torch.zeros(1, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.hidden = self.cell(x + self.hidden)
+            return self.hidden
+
+    given = Arguments(torch.ones(1, 2))
+    with untouched():
+        reference = Reference(Recurrent(), next(other_inputs(given, lambda x: x)))
+        (again,) = reference.trials([given])
+    assert reference.changed == {"self"}
+    assert again.expected.backward is None
+    assert again.expected.gradients

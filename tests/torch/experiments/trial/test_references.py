@@ -1,0 +1,246 @@
+"""References between objects lead to the same objects in every copy, however an object holds them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections import OrderedDict, UserDict, defaultdict
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak.experiments.trial.copies import clone
+from jupyter_graphbreak.experiments.trial.inputs import Arguments, other_inputs
+from jupyter_graphbreak.experiments.trial.outcome import run, untouched
+from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+from jupyter_graphbreak.experiments.trial.subject import Subject
+
+
+class Metric(torch.nn.Module):
+    """Wraps its own methods when it is made, as torchmetrics does, and drops them when it is pickled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = torch.zeros(())
+        self.update = self._wrapped(self.update)  # type: ignore[method-assign]
+        self.lock = threading.RLock()
+
+    def _wrapped(self, update: Any) -> Any:
+        @functools.wraps(update)
+        def wrapped(*args: Any) -> None:
+            self.calls = getattr(self, "calls", 0) + 1
+            update(*args)
+
+        return wrapped
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "update"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.update = self._wrapped(self.update)  # type: ignore[method-assign]
+
+    def update(self, x: torch.Tensor) -> None:
+        with self.lock:
+            self.total = self.total + x.sum()
+
+
+def ran(fn: Any, *args: Any) -> tuple[Subject, Any]:
+    with untouched():
+        subject = Subject(fn, Arguments(*args))
+        assert subject.arguments is not None
+        result = run(subject.call, subject, subject.arguments)
+    if result.raised is not None:
+        raise result.raised
+    return subject, result
+
+
+def test_a_scheduler_steps_the_optimizer_of_its_own_copy() -> None:
+    model = torch.nn.Linear(2, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    scaler = torch.amp.GradScaler("cpu")
+    before = model.weight.detach().clone()
+
+    def step(x: torch.Tensor) -> Any:
+        optimizer.zero_grad()
+        scaler.scale(model(x).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scheduler.step()
+        return optimizer.param_groups[0]["lr"]
+
+    subject, result = ran(step, torch.ones(1, 2))
+    made: Any = {place.name: place.read() for place in subject._places}
+    assert made["scheduler"].optimizer is made["optimizer"]
+    assert made["optimizer"].param_groups[0]["params"][0] is made["model"].weight
+    assert result.value == 0.5
+    assert result.effects.warnings == []
+    assert not torch.equal(made["model"].weight, before)
+    assert torch.equal(model.weight, before)
+    assert model.weight.grad is None
+    assert (optimizer.param_groups[0]["lr"], scheduler.last_epoch) == (1.0, 0)
+    assert not scaler._per_optimizer_states
+
+
+def test_a_metric_that_wraps_its_own_methods_is_copied_with_them() -> None:
+    metric = Metric()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        metric.update(x)
+        return metric.total * 1
+
+    subject, result = ran(step, torch.ones(3))
+    assert subject.shared == []
+    assert result.value == 3
+    assert result.state["metric"].calls == 1
+    assert float(metric.total) == 0
+    assert not hasattr(metric, "calls")
+
+
+def test_hooks_and_their_handles_belong_to_the_copy() -> None:
+    model = torch.nn.Linear(2, 2)
+    seen: list[int] = []
+    handle = model.register_forward_hook(lambda *_: seen.append(1))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = model(x)
+        handle.remove()
+        return y
+
+    ran(f, torch.ones(1, 2))
+    assert seen == []
+    assert len(model._forward_hooks) == 1
+
+
+class Child:
+    def __init__(self, parent: Any) -> None:
+        self.parent = weakref.ref(parent)
+
+
+class Parent:
+    def __init__(self) -> None:
+        self.count = 0
+        self.child = Child(self)
+        added: list[int] = []
+        self.add = added.append
+        self.go = functools.partial(Parent.grow, self)
+
+    def grow(self) -> None:
+        self.count += 1
+
+
+def test_weak_references_partials_and_bound_methods_lead_to_the_copy() -> None:
+    parent = Parent()
+    made = clone([parent, parent.grow, weakref.WeakKeyDictionary({parent: 1})])
+    copied, grow, weak = made
+    assert copied.child.parent() is copied
+    assert grow.__self__ is copied
+    assert list(weak) == [copied]
+    copied.go()
+    copied.add(1)
+    assert (copied.count, parent.count) == (1, 0)
+    assert copied.add.__self__ == [1]
+    assert parent.add.__self__ == []  # type: ignore[attr-defined]
+
+
+class Slotted:
+    __slots__ = ("items", "unset")
+
+    def __init__(self) -> None:
+        self.items = [1]
+
+
+class Named(OrderedDict[str, Any]):
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key.upper(), value)
+
+
+def test_containers_of_all_kinds_are_copied() -> None:
+    named = Named(a=[1])
+    named.note = [2]  # type: ignore[attr-defined]
+    given: Any = [Slotted(), named, defaultdict(list, {1: [1]}), UserDict(a=[1]), {torch.ones(1): 1}]
+    slotted, copied, default, user, by_tensor = clone(given)
+    slotted.items.append(2)
+    copied["A"].append(2)
+    copied.note.append(3)
+    default[1].append(2)
+    user["a"].append(2)
+    assert given[0].items == [1]
+    assert (named["A"], named.note) == ([1], [2])  # type: ignore[attr-defined]
+    assert (given[2], given[3]) == ({1: [1]}, {"a": [1]})
+    assert default["new"] == []
+    assert next(iter(by_tensor)) is not next(iter(given[4]))
+
+
+class Pair(tuple[Any, ...]):
+    """Is no sequence, although it is a tuple."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def test_a_tuple_that_refuses_to_be_a_sequence_is_copied() -> None:
+    model: Any = torch.nn.Linear(2, 2)
+    model.pair = Pair(([1], 2))
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = model(x)
+        return y
+
+    subject, _ = ran(f, torch.ones(1, 2))
+    assert subject.shared == []
+
+
+class Handle:
+    """Frees something when it goes."""
+
+    freed = 0
+
+    def __del__(self) -> None:
+        Handle.freed += 1
+
+
+def test_what_has_a_destructor_is_shared_and_restored() -> None:
+    handle: Any = Handle()
+    handle.uses = 0
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        handle.uses += 1
+        return x + 1
+
+    subject, _ = ran(f, torch.ones(1))
+    assert len(subject.shared) == 1
+    assert "`handle` (Handle) cannot be copied" in subject.shared[0]
+    assert handle.uses == 0
+    del subject
+    assert Handle.freed == 0
+
+
+def test_a_run_that_would_use_up_a_generator_is_stopped() -> None:
+    numbers = (number for number in range(3))
+    with pytest.raises(TrialStoppedError, match="advances a generator"):
+        ran(lambda x: x + next(numbers), torch.ones(1))
+    assert list(numbers) == [0, 1, 2]
+
+
+class OneSize(UserDict[str, torch.Tensor]):
+    """Takes tensors of one size only, as a tensordict does."""
+
+    def __setitem__(self, key: str, value: torch.Tensor) -> None:
+        if value.shape[:1] != (4,):
+            raise RuntimeError("batch dimension mismatch")
+        super().__setitem__(key, value)
+
+
+def test_inputs_that_cannot_be_derived_are_left_out() -> None:
+    def f(batch: OneSize) -> torch.Tensor:
+        return batch["a"].sum()
+
+    found = list(other_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
+    assert found
+    assert all(derived.arguments.args[0]["a"].shape[0] == 4 for derived in found)

@@ -1,0 +1,537 @@
+"""What a run is observed to do, and what is said of two runs: each case fails when one observation is dropped."""
+
+# The functions that run print, draw random numbers, and take arguments that they leave alone.
+# ruff: noqa: ARG001, ARG005, NPY002, PLW0108, S311, T201
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from jupyter_graphbreak.experiments.trial.difference import Difference, differences, same_text
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.outcome import Result, run, untouched
+from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.values import difference
+
+LOG = logging.getLogger("trial.of.the.user")
+
+
+def result(fn: Any, *args: Any, seed: int = 0, gradients: bool = True) -> Result:
+    with untouched():
+        subject = Subject(fn, Arguments(*args))
+        assert subject.arguments is not None
+        return run(subject.call, subject, subject.arguments, seed, gradients=gradients)
+
+
+def compared(original: Any, changed: Any, *args: Any) -> list[Difference]:
+    return differences(result(original, *args), result(changed, *args))
+
+
+class Case(NamedTuple):
+    original: Callable[..., Any]
+    changed: Callable[..., Any]
+    kind: str
+    text: str
+    args: tuple[Any, ...]
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(kind: str, text: str, *args: Any) -> Callable[[Callable[[], Any]], None]:
+    def add(make: Callable[[], Any]) -> None:
+        original, changed = make()
+        CASES[make.__name__] = Case(original, changed, kind, text, args or (torch.ones(3),))
+
+    return add
+
+
+def leaf(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float32, requires_grad=True)
+
+
+@case("value", "returns tensor([2., 2., 2.]) instead of tensor([1., 1., 1.])")
+def value() -> Any:
+    return lambda x: x * 1, lambda x: x * 2
+
+
+@case("value", "returns torch.float64 instead of torch.float32")
+def dtype() -> Any:
+    return lambda x: x * 1, lambda x: x.double()
+
+
+@case("exception", "raises ValueError: no, where the original returns tensor([1., 1., 1.])")
+def raises() -> Any:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("no")
+
+    return lambda x: x * 1, f
+
+
+@case(
+    "exception",
+    "returns tensor([1., 1., 1.]), where the original raises ZeroDivisionError: integer division or modulo by zero",
+)
+def raises_no_more() -> Any:
+    return lambda x: x / (1 // int(x.dim() - 1)), lambda x: x * 1
+
+
+@case(
+    "exception", "raises KeyError: 'a', where the original raises ZeroDivisionError: integer division or modulo by zero"
+)
+def raises_something_else() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        empty: dict[str, Any] = {}
+        return empty["a"]
+
+    return lambda x: 1 // (x.dim() - 1), f
+
+
+@case(
+    "another error",
+    "raises RuntimeError: refused, where the original raises RuntimeError: shape '[2]' is invalid for input of size 3",
+)
+def an_operation_refuses_in_other_words() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        raise RuntimeError("refused")
+
+    return lambda x: x.view(2), f
+
+
+@case("another error", "raises RuntimeError: Runtime assertion failed, where the original raises ValueError: no")
+def a_graph_refuses_what_the_original_refuses() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        raise RuntimeError("Runtime assertion failed")
+
+    def g(x: torch.Tensor) -> Any:
+        raise ValueError("no")
+
+    return g, f
+
+
+@case("exception", "raises RuntimeError: Runtime assertion failed, where the original returns tensor([1., 1., 1.])")
+def a_graph_refuses_what_the_original_takes() -> Any:
+    def f(x: torch.Tensor) -> Any:
+        raise RuntimeError("Runtime assertion failed")
+
+    return lambda x: x * 1, f
+
+
+@case("exception", "raises RuntimeError: b, where the original raises RuntimeError: a")
+def a_statement_raises_what_operations_raise() -> Any:
+    def raising(text: str) -> Any:
+        def f(x: torch.Tensor) -> Any:
+            raise RuntimeError(text)
+
+        return f
+
+    return raising("a"), raising("b")
+
+
+@case("exception", "raises ValueError: b, where the original raises ValueError: a")
+def raises_with_another_message() -> Any:
+    def raising(text: str) -> Any:
+        def f(x: torch.Tensor) -> Any:
+            raise ValueError(text)
+
+        return f
+
+    return raising("a"), raising("b")
+
+
+@case("argument", "leaves the argument x otherwise: tensor([1., 1., 1.]) instead of tensor([2., 2., 2.])")
+def argument_changed() -> Any:
+    return lambda x: x.add_(1).clone(), lambda x: x + 1
+
+
+@case("gradient", "gives the argument x another gradient:", leaf(1, 2))
+def gradient() -> Any:
+    return lambda x: x * x, lambda x: x * x.detach()
+
+
+@case("gradient", "gives the argument x another gradient: tensor([0.1250, nan])", leaf(4, 0))
+def gradient_is_nan() -> Any:
+    def safe(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([part.sqrt() if part > 0 else part * 0 for part in x])
+
+    return lambda x: safe(x), lambda x: torch.where(x > 0, x.sqrt(), x * 0)
+
+
+@case("gradient", "gives the argument y no gradient, where the original gives", leaf(1), leaf(2))
+def no_gradient() -> Any:
+    return lambda x, y: x * y, lambda x, y: x * y.detach()
+
+
+@case("zero gradient", "gives the argument y a gradient of zeros, where the original gives none", leaf(1), leaf(2))
+def zero_gradient() -> Any:
+    return lambda x, y: x * 2, lambda x, y: x * 2 + y * 0
+
+
+@case("gradient", "gives the argument y the gradient tensor(", leaf(1), leaf(2))
+def gradient_where_there_is_none() -> Any:
+    return lambda x, y: (x * 2).detach() + x * 0 + 1, lambda x, y: (x * 2).detach() + x * 0 + 1 + y - y.detach()
+
+
+class NoBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(_: Any, *__: torch.Tensor) -> Any:
+        raise RuntimeError("not so")
+
+
+refusing: Any = NoBackward.apply
+
+
+@case("gradient", "raises RuntimeError: not so in the backward pass, where the original raises nothing", leaf(1))
+def raises_in_backward() -> Any:
+    return lambda x: x * 1, lambda x: refusing(x)
+
+
+@case("gradient", "leaves another .grad on the argument x: None", leaf(1, 1))
+def grad_left_by_the_call() -> Any:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        (x * 3).sum().backward()
+        return x.detach() * 3
+
+    return f, lambda x: x.detach() * 3
+
+
+@case("requires_grad", "makes the result require no gradient, where the original does", leaf(1))
+def requires_grad() -> Any:
+    return lambda x: x * 2, lambda x: (x * 2).detach()
+
+
+@case("aliasing", "has the result apart, where the original's is the argument x")
+def copy_instead_of_the_argument() -> Any:
+    return lambda x: x, lambda x: x.clone()
+
+
+@case("aliasing", "has the result so that it is the argument x, where the original's is apart")
+def argument_instead_of_a_copy() -> Any:
+    return lambda x: x.clone(), lambda x: x
+
+
+@case("aliasing", "has the result apart, where the original's shares memory with the argument x")
+def copy_instead_of_a_view() -> Any:
+    return lambda x: x[:2], lambda x: x[:2].clone()
+
+
+@case("aliasing", "has the result[1] so that it shares memory with the result[0], where the original's is")
+def view_instead_of_the_same() -> Any:
+    def same(x: torch.Tensor) -> Any:
+        y = x + 1
+        return y, y
+
+    def view(x: torch.Tensor) -> Any:
+        y = x + 1
+        return y, y.view(3)
+
+    return same, view
+
+
+@case("aliasing", "has the result apart, where the original's is the argument given", [1, 2])
+def list_apart() -> Any:
+    return lambda given: given, lambda given: list(given)
+
+
+@case("state", "leaves seen otherwise: 0 items instead of 1")
+def closure() -> Any:
+    def making(append: bool) -> Any:
+        seen: list[int] = []
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            if append:
+                seen.append(1)
+            return x + len(seen) * 0
+
+        return f
+
+    return making(True), making(False)
+
+
+@case("state", "leaves the grad mode otherwise: True instead of False")
+def grad_mode() -> Any:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        torch.set_grad_enabled(False)
+        return x + 1
+
+    return f, lambda x: x + 1
+
+
+@case("printed", "prints nothing, where the original prints 'loss 3.0'")
+def printed() -> Any:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        print("loss", x.sum().item())
+        return x + 1
+
+    return f, lambda x: x + 1
+
+
+@case("printed", "prints 'b', where the original prints 'a'")
+def printed_in_another_order() -> Any:
+    def f(x: torch.Tensor) -> None:
+        print("a")
+        print("b")
+
+    def g(x: torch.Tensor) -> None:
+        print("b")
+        print("a")
+
+    return f, g
+
+
+@case("stderr", "writes to stderr 'oh', where the original writes to stderr nothing")
+def stderr() -> Any:
+    return lambda x: x + 1, lambda x: (print("oh", file=sys.stderr), x + 1)[1]
+
+
+@case("warned", "warns nothing, where the original warns 'UserWarning: careful'")
+def warned() -> Any:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        warnings.warn("careful", stacklevel=1)
+        return x + 1
+
+    return f, lambda x: x + 1
+
+
+@case("logged", "logs nothing, where the original logs 'trial.of.the.user WARNING: step 1'")
+def logged() -> Any:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        LOG.warning("step %d", 1)
+        return x + 1
+
+    return f, lambda x: x + 1
+
+
+@case("random state", "leaves the random numbers of torch in another state")
+def torch_random() -> Any:
+    return lambda x: x + 1, lambda x: x + 1 + torch.rand(3) * 0
+
+
+@case("random state", "leaves the random numbers of Python in another state")
+def python_random() -> Any:
+    return lambda x: x + 1, lambda x: x + 1 + random.random() * 0
+
+
+@case("random state", "leaves the random numbers of numpy in another state")
+def numpy_random() -> Any:
+    return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
+
+
+DECLARED = {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "another error"}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_each_difference_is_found_alone_and_said(name: str) -> None:
+    original, changed, kind, text, args = CASES[name]
+    (found,) = compared(original, changed, *args)
+    assert found.kind == kind
+    assert found.text.startswith(text)
+    assert found.declared == (kind in DECLARED)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_function_does_not_differ_from_itself(name: str) -> None:
+    for fn in CASES[name][:2]:
+        assert compared(fn, fn, *CASES[name].args) == []
+
+
+def test_gradients_of_parameters_go_by_their_names() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    found = result(lambda x: model(x), torch.ones(1, 2))
+    assert found.gradients is not None
+    assert set(found.gradients) == {f"the parameter model.{i}.{kind}" for i in (0, 1) for kind in ("weight", "bias")}
+    assert set(result(model, torch.ones(1, 2)).gradients or {}) == {
+        f"the parameter {i}.{kind}" for i in (0, 1) for kind in ("weight", "bias")
+    }
+
+
+def test_without_gradients_nothing_runs_backward() -> None:
+    assert result(lambda x: refusing(x), leaf(1), gradients=False).backward is None
+    assert result(lambda x: x + 1, torch.ones(1)).gradients is None
+
+
+def test_what_the_call_left_as_grad_is_apart_from_the_gradients() -> None:
+    given = leaf(1, 1)
+    given.grad = torch.full((2,), 5.0)
+    found = result(lambda x: x * 1, given)
+    assert torch.equal(found.left_grad["the argument x"], torch.full((2,), 5.0))  # type: ignore[arg-type]
+    assert found.gradients is not None
+    assert torch.allclose(found.gradients["the argument x"], torch.tensor([0.5, 1.1180]), atol=1e-4)  # type: ignore[arg-type]
+    assert torch.equal(given.grad, torch.full((2,), 5.0))
+
+
+def test_without_values_only_shapes_and_presence_count() -> None:
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        print(torch.rand(1))
+        return x * torch.rand(3)
+
+    args = leaf(1, 1, 1)
+    pair = result(noisy, args), result(noisy, args, seed=1)
+    assert {item.kind for item in differences(*pair)} == {"value", "printed", "random state"}
+    assert differences(*pair, values=False) == []
+    silent = result(lambda x: x * torch.rand(3), args)
+    assert [item.kind for item in differences(pair[0], silent, values=False)] == ["printed"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "same"),
+    [
+        ("loss 0.12345", "loss 0.12346", True),
+        ("loss 0.12345", "loss 0.12355", False),
+        ("tensor(1.)", "tensor(2.)", False),
+        ("step 1", "step 2", False),
+        ("tensor(3., grad_fn=<SumBackward0>)", "tensor(3., grad_fn=<CompiledFunctionBackward>)", True),
+        ("1.0000e-05", "1.0001e-05", True),
+        ("1.0000e-05", "1.1000e-05", False),
+        ("nan 1.5", "inf 1.5", False),
+    ],
+)
+def test_texts_are_the_same_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
+    assert same_text(expected, actual) is same
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "equal"),
+    [
+        (torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")]), True),
+        (torch.tensor([1.0]), torch.tensor([1.00001]), True),
+        (torch.tensor([1.0]), torch.tensor([1.0001]), False),
+        (torch.tensor([1e4, 0.0]), torch.tensor([1e4, 0.01]), True),  # terms of 1e4 cancelled
+        (torch.tensor([1e4, 1.0]), torch.tensor([1e4, 2.0]), False),
+        (torch.tensor([1.0]).double(), torch.tensor([1.00001]).double(), False),
+        (torch.tensor([float("nan")]), torch.tensor([1.0]), False),
+        (torch.tensor([float("inf")]), torch.tensor([1e30]), False),
+        (torch.ones(2).bfloat16(), torch.ones(2).bfloat16() * 1.0078125, True),
+    ],
+)
+def test_equal_up_to_what_a_compiler_changes(expected: torch.Tensor, actual: torch.Tensor, equal: bool) -> None:
+    assert (difference(expected, actual) is None) is equal
+
+
+def position() -> int:
+    state: Any = np.random.get_state()
+    return int(state[2])
+
+
+def test_the_seed_for_a_device_not_used_yet_stays_the_users() -> None:
+    torch.manual_seed(7)
+    waiting = torch.cuda._lazy_seed_tracker.get_calls()
+    assert waiting or torch.cuda.is_initialized()
+    result(torch.rand_like, torch.ones(3))
+    assert torch.cuda._lazy_seed_tracker.get_calls() == waiting
+
+
+def test_nothing_of_a_run_gets_out(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    @functools.lru_cache(None)
+    def warning_once(logger: logging.Logger, text: str) -> None:
+        logger.warning(text)
+
+    def loud(x: torch.Tensor) -> torch.Tensor:
+        print("out")
+        print("err", file=sys.stderr)
+        warnings.warn("once only", stacklevel=1)
+        LOG.error("logged")
+        warning_once(LOG, "logged once")
+        torch.set_default_dtype(torch.float64)
+        return x + torch.rand(3) + random.random() + np.random.rand()
+
+    states = random.getstate(), torch.get_rng_state().tolist(), position()
+    result(loud, torch.ones(3))
+    assert states == (random.getstate(), torch.get_rng_state().tolist(), position())
+    assert capsys.readouterr() == ("", "")
+    assert not caplog.records
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_what_warns_or_logs_once_does_so_in_each_run_and_not_again_after_them(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    @functools.lru_cache(None)
+    def warning_once(logger: logging.Logger, text: str) -> None:
+        logger.warning(text)
+
+    monkeypatch.setattr(logging.Logger, "warning_once", warning_once, raising=False)
+    warnings.simplefilter("default")
+    log: Any = LOG
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        warnings.warn("shown once", stacklevel=1)
+        log.warning_once("logged once")
+        return x + 1
+
+    f(torch.ones(1))
+    assert (len(recwarn), len(caplog.records)) == (1, 1)
+    for _ in range(2):
+        effects = result(f, torch.ones(1)).effects
+        assert effects.warned == [("UserWarning", "shown once")]
+        assert effects.logged == [("trial.of.the.user", "WARNING", "logged once")]
+    f(torch.ones(1))
+    assert (len(recwarn), len(caplog.records)) == (1, 1)
+
+
+def test_a_compiled_program_does_not_differ_by_what_compiling_says() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
+    with untouched():
+        original, other = Subject(model), Subject(model)
+        given = Arguments(torch.ones(2, 3))
+        expected = run(original.call, original, given)
+        actual = run(torch.compile(other.call, backend="aot_eager"), other, given)
+    assert differences(expected, actual) == []
+
+
+class Counted(torch.nn.Module):
+    """Leaves behind how often it was called, and a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.last, self.by = 0, torch.zeros(2), 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls, self.last = self.calls + 1, x * self.by
+        return x + 1
+
+
+def passing_on(self: Counted, x: torch.Tensor) -> torch.Tensor:
+    return type(self).forward(self, x)
+
+
+def test_what_a_switch_set_before_the_runs_is_no_difference_of_theirs() -> None:
+    switched = Counted()
+    switched.calls_by_hand = 3  # type: ignore[assignment]
+    switched.forward = types.MethodType(passing_on, switched)  # type: ignore[method-assign]
+    switched.register_forward_pre_hook(lambda module, given: given)
+    assert compared(Counted(), switched, torch.ones(2)) == []
+
+
+def test_what_a_switched_program_leaves_empty_is_a_difference() -> None:
+    class Remembering(Counted):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen: Any = [] if self.by == 1 else ()
+            return x + 1
+
+    switched = Remembering()
+    switched.by = 2
+    (found,) = compared(Remembering(), switched, torch.ones(2))
+    assert (found.kind, found.text) == ("state", "leaves self.seen otherwise")
+
+
+def test_what_a_switched_program_leaves_otherwise_is_a_difference() -> None:
+    switched = Counted()
+    switched.by = 2
+    (found,) = compared(Counted(), switched, torch.ones(2))
+    assert (found.kind, found.text) == ("state", "leaves self.last otherwise")

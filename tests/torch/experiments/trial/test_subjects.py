@@ -1,0 +1,326 @@
+"""What a run on copies leaves alone, and what it starts from again: everything that a function can reach."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+from collections import deque
+from typing import Any, NoReturn
+
+import pytest
+import torch
+
+from jupyter_graphbreak.experiments.trial.inputs import Arguments
+from jupyter_graphbreak.experiments.trial.outcome import Result, TooLongError, limited, run, untouched
+from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.records.package_paths import library_roots
+
+HISTORY: list[float] = []
+COUNT = 0
+ONES = torch.ones(3)
+
+
+def runs(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
+    """Run a function several times, each time from the beginning; the results are equal."""
+    with untouched():
+        subject = Subject(fn, Arguments(*args))
+        results = []
+        assert subject.arguments is not None
+        for _ in range(times):
+            subject.restore()
+            results.append(run(subject.call, subject, subject.arguments))
+    for other in results[1:]:
+        assert difference(results[0].value, other.value) is None
+        assert difference(results[0].state, other.state) is None
+        assert difference(results[0].arguments, other.arguments) is None
+        assert difference(results[0].gradients, other.gradients) is None
+        assert results[0].aliases == other.aliases
+    return subject, results
+
+
+# -- What is one object, or one memory, stays so.
+
+
+def test_a_tensor_that_is_a_global_and_an_argument_is_one() -> None:
+    cache = torch.zeros(3)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return cache * 1
+
+    subject, (first, _) = runs(f, cache)
+    assert torch.equal(first.value, torch.ones(3))
+    assert torch.equal(first.arguments["x"], torch.ones(3))
+    assert first.aliases["the tensor cache"] == ("is", frozenset({"the argument x"}))
+    assert torch.equal(cache, torch.zeros(3))
+    assert subject.shared == []
+
+
+def test_a_view_of_a_global_is_one_of_the_copy() -> None:
+    base = torch.zeros(4, 2)
+
+    def f(row: torch.Tensor) -> torch.Tensor:
+        row.fill_(1)
+        return base.sum()
+
+    _, (first, _) = runs(f, base[1])
+    assert first.value == 2
+    assert first.aliases["the tensor base"][0] == "shares memory with"
+    assert base.sum() == 0
+
+
+def test_one_tensor_given_twice_is_one() -> None:
+    given = torch.ones(2)
+    _, (first, _) = runs(lambda x, y: (x.add_(1), y * 1)[1], given, given)
+    assert torch.equal(first.value, torch.full((2,), 2.0))
+
+
+def test_a_module_given_is_that_of_a_global_optimizer() -> None:
+    model = torch.nn.Linear(2, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    before = model.weight.detach().clone()
+
+    def step(net: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        net(x).sum().backward()
+        optimizer.step()
+        result: torch.Tensor = net(x).detach()
+        return result
+
+    _, (first, _) = runs(step, model, torch.ones(1, 2))
+    assert torch.allclose(first.value, (before - 0.5).sum())
+    assert torch.equal(model.weight, before)
+    assert model.weight.grad is None
+    assert not optimizer.state
+
+
+def test_tied_weights_stay_tied() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False))
+    model[1].weight = model[0].weight
+    subject, (first, _) = runs(model, torch.ones(1, 2))
+    assert subject.call[0].weight is subject.call[1].weight
+    assert subject.call[0].weight is not model[0].weight
+    assert first.aliases["the parameter 1.weight"] == ("is", frozenset({"the parameter 0.weight"}))
+
+
+# -- What a run starts from.
+
+
+def test_grads_that_are_set_are_copied_and_come_back() -> None:
+    model = torch.nn.Linear(2, 1)
+    model(torch.ones(1, 2)).sum().backward()
+    before = copy.deepcopy(model.weight.grad)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        model(x).sum().backward()
+        return model.weight.grad.clone()  # type: ignore[union-attr]
+
+    _, (first, _) = runs(f, torch.ones(1, 2))
+    assert torch.equal(first.value, torch.full((1, 2), 2.0))
+    assert torch.equal(first.left_grad["the parameter model.weight"], first.value)  # type: ignore[arg-type]
+    assert torch.equal(model.weight.grad, before)  # type: ignore[arg-type]
+
+
+def test_a_tensor_that_is_no_leaf_is_copied_as_a_leaf() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    scaled = weight * 2
+
+    class Keeps(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = scaled.sum()
+            self.seen: list[int] = []
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen.append(1)
+            self.last = (x * scaled).sum()
+            return self.last + 0
+
+    model = Keeps()
+    subject, (first, _) = runs(model, torch.ones(3))
+    assert float(first.value) == float(model.last) == 6
+    assert (model.seen, subject.shared) == ([], [])
+    assert set(first.gradients or {}) == {"the tensor scaled"}
+    assert weight.grad is None
+
+
+def test_buffers_and_what_a_module_counts_come_back() -> None:
+    model = torch.nn.BatchNorm1d(2)
+    _, (first, _) = runs(model, torch.randn(4, 2))
+    assert first.state["self"].num_batches_tracked == 1
+    assert model.num_batches_tracked == 0
+
+
+def test_hooks_see_the_copies_only() -> None:
+    seen: list[torch.Tensor] = []
+    model = torch.nn.Linear(2, 1)
+    model.register_forward_hook(lambda _, __, out: seen.append(out))
+    _, (first, _) = runs(model, torch.ones(1, 2))
+    assert len(first.state["seen"]) == 1
+    assert seen == []
+
+
+def test_parametrizations_and_closures_in_modules() -> None:
+    calls: list[int] = []
+
+    class Double(torch.nn.Module):
+        def forward(self, weight: torch.Tensor) -> torch.Tensor:
+            calls.append(1)
+            return weight * 2
+
+    def activation(x: torch.Tensor) -> torch.Tensor:
+        calls.append(2)
+        return x.relu()
+
+    model: Any = torch.nn.Linear(2, 1)
+    torch.nn.utils.parametrize.register_parametrization(model, "weight", Double())
+    model.activation = activation
+    model.forward = lambda x: model.activation(torch.nn.functional.linear(x, model.weight))
+    calls.clear()
+    _, (first, _) = runs(model, torch.ones(1, 2))
+    assert sorted(first.state["calls"]) == [1, 2]
+    assert calls == []
+    assert "the parameter parametrizations.weight.original" in (first.gradients or {})
+
+
+class Counting(torch.nn.Module):
+    """A module whose methods read and write what belongs to nobody's copy: globals and its class."""
+
+    calls = 0
+    sizes: list[int] = []  # noqa: RUF012 - that it is shared is what is tested
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        global COUNT  # noqa: PLW0603
+        COUNT += 1
+        HISTORY.append(float(x.sum()))
+        type(self).calls += 1
+        self.sizes.append(len(x))
+        return x * COUNT
+
+
+@pytest.mark.parametrize("fn", [Counting(), lambda x: Counting()(x + 0)], ids=["a module", "a function that makes one"])
+def test_what_methods_change_outside_is_changed_for_the_run_only(fn: Any) -> None:
+    _, (first, _) = runs(fn, ONES)
+    assert (first.state["COUNT"], first.state["HISTORY"], first.state["Counting.calls"]) == (1, [3.0], 1)
+    assert first.state["Counting.sizes"] == [3]
+    assert (COUNT, HISTORY, Counting.calls, Counting.sizes) == (0, [], 0, [])
+
+
+def test_defaults_and_attributes_of_functions_are_copied() -> None:
+    def f(x: torch.Tensor, cache: dict[int, torch.Tensor] = {}) -> int:  # noqa: B006 - that it is kept is what is tested
+        cache[len(cache)] = x
+        f.calls += 1  # type: ignore[attr-defined]
+        return len(cache)
+
+    f.calls = 0  # type: ignore[attr-defined]
+    _, (first, _) = runs(f, ONES)
+    assert (first.value, first.state["the attributes of f"]) == (1, {"calls": 1})
+    assert (f.__defaults__, f.calls) == (({},), 0)  # type: ignore[attr-defined]
+
+
+def test_iterators_and_queues_start_again() -> None:
+    numbers, queue = itertools.count(), deque([1])
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        queue.append(next(numbers))
+        return x + next(numbers) + len(queue)
+
+    _, (first, _) = runs(f, ONES)
+    assert torch.equal(first.value, ONES + 3)
+    assert (next(numbers), queue) == (0, deque([1]))
+
+
+def test_what_a_run_put_in_the_place_of_an_object_goes_again() -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.last = torch.zeros(3)
+
+    holder = Holder()
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        before = holder.last
+        holder.last = x
+        return before + 0
+
+    _, (first, _) = runs(f, ONES)
+    assert torch.equal(first.value, torch.zeros(3))
+    assert torch.equal(first.arguments["x"], ONES)
+
+
+# -- What cannot be copied is said.
+
+
+class Stubborn(torch.nn.Module):
+    def __deepcopy__(self, _: Any) -> NoReturn:
+        raise RuntimeError("not me")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class Locked(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with self.lock:
+            return x * self.weight
+
+
+def test_what_could_not_be_copied_is_named() -> None:
+    model = Stubborn()
+    because = "cannot be copied: RuntimeError: not me"
+    assert Subject(model).shared == [f"`Stubborn` (Stubborn) {because}"]
+    assert Subject(lambda x: model(x + 1)).shared == [f"`model` (Stubborn) {because}"]
+    assert Subject(lambda net: net, Arguments(model)).shared == [f"`net` (Stubborn) {because}"]
+
+
+def test_a_lock_is_copied_and_free() -> None:
+    model = Locked()
+    subject = Subject(model)
+    assert subject.shared == []
+    assert subject.call.weight is not model.weight
+    with model.lock, untouched():
+        assert torch.equal(run(subject.call, subject, Arguments(torch.ones(3))).value, torch.ones(3))
+
+
+def says(x: float) -> float:
+    print(end="")  # noqa: T201 - a name that no module defines
+    return x + 1
+
+
+def says_within(x: float) -> float:
+    return says(x) * 2
+
+
+def test_two_functions_that_call_a_third_find_the_same_copy_of_it() -> None:
+    def f(x: float) -> float:
+        return says_within(x) + says(x)
+
+    subject = Subject(f)
+    assert subject.call(1.0) == 6.0
+    assert subject.call.__globals__["says_within"].__globals__["says"] is subject.call.__globals__["says"]
+    assert "print" not in subject.call.__globals__
+
+
+def test_a_folder_whose_name_begins_like_that_of_packages_is_the_readers_own() -> None:
+    written = "SEEN = []\ndef f(x):\n    SEEN.append(1)\n    return x * len(SEEN)\n"
+    for root in library_roots():
+        namespace: dict[str, Any] = {"__name__": "of_the_reader"}
+        exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
+        _, results = runs(namespace["f"], torch.ones(2), times=2)
+        assert all(torch.equal(result.value, torch.ones(2)) for result in results)
+        assert namespace["SEEN"] == []
+
+
+def test_an_endless_loop_in_such_a_folder_is_stopped() -> None:
+    written = "def f():\n" + "    while True:\n        pass\n"
+    for root in library_roots():
+        namespace: dict[str, Any] = {}
+        exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
+        with pytest.raises(TooLongError), limited():
+            namespace["f"]()

@@ -1,0 +1,164 @@
+"""The stretches between marks belong to graphs, breaks or guards; clocks of a device are read when it is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jupyter_graphbreak._torch_compat.profile_ranges import Range
+from jupyter_graphbreak.experiments.cost.clock import CudaClock
+from jupyter_graphbreak.experiments.cost.entry_cost import lookups_us, operations_outside
+from jupyter_graphbreak.experiments.cost.parts import (
+    NOBODY,
+    Overhead,
+    Owner,
+    Owners,
+    leaving_us,
+    mark_us,
+    parts_of,
+    time_share,
+)
+from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark
+from tests.support.sample_reports import two_breaks
+
+
+def test_a_profile_tells_how_long_code_was_looked_up_and_what_ran_outside() -> None:
+    ranges = [
+        Range("call", "", 0, 100),
+        Range("lookup", "", 5, 10),
+        Range("region", "0/0", 10, 90),
+        Range("graph", "0", 20, 30),
+        Range("forward", "", 21, 29, link=7),
+        Range("operation", "aten::add", 22, 23),
+        Range("operation", "aten::item", 35, 37),
+        Range("operation", "aten::_local_scalar_dense", 36, 37),
+        Range("lookup", "", 50, 54),
+        Range("region", "1/0", 54, 88),
+        Range("graph", "1", 60, 70),
+        Range("backward", "", 75, 80, link=7),
+    ]
+    assert operations_outside(ranges) == 1
+    assert operations_outside([]) == 0
+    assert lookups_us([ranges, ranges[:4]]) == {"0/0": 5.0, "1/0": 4.0}
+
+
+GRAPH, INNER = Owner("graph", "A", None, "0/0"), Owner("graph", "B", None, "1/0")
+WAY_IN, RESUMED = Owner("guards", "A", None, "0/0"), Owner("guards", "B", "b1", "1/0")
+FIRST, SECOND = Owner("outside", None, "b1"), Owner("outside", None, "b2")
+CALLED = Owner("guards", "C", "b2", "2/0")
+
+
+def call_of(*marks: tuple[str, str, float], total: float) -> CallTime:
+    return CallTime(total, [Mark(*mark) for mark in marks])
+
+
+BROKEN = call_of(
+    ("entered", "0/0", 20.0),
+    ("marked", "0/0", 21.0),
+    ("graph", "0", 26.5),
+    ("graph ends", "0", 36.5),
+    ("graph is noted", "0", 40.0),
+    ("resumes", "0/0", 50.5),
+    ("entered", "1/0", 56.5),
+    ("marked", "1/0", 57.5),
+    ("graph", "1", 60.0),
+    ("graph ends", "1", 67.0),
+    ("graph is noted", "1", 67.0),
+    ("backward", "0", 68.0),
+    ("backward ends", "0", 71.0),
+    ("entered", "2/0", 81.5),
+    ("left", "2/0", 91.5),
+    ("left", "1/0", 102.5),
+    ("left", "0/0", 105.5),
+    total=110.0,
+)
+
+
+def test_each_stretch_belongs_to_what_ran_in_it() -> None:
+    owners = Owners(two_breaks(), ["0/0", "1/0"], {"2/0": 4.0}, Overhead(mark_us=1.0, leaving_us=3.0))
+    assert owners.of_call(BROKEN) == pytest.approx(
+        {
+            WAY_IN: 19.5 + 5.0 + 3.0,
+            GRAPH: 10.0 + 3.0,
+            FIRST: 7.0,
+            RESUMED: 5.0 + 2.0,
+            INNER: 7.0,
+            CALLED: 4.0,
+            SECOND: 1.0 + 6.0 + 9.0 + 10.0,
+            NOBODY: 2.0 + 4.0,
+        }
+    )
+
+
+def test_a_frame_that_was_left_by_an_exception_is_not_in_the_way() -> None:
+    marks = [("entered", "0/0", 5.0), ("entered", "1/0", 6.0), ("left", "0/0", 7.0)]
+    times = Owners(two_breaks()).of_call(call_of(*marks, total=10.0))
+    assert times[NOBODY] == 3.0
+
+
+def test_what_listening_takes_is_seen_in_the_calls() -> None:
+    assert mark_us([BROKEN]) == 1.0
+    assert leaving_us([BROKEN]) == 10.0
+    assert (mark_us([]), leaving_us([])) == (0.0, 0.0)
+
+
+def test_parts_are_those_of_typical_calls_and_add_up() -> None:
+    calls = [
+        call_of(("graph", "0", 10.0), ("graph ends", "0", total - 20.0), total=total)
+        for total in (104.0, 98.0, 112.0, 300.0, 90.0, 102.0)
+    ]
+    whole, parts = parts_of(calls, Owners(two_breaks(), ["0/0"]))
+    assert (whole.median_us, whole.runs) == (103.0, 6)
+    assert [(part.kind, part.graph) for part in parts] == [("outside", None), ("graph", "A")]
+    assert [part.time.median_us for part in parts] == [30.0, 73.0]
+    assert parts[1].time.runs == 2
+    assert time_share(parts) == pytest.approx(73 / 103, abs=0.001)
+    whole, parts = parts_of(calls[2:], Owners(two_breaks(), ["0/0"]))  # far from each other
+    assert sum(part.time.median_us for part in parts) == whole.median_us == 107.0
+
+
+def test_what_was_done_for_us_is_no_time_of_the_call() -> None:
+    owners = Owners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
+    call = CallTime(BROKEN.total_us, BROKEN.marks, 0, 100.0)
+    whole, parts = parts_of([call], owners)
+    # Two marks and what follows a graph; half of a mark at each end of a stretch.
+    assert whole.median_us == pytest.approx(110.0 - 2.0 - 3.5 - 7.0)
+    assert whole.processor_us == pytest.approx(100.0 - 2.0 - 3.5 - 7.0)
+    assert sum(part.time.median_us for part in parts) == pytest.approx(whole.median_us)
+
+
+class Described:
+    """A device on which nothing runs: it says when events that were put on it come to pass."""
+
+    def __init__(self, *times_ms: float) -> None:
+        self.times = list(times_ms)
+        self.waited = 0
+
+    def synchronize(self) -> None:
+        self.waited += 1
+
+    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - as torch.cuda has it
+        assert enable_timing
+        device = self
+
+        class Event:
+            time = float("nan")
+
+            def record(self) -> None:
+                assert not device.waited
+                self.time = device.times.pop(0)
+
+            def elapsed_time(self, later: Event) -> float:
+                assert device.waited
+                return later.time - self.time
+
+        return Event()
+
+
+def test_a_device_is_waited_for_once_when_all_moments_are_marked() -> None:
+    device = Described(5.0, 6.0, 8.5)
+    clock = CudaClock(device)
+    marks = [clock.mark() for _ in range(3)]
+    assert clock.times_us(marks) == [0.0, 1000.0, 3500.0]
+    assert device.waited == 1

@@ -1,0 +1,267 @@
+"""A change is applied to the functions that are there, for a while; whatever happens, they come back."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import linecache
+import sys
+import textwrap
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_graphbreak.experiments.remedies.application import Application, CannotApplyError, Program, applied
+from jupyter_graphbreak.records.source_texts import CellText
+
+NUMBERS = itertools.count()
+
+
+class Module:
+    """A module made of a text, in a file."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.path = folder / f"made_{next(NUMBERS)}.py"
+        self.text = textwrap.dedent(text).strip("\n")
+        self.path.write_text(self.text + "\n", encoding="utf-8")
+        self.module = types.ModuleType(self.path.stem)
+        exec(compile(self.text, str(self.path), "exec"), vars(self.module))  # noqa: S102
+        self.program = Program({"s1": str(self.path)}, {"s1": self.text})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name)
+
+    def changed(self, old: str, new: str) -> Any:
+        assert self.text.count(old) == 1, f"{old} is there {self.text.count(old)} times"
+        return applied(self.program, {"s1": self.text.replace(old, new)})
+
+
+def swaps(made: Module, old: str, new: str, call: Any, before: Any, after: Any) -> None:
+    """Hold that a call gives something else while a change is applied, and the same again after it."""
+    assert call() == before
+    with made.changed(old, new):
+        assert call() == after
+    assert call() == before
+
+
+def test_functions_and_what_they_call(tmp_path: Path) -> None:
+    made = Module(tmp_path, """
+        def f(x):
+            return g(x) + 1
+
+        def g(x):
+            return x
+        """)  # fmt: skip
+    code = made.f.__code__
+    swaps(made, "    return x", "    y = x\n    return y * 10", lambda: made.f(2), 3, 21)
+    with made.changed("g(x) + 1", "g(x) + 2") as change:
+        assert {function.__name__ for function in change.functions} == {"f", "g"}
+    assert made.f.__code__ is code
+
+
+def test_methods_of_all_kinds(tmp_path: Path) -> None:
+    made = Module(tmp_path, """
+        class Base:
+            def __init__(self, x):
+                self.x = x
+
+            def call(self):
+                return self.x
+
+        class C(Base):
+            def call(self):
+                return super().call() + self.more
+
+            @property
+            def more(self):
+                return 1
+
+            @classmethod
+            def made(cls):
+                return cls(5)
+
+            @staticmethod
+            def fixed():
+                return 7
+        """)  # fmt: skip
+    thing = made.C(2)
+    bound = thing.call
+    swaps(made, "return super().call() + self.more", "return super().call() - self.more", bound, 3, 1)
+    swaps(made, "return 1", "return 2", thing.call, 3, 4)
+    swaps(made, "cls(5)", "cls(6)", lambda: made.C.made().x, 5, 6)
+    swaps(made, "return 7", "return 8", thing.fixed, 7, 8)
+    swaps(made, "self.x = x", "self.x = -x", lambda: made.C(2).x, 2, -2)
+
+
+def test_closures_nested_and_decorated_functions(tmp_path: Path) -> None:
+    made = Module(tmp_path, """
+        import functools
+
+        def outer(n):
+            def inner(x):
+                return x + n
+            return inner
+
+        def twice(f):
+            @functools.wraps(f)
+            def call(*args):
+                return 2 * f(*args)
+            return call
+
+        @twice
+        def decorated(x):
+            return x + 1
+        """)  # fmt: skip
+    inner, partial = made.outer(10), functools.partial(made.decorated, 1)
+    swaps(made, "return x + n", "return x - n", lambda: (inner(1), made.outer(1)(1)), (11, 2), (-9, 0))
+    swaps(made, "return x + 1", "return x + 2", partial, 4, 6)
+    swaps(made, "return 2 * f(*args)", "return 3 * f(*args)", lambda: made.decorated(1), 4, 6)
+
+
+def test_two_functions_on_one_line_stay_two(tmp_path: Path) -> None:
+    made = Module(tmp_path, """
+        add, times = (lambda x: x + 1), (lambda x: x * 10)
+
+        def f(x):
+            return add(x) - times(x)
+        """)  # fmt: skip
+    swaps(made, "add(x) - times(x)", "add(x), times(x)", lambda: made.f(2), -17, (3, 20))
+
+
+def test_functions_of_one_name(tmp_path: Path) -> None:
+    made = Module(tmp_path, """
+        def f(x):
+            return x + 1
+
+        first = f
+
+        def f(x):
+            return x + 2
+        """)  # fmt: skip
+    swaps(made, "return x + 1", "return x + 10\n", lambda: (made.first(0), made.f(0)), (1, 2), (10, 2))
+
+
+def test_a_function_that_would_need_another_variable_around_it(tmp_path: Path) -> None:
+    made = Module(tmp_path, """
+        def before(x):
+            return x
+
+        def outer(n):
+            m = n + 1
+            def inner(x):
+                return x + n
+            return inner, m
+        """)  # fmt: skip
+    inner, _ = made.outer(1)
+    codes = made.before.__code__, inner.__code__
+    with pytest.raises(CannotApplyError, match="inner would need"), made.changed("x + n", "x + n + m"):
+        pass
+    assert (made.before.__code__, inner.__code__) == codes
+    assert inner(1) == 2
+
+
+def test_code_comes_back_after_an_exception_and_an_interrupt(tmp_path: Path) -> None:
+    made = Module(tmp_path, "def f(x):\n    return x")
+    code, lines = made.f.__code__, list(linecache.getlines(str(made.path)))
+    for error in (ValueError, KeyboardInterrupt):
+        with pytest.raises(error), made.changed("return x", "return -x"):  # noqa: PT012
+            assert made.f(1) == -1
+            raise error
+        assert made.f.__code__ is code
+        assert linecache.getlines(str(made.path)) == lines
+
+
+def test_a_text_that_is_no_python_changes_nothing(tmp_path: Path) -> None:
+    made = Module(tmp_path, "def f(x):\n    return x")
+    with pytest.raises(SyntaxError), made.changed("return x", "return ("):
+        pass
+    assert made.f(1) == 1
+    assert "return x" in linecache.getlines(str(made.path))[1]
+
+
+def test_tracebacks_show_the_changed_text_and_then_the_old_one(tmp_path: Path) -> None:
+    made = Module(tmp_path, "def f(x):\n    return x")
+    linecache.clearcache()
+    with made.changed("return x", "y = x\n    return y"):
+        assert linecache.getline(str(made.path), 3) == "    return y\n"
+    assert linecache.getline(str(made.path), 2) == "    return x\n"
+
+
+def test_new_functions_are_there_where_they_are_defined(tmp_path: Path) -> None:
+    made = Module(tmp_path, """
+        def f(x):
+            return x + 1
+
+        def untouched():
+            return f(1)
+        """)  # fmt: skip
+    scope = vars(made.module)
+    before = dict(scope)
+    new = "def _inner(x):\n    return x * 10\n\n\ndef f(x):\n    return _inner(x)"
+    change: Application
+    with made.changed("def f(x):\n    return x + 1", new) as change:
+        assert [definition.name for definition in change.definitions] == ["_inner"]
+        with change.defined(scope):
+            assert made.f(2) == 20
+            assert made.untouched() == 10
+        assert scope.keys() == before.keys()
+    assert scope == before
+
+
+def test_definitions_come_back_when_one_of_them_raises(tmp_path: Path) -> None:
+    made = Module(tmp_path, """
+        def loud(f):
+            raise ValueError("no")
+
+        def f(x):
+            return x
+        """)  # fmt: skip
+    scope, f = vars(made.module), made.f
+    new = "def g(x):\n    return x\n\n\n@loud\ndef f(x):"
+    with made.changed("def f(x):", new) as change, pytest.raises(ValueError, match="no"), change.defined(scope):
+        pass
+    assert scope["f"] is f
+    assert "g" not in scope
+
+
+def test_a_function_with_other_decorators_is_defined_anew(tmp_path: Path) -> None:
+    made = Module(tmp_path, """
+        def negative(f):
+            return lambda x: -f(x)
+
+        @negative
+        def f(x):
+            return x
+        """)  # fmt: skip
+    scope, f = vars(made.module), made.f
+    with made.changed("@negative\n", "") as change, change.defined(scope):
+        assert made.f(1) == 1
+    assert made.f is f
+    assert f(1) == -1
+
+
+def test_only_functions_of_the_source_change(tmp_path: Path) -> None:
+    text = "def f(x):\n    return x"
+    one, other = Module(tmp_path, text), Module(tmp_path, text)
+    with one.changed("return x", "return -x"):
+        assert (one.f(1), other.f(1)) == (-1, 1)
+
+
+def test_cells_are_found_with_their_new_text() -> None:
+    cell = CellText("Cell In[1]", "old", 1, 4)
+    program = Program({"s1": "<cell>"}, {"s1": "old"}, find_cell=lambda name: cell if name == "<cell>" else None)
+    find = program.find_changed_cell({"s1": "new"})
+    assert find("<cell>") == CellText("Cell In[1]", "new", 1, 4)
+    assert find("other.py") is None
+    assert program.find_changed_cell({})("<cell>") == cell
+
+
+def test_python_itself_is_left_as_it_was(tmp_path: Path) -> None:
+    made = Module(tmp_path, "def f(x):\n    return x")
+    modules, path = set(sys.modules), list(sys.path)
+    with made.changed("return x", "return -x"):
+        pass
+    assert set(sys.modules) == modules
+    assert sys.path == path

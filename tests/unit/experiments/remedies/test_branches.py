@@ -1,0 +1,214 @@
+"""What is proposed for branches on a tensor's value."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.break_problems import problem, proposed, texts
+
+
+def function(*lines: str) -> str:
+    return "import torch\ndef f(x, mask=None):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "after"),
+    [
+        (
+            ["if x.sum() > 0:  # positive", "    y = x", "else:", "    y = -x  # turned", "return y"], "x.sum() > 0",
+            ["# positive", "y = torch.where(x.sum() > 0, x, -x)  # turned", "return y"],
+        ),
+        (["if x.any(): x = x + 1", "return x"], "x.any()", ["x = torch.where(x.any(), x + 1, x)", "return x"]),
+        (["return x if x.max() else 0 * x"], "x if x.max() else 0 * x", ["return torch.where(x.max() != 0, x, 0 * x)"]),
+        (
+            ["if float(x.sum()) > 1 and not x.isnan().any():", "    x = x * 2", "return x"], "float(x.sum())",
+            ["x = torch.where((x.sum() > 1) & torch.logical_not(x.isnan().any()), x * 2, x)", "return x"],
+        ),
+        (
+            ["if x.sum().item() > 0.1: x = x + 1", "return x"], "x.sum().item()",
+            ["x = torch.where(x.sum().double() > 0.1, x + 1, x)", "return x"],
+        ),
+        (
+            ["if 0.1 < x.mean().item() < 1: x = x + 1", "return x"], "x.mean().item()",
+            ["x = torch.where((0.1 < x.mean().double()) & (x.mean().double() < 1), x + 1, x)", "return x"],
+        ),
+        (
+            ["if int(x.sum()) > 1: x = x + 1", "return x"], "int(x.sum())",
+            ["x = torch.where(x.sum().long() > 1, x + 1, x)", "return x"],
+        ),
+        (
+            ["if mask is not None and mask.sum() > 0:", "    x = x * mask", "return x"], "mask.sum() > 0",
+            ["if mask is not None:", "    x = torch.where(mask.sum() > 0, x * mask, x)", "return x"],
+        ),
+        (
+            ["if x.sum() > 0:", "    return x, 1", "return -x, 1"], "x.sum() > 0",
+            ["return (torch.where(x.sum() > 0, x, -x), 1)"],
+        ),
+        (
+            ["if x.norm() < 1:", "    return x", "for i in range(2):", "    if i: return x * i", "return x + 1"],
+            "x.norm() < 1",
+            ["condition = x.norm() < 1", "early = x", "for i in range(2):",
+             "    if i: return torch.where(condition, early, x * i)", "return torch.where(condition, early, x + 1)"],
+        ),
+        (
+            ["if x[0] > x[1]:", "    x, mask = mask, x", "return x - mask"], "x[0] > x[1]",
+            ["condition = x[0] > x[1]", "mask_if = x", "x = torch.where(condition, mask, x)",
+             "mask = torch.where(condition, mask_if, mask)", "return x - mask"],
+        ),
+        (
+            ["if x.isinf().any() == 1:", "    top = x.max()", "    x = x.clamp(-top, top)", "return x"],
+            "x.isinf().any() == 1",
+            ["top = x.max()", "x = torch.where(x.isinf().any() == 1, x.clamp(-top, top), x)", "return x"],
+        ),
+        (
+            ["if torch.equal(x, mask): y = x", "else: y = mask", "return y"], "torch.equal(x, mask)",
+            ["y = torch.where((x == mask).all(), x, mask)", "return y"],
+        ),
+        (
+            ["if 0 < x.mean() <= 1: x = x \\", "  + 1", "return x"], "0 < x.mean() <= 1",
+            ["x = torch.where((0 < x.mean()) & (x.mean() <= 1), x \\", "  + 1, x)", "return x"],
+        ),
+    ],
+)  # fmt: skip
+def test_both_sides_with_where(before: list[str], code: str, after: list[str]) -> None:
+    given = problem(function(*before), code)
+    assert function(*after) in texts("branch", given)
+    (first, *_) = proposed("branch", given)
+    assert len(first.conditions) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "after"),
+    [
+        (
+            ["if x.sum() > 0: x = x / x.norm()", "return x"], "x.sum() > 0",
+            ["condition = x.sum() > 0",
+             "x = torch.where(condition, x / torch.where(condition, x.norm(), 1), x)", "return x"],
+        ),
+        (
+            ["if x.sum() > 0:", "    return x", "return torch.sqrt(x) + mask ** 0.5"], "x.sum() > 0",
+            ["condition = x.sum() > 0",
+             "return torch.where(condition, x, torch.sqrt(torch.where(condition, 1, x)) + "
+             "torch.where(condition, 1, mask) ** 0.5)"],
+        ),
+        (
+            ["return x.log() / 2 if x.any() else x"], "x.log() / 2 if x.any() else x",
+            ["return torch.where(x.any(), torch.where(x.any(), x, 1).log() / 2, x)"],
+        ),
+    ],
+)  # fmt: skip
+def test_gradients_stay_finite_on_the_side_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
+    found = texts("branch", problem(function(*before), code))
+    assert function(*after) in found
+    assert any("torch.where" in text and text != function(*after) for text in found), "the plain one is first"
+
+
+def test_a_chain_of_branches() -> None:
+    before = [
+        "m = x.mean()",
+        "if m > 1:",
+        "    y = x",
+        "elif m > 0:",
+        "    y = -x",
+        "else:",
+        "    y = 0 * x",
+        "return y",
+    ]
+    (first, *_) = proposed("branch", problem(function(*before), "m > 1"))
+    both = "torch.where(m > 1, x, torch.where(m > 0, -x, 0 * x))"
+    assert first.texts["s1"] == function("m = x.mean()", f"y = {both}", "return y")
+    assert [(each.line, each.column, each.end_column) for each in first.conditions] == [(4, 7, 12), (6, 9, 14)]
+    (second, *_) = texts("branch", problem(function(*before), "m > 0"))
+    where = "    y = torch.where(m > 0, -x, 0 * x)"
+    assert second == function("m = x.mean()", "if m > 1:", "    y = x", "else:", where, "return y")
+    (whole, *_) = texts("branch", problem(function(*before), ["m > 0", "m > 1"]))
+    assert whole == first.texts["s1"]
+
+
+def test_branches_in_a_side_and_what_builds_on_what() -> None:
+    before = [
+        "if x.sum() > 0:", "    if x.max() > 5:", "        x = x + 1", "        y = x * 2", "    else:",
+        "        y = x", "else:", "    x = y = -x", "return x, y",
+    ]  # fmt: skip
+    after = [
+        "condition = x.sum() > 0", "x_if_if = x + 1", "y_if = torch.where(x.max() > 5, x_if_if * 2, x)", "y_else = -x",
+        "x = torch.where(condition, torch.where(x.max() > 5, x_if_if, x), -x)",
+        "y = torch.where(condition, y_if, y_else)", "return x, y",
+    ]  # fmt: skip
+    (first, *_) = texts("branch", problem(function(*before), "x.sum() > 0"))
+    assert first == function(*after)
+
+
+def test_a_shortcut_goes() -> None:
+    before = ["if mask.any():", "    x = x.masked_fill(mask, 0)", "return x"]
+    (first, *_) = texts("branch", problem(function(*before), "mask.any()"))
+    assert first == function("x = x.masked_fill(mask, 0)", "return x")
+
+
+def test_a_change_in_place_stays_one() -> None:
+    (first, *_) = texts("branch", problem(function("if x.max() > 0:", "    x += 2", "return x"), "x.max() > 0"))
+    assert first == function("x += torch.where(x.max() > 0, 2, 0)", "return x")
+
+
+def test_the_rest_of_a_loop_is_run_and_taken_back() -> None:
+    before = [
+        "for layer in layers:", "    if training:", "        p = torch.rand([])", "        if p < 0.1:",
+        "            continue", "    x = layer(x)", "return x",
+    ]  # fmt: skip
+    after = [
+        "for layer in layers:", "    if training:", "        p = torch.rand([])", "        skip = p < 0.1",
+        "        x_before = x", "    x = layer(x)", "    if training:", "        x = torch.where(skip, x_before, x)",
+        "return x",
+    ]  # fmt: skip
+    assert texts("branch", problem(function(*before), "p < 0.1")) == [function(*after)]
+
+
+def test_a_flag_is_kept_as_a_tensor() -> None:
+    before = [
+        "drop = False", "if x.sum() < 0:", "    drop = True", "if not drop:", "    x = x * 2", "return x",
+    ]  # fmt: skip
+    after = [
+        "drop = False", "drop = torch.where(x.sum() < 0, True, drop)",
+        "x = torch.where(torch.logical_not(torch.as_tensor(drop)), x * 2, x)", "return x",
+    ]  # fmt: skip
+    (first, *_) = proposed("branch", problem(function(*before), "x.sum() < 0"))
+    assert first.texts["s1"] == function(*after)
+    assert len(first.conditions) == 2
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["if x.sum() > 0:", "    print(x)", "return x"],
+        ["if x.sum() > 0:", "    history.append(x)", "    x = x + 1", "return x"],
+        ["if x.sum() > 0:", "    y = x", "return y"],
+        ["if x.sum() > 0:", "    x = [each for each in x]", "return x"],
+        ["if x.sum() > 0:", "    del x", "return 1"],
+        ["while x.sum() > 0:", "    x = x - 1", "return x"],
+        ["if x.sum() > 0:", "    if x is not None:", "        x = x + 1", "return x"],
+        ["if x.sum() > 0:", "    x = (yield x)", "return x"],
+        ["if x.sum() > 0:", "    return x", "return x, x"],
+        ["if x.sum() > 0: return x", "x.add_(1)"],
+        ["if (y := x.sum() > 0): x = y", "return x"],
+    ],
+)
+def test_what_cannot_be_done_on_both_sides_is_left_alone(lines: list[str]) -> None:
+    assert texts("branch", problem(function(*lines), "x.sum() > 0")) == []
+
+
+def test_torch_under_another_name_and_under_none() -> None:
+    text = "import torch as T\nx = T.ones(3)\ny = x if x.sum() > 0 else -x\n"
+    (first, *_) = texts("branch", problem(text, "x.sum() > 0"))
+    assert first.endswith("y = T.where(x.sum() > 0, x, -x)\n")
+    text = "from numpy import nothing\n\ndef f(x):\n    'Doc.'\n    if x.sum() > 0:\n        x = -x\n    return x\n"
+    (first, *_) = texts("branch", problem(text, "x.sum() > 0"))
+    assert "    'Doc.'\n    import torch\n    x = torch.where(x.sum() > 0, -x, x)\n" in first
+
+
+def test_cond_is_last_and_never_with_what_is_random_or_a_module() -> None:
+    proposals = proposed("branch", problem(function("if x.sum() > 0: x = x.sin()", "return x"), "x.sum() > 0"))
+    assert [each.title for each in proposals] == ["Take both sides with torch.where", "Give both sides to torch.cond"]
+    assert "torch.cond(x.sum() > 0, lambda: x.sin(), lambda: x.clone())" in proposals[1].texts["s1"]
+    for arm in ("torch.dropout(x, 0.1, True)", "self.layer(x)", "torch.rand_like(x)"):
+        given = problem(function(f"if x.sum() > 0: x = {arm}", "return x"), "x.sum() > 0")
+        assert [each.title for each in proposed("branch", given)] == ["Take both sides with torch.where"]

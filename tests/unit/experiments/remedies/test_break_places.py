@@ -1,0 +1,67 @@
+"""A break is gone if its place does not break for any cause; what breaks elsewhere is new."""
+
+from __future__ import annotations
+
+from jupyter_graphbreak.experiments.remedies.break_places import Comparison, RunBreaks, compare_breaks
+from jupyter_graphbreak.report.schema import Break, Device, Report
+from tests.support.break_problems import location_of
+
+OLD = "def f(x):\n    y = x * 2\n    print(y.sum().item())\n    if y.sum() > 0:\n        y = y + 1\n    return y"
+FILES = {"s1": "f.py"}
+
+
+def run(text: str, *breaks: tuple[str, str]) -> RunBreaks:
+    """Return a run whose breaks stand at pieces of code of a text, each for a cause."""
+    found = [
+        Break(f"b{number}", None, gb_type, location_of(text, code), "resumed")
+        for number, (code, gb_type) in enumerate(breaks, start=1)
+    ]
+    return RunBreaks(Report("ok", Device("cpu", "cpu"), breaks=found), FILES)
+
+
+BEFORE = run(OLD, ("y.sum().item()", "item"), ("y.sum() > 0", "branch"))
+
+
+def compared(new: str, *after: RunBreaks) -> Comparison:
+    return compare_breaks([BEFORE], after, {"f.py": (OLD, new)})
+
+
+def test_a_place_that_breaks_for_another_cause_is_not_gone() -> None:
+    found = compared(OLD, run(OLD, ("print(y.sum().item())", "print")))
+    assert found.gone == {"b2"}
+    assert found.other_cause["b1"].gb_type == "print"
+    assert found.new == []
+
+
+def test_what_took_the_place_of_a_line_is_its_place() -> None:
+    new = OLD.replace("    print(y.sum().item())", "    import sys\n    sys.stdout.write(str(y.sum().item()))")
+    found = compared(new, run(new, ("y.sum().item()", "other")))
+    assert found.gone == {"b2"}
+
+
+def test_a_break_counts_on_every_input() -> None:
+    found = compared(OLD, run(OLD), run(OLD, ("y.sum() > 0", "branch")))
+    assert found.gone == {"b1"}
+
+
+def test_a_break_at_an_inserted_line_is_new() -> None:
+    new = OLD.replace("    return y", "    print(y)\n    return y")
+    found = compared(new, run(new, ("print(y)\n", "print")))
+    assert found.gone == {"b1", "b2"}
+    assert [graph_break.gb_type for graph_break in found.new] == ["print"]
+
+
+def test_a_break_that_the_program_has_on_other_inputs_is_not_new() -> None:
+    again = run(OLD, ("y = x * 2", "elsewhere"))
+    found = compare_breaks([BEFORE, again], [again], {})
+    assert found.gone == {"b1", "b2"}
+    assert found.new == []
+
+
+def test_a_block_that_moves_takes_its_breaks_along() -> None:
+    body = "    if y.sum() > 0:\n        y = y + 1\n    return y"
+    head, _ = OLD.split(body)
+    new = f"def inner(y):\n{body}\n\n\n{head.replace('print(y.sum().item())', 'return inner(y)')}"
+    found = compared(new, run(new, ("y.sum() > 0", "branch")))
+    assert found.gone == {"b1"}
+    assert found.new == []

@@ -1,0 +1,176 @@
+"""A change is told as edits, as a patch and as code; each of them makes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.experiments.remedies import own_edits
+from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
+from jupyter_graphbreak.experiments.remedies.change import Change, applied_to, code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
+from jupyter_graphbreak.experiments.remedies.search import _merged, _sets_more, _without_repetition
+from jupyter_graphbreak.report.remedies import Edit
+
+FLAG = "torch._dynamo.config.capture_scalar_outputs"
+SAID = "torch._dynamo.config.reorderable_logging_functions"
+#: Few different lines, empty ones among them, so that many are alike.
+TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c", "\u2028é\x0c", "a\r"]), min_size=1, max_size=9).map("\n".join)
+
+
+@given(TEXTS, TEXTS)
+def test_all_edits_of_a_change_give_the_changed_text(old: str, new: str) -> None:
+    edits = edits_of({"s1": old}, Change({"s1": new}))
+    assert applied_to(old, edits) == new
+    lines = old.split("\n")
+    for edit in edits:
+        assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
+        deletes = len(lines[edit.first_line - 1 : edit.last_line])
+        assert deletes or edit.new, "an edit does something"
+    assert bool(edits) == (old != new)
+
+
+@given(TEXTS, TEXTS)
+def test_an_empty_new_text_deletes_and_nothing_else(old: str, new: str) -> None:
+    """What applies edits elsewhere knows of an edit only what the report says of it."""
+    lines = old.split("\n")
+    for edit in reversed(edits_of({"s1": old}, Change({"s1": new}))):
+        lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
+    assert "\n".join(lines) == new
+
+
+def test_edits_do_not_touch_each_other() -> None:
+    old = "x\nsame\nz"
+    assert edits_of({"s1": old}, Change({"s1": "\nsame\n"})) == [Edit("s1", 1, 3, old, "\nsame\n")]
+
+
+def test_an_edit_of_another_text_is_refused() -> None:
+    edits = edits_of({"s1": "a\nb"}, Change({"s1": "a\nc"}))
+    with pytest.raises(ValueError, match="lines 2 to 2"):
+        applied_to("a\nx", edits)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_changes_of_different_lines_are_merged(old: str, first: str, second: str) -> None:
+    original = {"s1": old}
+    one, other = Change({"s1": first}), Change({"s1": second})
+    merged = _merged(original, one, other)
+    if merged is None:
+        return
+    edits = {*edits_of(original, one), *edits_of(original, other)}
+    ordered = sorted(edits, key=lambda edit: (edit.first_line, edit.last_line))
+    assert merged.texts["s1"] == applied_to(old, ordered)
+    both = _merged(original, other, one)
+    assert both is not None
+    assert both.texts == merged.texts
+
+
+def test_changes_of_the_same_lines_are_not_merged() -> None:
+    original = {"s1": "a\nb\nc"}
+    one, other = Change({"s1": "a\nX\nc"}), Change({"s1": "a\nY\nc"})
+    assert _merged(original, one, other) is None
+    before = Change({"s1": "a\nnew\nb\nc"})
+    after = Change({"s1": "a\nother\nb\nc"})
+    assert _merged(original, before, after) is None, "which of two insertions comes first is not known"
+
+
+def test_settings_are_merged_unless_they_contradict_each_other() -> None:
+    flag, off = Change(settings={FLAG: True}), Change(settings={FLAG: False})
+    assert _merged({}, flag, off) is None
+    both = _merged({}, Change(settings={SAID: ["builtins.print"]}), Change(settings={SAID: ["warnings.warn"]}))
+    assert both == Change(settings={SAID: ["builtins.print", "warnings.warn"]})
+    assert _merged({}, Change(compiles_itself=True), Change(compiles_itself=True)) is None
+
+
+def test_proposals_are_put_on_top_of_a_change() -> None:
+    first = Proposal("f", "t", {"s1": "one"}, {SAID: ["builtins.print"]}, "model.a = 1")
+    second = Proposal("g", "u", {"s1": "two"}, {SAID: ["warnings.warn"], FLAG: True}, "model.a = 1", (), True)
+    change = Change().extended(first).extended(second)
+    assert change.texts == {"s1": "two"}
+    assert change.settings == {SAID: ["builtins.print", "warnings.warn"], FLAG: True}
+    assert change.codes == ("model.a = 1",)
+    assert change.compiles_itself
+    assert change
+    assert not Change()
+
+
+def test_the_code_makes_the_settings() -> None:
+    import torch._dynamo.config as config  # noqa: PLR0402 - as the code does
+
+    change = Change(settings={FLAG: True, SAID: ["builtins.print", "warnings.warn", "logging.Logger.info"]})
+    code = code_of(change)
+    assert code is not None
+    with config.patch(capture_scalar_outputs=False, reorderable_logging_functions=set()):
+        exec(code, {})  # noqa: S102 - it is what is tested
+        import logging
+        import warnings
+
+        assert config.capture_scalar_outputs is True
+        assert config.reorderable_logging_functions == {print, warnings.warn, logging.Logger.info}
+    assert code_of(Change({"s1": "x"})) is None
+    assert code_of(Change(codes=("model.config.layerdrop = 0.0",))) == "model.config.layerdrop = 0.0"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("a\nb\nc", "a\nB\nc"), ("a\nb", "b"), ("a", "a\n\nb"), ("a\n\nb", "a\nb"), ("é\n\u2028\n", "é\nx\n")],
+)
+def test_git_applies_the_patch(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(old + "\n", encoding="utf-8", newline="\n")
+    patch = patch_of({"s1": old}, Change({"s1": new}), {"s1": "module.py"})
+    assert patch is not None
+    assert patch.startswith("--- a/module.py\n+++ b/module.py\n")
+    (tmp_path / "change.patch").write_text(patch, encoding="utf-8", newline="\n")
+    subprocess.run(["git", "apply", "--whitespace=nowarn", "change.patch"], cwd=tmp_path, check=True)
+    assert path.read_text(encoding="utf-8") == new + "\n"
+
+
+def test_without_a_change_of_texts_there_is_no_patch() -> None:
+    assert patch_of({"s1": "a"}, Change(settings={FLAG: True}), {"s1": "x.py"}) is None
+
+
+def test_a_path_from_the_root_is_told_as_one_from_there() -> None:
+    path: Any = "/home/a/x.py" if sys.platform != "win32" else "x.py"
+    patch = patch_of({"s1": "a"}, Change({"s1": "b"}), {"s1": path})
+    assert patch is not None
+    assert patch.splitlines()[0] == f"--- a/{path.lstrip('/')}"
+
+
+def test_what_other_settings_hold_is_not_set_twice() -> None:
+    switch = Proposal("switch", "off", code="model.off = True")
+    one, both = Proposal("s", "one", settings={FLAG: True}), Proposal("s", "both", settings={FLAG: True, SAID: ["f"]})
+    assert _without_repetition([one, switch, both]) == [switch, both]
+    assert _without_repetition([one, switch]) == [one, switch]
+
+
+def test_more_settings_than_what_works_are_not_tried() -> None:
+    both = Proposal("s", "both", settings={FLAG: True, SAID: ["f"]})
+    assert _sets_more(both, Change(settings={FLAG: True}))
+    assert not _sets_more(both, Change(settings={FLAG: False}))
+    assert not _sets_more(both, Change({"s1": "x"}))
+    assert not _sets_more(Proposal("r", "edit", {"s1": "y"}, {FLAG: True, SAID: []}), Change(settings={FLAG: True}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a\nb\nc", "a\nB\nc"), ("a\nb", "a\nb\nc"), ("a\n\nb", "a\nb"), ("a\nb", "b"), ("a\n", "a\n\n"),
+        ("a\r\nb", "a\r\nc"), ("a\n\n\nb", "a\n\nc\n\nb"),
+    ],
+)  # fmt: skip
+def test_edits_and_patch_make_what_was_tried(old: str, new: str) -> None:
+    require_literal({"s1": old}, Change({"s1": new}))
+
+
+def test_edits_that_make_something_else_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_edits, "edits_of", lambda *_: [])
+    with pytest.raises(CannotApplyError, match="do not make what was tried"):
+        require_literal({"s1": "a"}, Change({"s1": "b"}))

@@ -1,0 +1,115 @@
+"""Splices change what they are told to, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from jupyter_graphbreak.experiments.families.drafting import Draft, Splice, fresh_name, operand
+
+
+def draft(text: str) -> Draft:
+    made = Draft.of(text)
+    assert made is not None
+    return made
+
+
+def first(made: Draft, kind: type[ast.stmt]) -> ast.stmt:
+    return next(node for node in ast.walk(made.tree) if isinstance(node, kind))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def f():\n    a()\n    del x  # why\n    b()\n", "def f():\n    a()\n    b()\n"),
+        ("def f():\n    del x\n", "def f():\n    pass\n"),
+        ("if a: del x\n", "if a: pass\n"),
+        ("a(); del x; b()\n", "a(); pass; b()\n"),
+        ("def f():\n\tdel (x,\n\t  y)\n\tb()\n", "def f():\n\tb()\n"),
+        ("a()\r\ndel x\r\nb()\r\n", "a()\r\nb()\r\n"),
+        ("a()\ndel x", "a()\n"),
+    ],
+)
+def test_a_statement_goes_with_its_lines_where_they_are_its_own(text: str, expected: str) -> None:
+    made = draft(text)
+    assert made.drafted([made.deleting(first(made, ast.Delete))]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "def f():\n    if a:  # one\n        # two\n        b()  # three\n    c()  # four\n",
+            "def f():\n    # one\n    # two\n    x\n    y  # three\n    c()  # four\n",
+        ),
+        ("if a: b()  # stays\n", "x\ny  # stays\n"),
+        ("for a in b: c(); \\\n  d()\n", "for a in b: x; y; \\\n  d()\n"),
+        ("z = 1; b(u,\n v)\n", None),
+    ],
+)  # fmt: skip
+def test_statements_in_the_place_of_one_keep_its_comments(text: str, expected: str | None) -> None:
+    made = draft(text)
+    for kind in (ast.If, ast.Expr):
+        if any(isinstance(node, kind) for node in ast.walk(made.tree)):
+            assert made.drafted([made.replacing_statement(first(made, kind), ["x", "y"])]) == expected
+            return
+
+
+def test_an_elif_becomes_an_else() -> None:
+    text = "if a:\n  b\nelif c:\n  d\nelse:\n  e\n"
+    made = draft(text)
+    inner = next(node for node in ast.walk(made.tree) if isinstance(node, ast.If) and made.is_elif(node))
+    assert made.drafted([made.replacing_statement(inner, ["x"])]) == "if a:\n  b\nelse:\n  x\n"
+
+
+def test_columns_behind_letters_of_several_bytes() -> None:
+    text = 's = "äöü😀"; t = f(s)\n'
+    made = draft(text)
+    call = made.find(1, text.index("f("), 1, text.index("f(") + 4)
+    assert isinstance(call, ast.Call)
+    assert made.drafted([made.replacing(call, "g()")]) == 's = "äöü😀"; t = g()\n'
+
+
+def test_a_cell_with_magics_is_read_and_kept() -> None:
+    text = '%%compile_explain --try\n%time f(x)\n!ls\ns = """\n%d\n"""\ny = g(x)  # why?\n'
+    made = draft(text)
+    call = made.find(7, 4, 7, 8)
+    assert isinstance(call, ast.Call)
+    assert made.drafted([made.replacing(call, "h(x)")]) == text.replace("g(x)", "h(x)")
+
+
+def test_what_is_no_python_or_would_be_none_is_refused() -> None:
+    assert Draft.of("def f(:\n") is None
+    assert Draft.of("a = 1\rb = 2\n") is None
+    made = draft("a = 1\n")
+    assert made.drafted([Splice(4, 5, "(")]) is None
+    assert made.drafted([Splice(4, 5, "2"), None]) is None
+    assert made.drafted([Splice(0, 3, "b"), Splice(2, 5, "c")]) is None
+
+
+def test_the_place_of_a_jump_is_that_of_its_test() -> None:
+    made = draft("if x > 3:\n    y = 1\n")
+    found = made.find(1, 0, 1, 8)
+    assert isinstance(found, ast.Compare)
+
+
+def test_expressions_in_an_f_string_are_exchanged() -> None:
+    made = draft('print(f"é {a.b:.2f} {c}")\n')
+    statement = made.tree.body[0]
+    a = next(node for node in ast.walk(statement) if isinstance(node, ast.Attribute))
+    assert made.rewritten(statement, {a: "value"}) == "print(f'é {value:.2f} {c}')"
+
+
+def test_small_helps() -> None:
+    assert [operand(text) for text in ("a.b(c)", "a + b", "-a", "a[0]")] == ["a.b(c)", "(a + b)", "(-a)", "a[0]"]
+    assert fresh_name(draft("def later(value): condition = 1\n"), "later") == "later_2"
+
+
+def test_lines_at_the_start_of_a_function_follow_its_docstring() -> None:
+    made = draft('def f():\n    """Doc.\n\n    More.\n    """\n    return 1\n')
+    function = made.tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert made.drafted([made.opening(function, ["import torch"])]) == made.text.replace(
+        "    return", "    import torch\n    return"
+    )

@@ -1,0 +1,204 @@
+"""What the smaller families propose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NoReturn
+
+import pytest
+from msgspec.structs import replace as changed
+
+from jupyter_graphbreak.experiments.families.table import FAMILIES, MOST, proposals_for
+from jupyter_graphbreak.report.location import Location, Source
+from tests.support.break_problems import problem, proposed, texts
+
+CONFIG = "torch._dynamo.config."
+
+
+def raise_fault(_: str, fault: Exception) -> NoReturn:
+    raise fault
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("x = 1\ntorch._dynamo.graph_break()  # here\ny = 2\n", "x = 1\ny = 2\n"),
+        ("if x:\n\ttorch._dynamo.graph_break()\n", "if x:\n\tpass\n"),
+        ("s = 'é'; torch._dynamo.graph_break(); y = 2\n", "s = 'é'; pass; y = 2\n"),
+    ],
+)
+def test_markers_go(text: str, after: str) -> None:
+    assert texts("marker", problem(text, "torch._dynamo.graph_break()", "GB0025")) == [after]
+
+
+def test_what_only_looks_like_a_marker_stays() -> None:
+    assert texts("marker", problem("y = graph_break()\n", "graph_break()", "GB0025")) == []
+    assert texts("marker", problem("helper()\n", "helper()", "GB0025")) == []
+
+
+@pytest.mark.parametrize(
+    ("gb_id", "settings"),
+    [
+        ("GB0014", [{"allow_rnn": True}]),
+        ("GB0124", [{"capture_scalar_outputs": True},
+                    {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}]),
+        ("GB9186", [{"trace_autograd_ops": True}]),
+        ("GB0170", []),
+        ("GB0025", []),
+    ],
+)  # fmt: skip
+def test_settings_are_offered_where_they_apply(gb_id: str, settings: list[dict[str, object]]) -> None:
+    found = proposed("setting", problem("y = x.item()\n", "x.item()", gb_id))
+    assert [dict(each.settings) for each in found] == [
+        {CONFIG + name: value for name, value in each.items()} for each in settings
+    ]
+
+
+def test_settings_are_found_by_the_names_of_earlier_releases() -> None:
+    given = problem("y = x.item()\n", "x.item()", "", gb_type="Tensor.item() with capture_scalar_outputs=False")
+    assert proposed("setting", given)
+
+
+@pytest.mark.parametrize(
+    ("code", "gb_id", "after"),
+    [
+        ("x.max().item()", "GB0124", "y = x.max().detach()\n"),
+        ("float(x.max().item())", "GB0124", "y = x.max().detach()\n"),
+        ("x.tolist()", "GB0109", "y = x.detach().unbind()\n"),
+        ("x[m].sum()", "GB0036", "y = torch.where(m, x, 0).sum()\n"),
+        ("x[m > 0].mean()", "GB0036", "y = (torch.where(m > 0, x, 0).sum() / (m > 0).sum())\n"),
+        ("torch.masked_select(x, m).max()", "GB0036", 'y = torch.where(m, x, float("-inf")).max()\n'),
+        ("x[m].numel()", "GB0036", "y = m.sum()\n"),
+        ("len(x[m])", "GB0036", "y = m.sum()\n"),
+    ],
+)
+def test_values_stay_tensors_and_shapes_stay(code: str, gb_id: str, after: str) -> None:
+    text = f"import torch\ny = {code}\n"
+    broken = next((part for part in ("x[m > 0]", "x[m]", "torch.masked_select(x, m)") if part in code), code)
+    assert texts("scalar", problem(text, broken, gb_id))[0] == f"import torch\n{after}"
+
+
+@pytest.mark.parametrize("code", ["x[m].sort()", "x[m].sum(0)", "x[m, 1].sum()", "x[1:].sum()", "x[m]"])
+def test_what_needs_the_selection_keeps_it(code: str) -> None:
+    broken = code.partition(".")[0]
+    assert texts("scalar", problem(f"y = {code}\n", broken, "GB0036")) == []
+
+
+def test_values_one_by_one_come_with_their_setting() -> None:
+    found = proposed("scalar", problem("import torch\ny = x.tolist()\n", "x.tolist()", "GB0109"))[-1]
+    assert found.texts["s1"].endswith("y = [value.item() for value in x]\n")
+    assert found.settings == {CONFIG + "capture_scalar_outputs": True}
+
+
+@pytest.mark.parametrize(
+    ("statement", "gb_id", "after"),
+    [
+        ("x.random_(0, 9)", "GB0107", "x.copy_(torch.randint_like(x, 0, 9))"),
+        ("y = torch.empty(3).random_(9)", "GB0107", "y = torch.randint_like(torch.empty(3), 0, 9)"),
+        ("y = copy.deepcopy(x)", "GB4198", "y = x.detach().clone().requires_grad_(x.requires_grad)"),
+        ("x.requires_grad = False", "GB0206", "x = x.detach()"),
+        ("x.requires_grad = flag", "GB0206", "x.requires_grad_(flag)"),
+        ("y = x.detach().requires_grad_()", "GB8985", "y = x.detach()"),
+        ("assert x.any(), f'{x}'", "GB0171", 'torch._assert_async(x.any(), "check failed")'),
+        (
+            "if y is not None and x.max() > 3:\n    raise ValueError('far')",
+            "GB0170",
+            "if y is not None:\n    torch._assert_async(torch.logical_not(x.max() > 3), 'far')",
+        ),
+        ("y = list(map(torch.sin, xs + ys))", "GB0213", "y = [torch.sin(each) for each in (xs + ys)]"),
+    ],
+)
+def test_rewrites(statement: str, gb_id: str, after: str) -> None:
+    text = f"import torch\n{statement}  # so\n"
+    assert texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
+
+
+def test_a_progress_bar_is_left_out_where_it_is_compiled() -> None:
+    text = "import torch\nfor i in tqdm(range(3), leave=True):\n    x = x + i\n"
+    (only,) = texts("rewrite", problem(text, "tqdm(range(3), leave=True)", "GB0008"))
+    loop = "for i in (range(3) if torch.compiler.is_compiling() else tqdm(range(3), leave=True)):"
+    assert only == f"import torch\n{loop}\n    x = x + i\n"
+
+
+def test_what_needs_nothing_of_the_function_is_done_before_it() -> None:
+    text = "import torch\ndef f(x):\n    home = os.path.expanduser('~')\n    return x * len(home)\n"
+    (first,) = proposed("hoisting", problem(text, "os.path.expanduser('~')", "GB0007", entry="def f("))
+    assert first.compiles_itself
+    assert first.texts["s1"] == (
+        "import torch\n@torch.compile\ndef _f_compiled(home, x):\n    return x * len(home)\n\n\n"
+        "def f(x):\n    home = os.path.expanduser('~')\n    return _f_compiled(home, x)\n"
+    )
+
+
+def test_a_context_is_entered_around_the_call() -> None:
+    text = "import torch\ndef f(x):\n    with lock:\n        y = x * 2\n        # then\n    return y\n"
+    (only,) = proposed("hoisting", problem(text, "with lock:", "GB0142", entry="def f("))
+    assert only.texts["s1"] == (
+        "import torch\n@torch.compile\ndef _f_compiled(x):\n    y = x * 2\n        # then\n    return y\n\n\n"
+        "def f(x):\n    with lock:\n        return _f_compiled(x)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ("    t = time.time()\n    return x", "time.time()"),
+        ("    n = compute(x)\n    return n", "compute(x)"),
+        ("    if x.dim():\n        n = os.getpid()\n    return x", "os.getpid()"),
+        ("    log = []\n    n = log.copy()\n    return x", "log.copy()"),
+        ("    with lock as l:\n        x = l(x)\n    return x", "with lock as l:"),
+        ("    with open(x):\n        for i in x: x = x + i\n    return x", "with open(x):"),
+    ],
+)
+def test_what_belongs_to_the_function_stays_in_it(lines: str, code: str) -> None:
+    assert proposed("hoisting", problem(f"import torch\ndef f(x):\n{lines}\n", code, "GB0007", entry="def f(")) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "part"),
+    [
+        ("torch._check_tensor_all(cond)", "TRANSFORMERS_DISABLE_TORCH_CHECK"),
+        ("for expert_idx in expert_hit:", 'set_experts_implementation("batched_mm")'),
+        ("dropout_probability < self.layerdrop", "layerdrop"),
+    ],
+)
+def test_switches_of_a_library(code: str, part: str) -> None:
+    given = problem(f"x = 0\n{code}\n", code, "GB0170")
+    source = Source("s1", "modeling_x.py", "library", "transformers/models/x/modeling_x.py")
+    library = replace(given, report=changed(given.report, sources=[source]))
+    (only,) = proposed("switch", library)
+    assert part in (only.code or "")
+    compile(only.code or "", "switch", "exec")
+    assert proposed("switch", given) == []
+
+
+def test_a_break_inside_of_python_is_mended_where_that_was_called() -> None:
+    text = "import copy, torch\ny = copy.deepcopy(x)\n"
+    given = problem(text, "copy.deepcopy(x)", "GB4198")
+    inside = Location("s2", 153, 153, 12, 24, "deepcopy", "copier(memo)")
+    (break_,) = given.report.breaks
+    assert break_.location is not None
+    moved = changed(break_, location=inside, stack=[break_.location, inside])
+    sources = [*given.report.sources, Source("s2", "copy.py", "library", "copy.py")]
+    report = changed(given.report, breaks=[moved], sources=sources)
+    assert texts("rewrite", replace(given, report=report, break_=moved))[0].endswith("x.requires_grad)\n")
+
+
+def test_a_source_that_cannot_be_read_gives_no_proposal() -> None:
+    for text in ("def f(:\n    x.item()\n", "x = (\n"):
+        given = problem(text + "x.item()", "x.item()", "GB0170")
+        assert not [each for each in proposals_for(given, raise_fault) if each.texts]
+    given = replace(problem("x.item()\n", "x.item()"), texts={})
+    assert not [each for each in proposals_for(given, raise_fault) if each.texts]
+
+
+def test_the_table_is_ordered_and_holds_no_change_twice() -> None:
+    order = ["marker", "switch", "sizes", "output", "branch", "loops", "rewrite", "setting", "scalar", "hoisting"]
+    assert list(FAMILIES) == order
+    text = "import torch\ndef f(x):\n    if x.max().item() > 0: x += 1\n    return x\n"
+    found = proposals_for(problem(text, "x.max().item()", "GB0124"), raise_fault)
+    assert 1 < len(found) <= MOST
+    assert found[0].family == "branch"
+    changes = [(tuple(each.texts.items()), tuple(each.settings.items()), each.code) for each in found]
+    assert len(set(changes)) == len(changes)
+    assert {each.kind for each in found} == {"edit", "setting"}

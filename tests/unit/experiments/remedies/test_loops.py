@@ -1,0 +1,86 @@
+"""What is proposed for loops that a tensor ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.break_problems import problem, texts
+
+HEAD = "import torch\ndef f(x):\n"
+
+
+def test_a_loop_runs_to_its_end_and_keeps_what_it_had() -> None:
+    text = (
+        f"{HEAD}    y = x\n    for _ in range(5):\n        y = y * 0.5  # halved\n        if y.sum() < 1:\n"
+        "            break\n        step = y + 1\n        y += step\n    return y\n"
+    )
+    (only,) = texts("loops", problem(text, "y.sum() < 1"))
+    assert only == (
+        f"{HEAD}    y = x\n    over = False\n    for _ in range(5):\n        y_kept = y\n"
+        "        y = y * 0.5  # halved\n        stop = y.sum() < 1\n        over = over | (stop & False)\n"
+        "        y = torch.where(over, y_kept, y)\n        over = over | stop\n        y_kept = y\n"
+        "        step = y + 1\n        y = y + step\n        y = torch.where(over, y_kept, y)\n    return y\n"
+    )
+
+
+def test_what_is_said_as_a_loop_is_left_is_said_once() -> None:
+    text = (
+        f"{HEAD}    found = x * 0\n    for i in range(5):\n        if x.sum() > i:\n            found = x * i\n"
+        "            break\n    return found\n"
+    )
+    (only,) = texts("loops", problem(text, "x.sum() > i"))
+    assert "found = torch.where(stop & torch.logical_not(over), x * i, found)\n        over = over | stop" in only
+
+
+def test_what_a_loop_returns_is_chosen_at_the_end() -> None:
+    text = (
+        f"{HEAD}    for i in range(3):\n        if x.sum() > 3:\n            return x * i\n        x = x + 1\n"
+        "    return x - 1\n"
+    )
+    (only,) = texts("loops", problem(text, "x.sum() > 3"))
+    assert only == (
+        f"{HEAD}    over, early = False, None\n    for i in range(3):\n        stop = x.sum() > 3\n"
+        "        early = x * i if early is None else torch.where(over, early, x * i)\n        over = over | stop\n"
+        "        x = x + 1\n    return torch.where(over, early, x - 1)\n"
+    )
+
+
+def test_a_while_with_a_count_is_bounded_by_it() -> None:
+    text = f"{HEAD}    n = 0\n    while n < 6 and x.norm() > 1:\n        x = x * 0.5\n        n += 1\n    return x\n"
+    first = texts("loops", problem(text, "x.norm() > 1"))[0]
+    assert first == (
+        f"{HEAD}    n = 0\n    over = False\n    while n < 6:\n        stop = torch.logical_not(x.norm() > 1)\n"
+        "        over = over | (stop & False)\n        over = over | stop\n        x_kept = x\n        x = x * 0.5\n"
+        "        n += 1\n        x = torch.where(over, x_kept, x)\n    return x\n"
+    )
+
+
+def test_a_while_that_a_tensor_alone_ends_becomes_a_while_loop() -> None:
+    text = f"{HEAD}    a, b = x, x + 1\n    while a.sum() < 20:\n        a, b = b, a + b\n    return b\n"
+    (only,) = texts("loops", problem(text, "a.sum() < 20"))
+    assert only == (
+        f"{HEAD}    a, b = x, x + 1\n    def goes_on(a, b):\n        return a.sum() < 20\n"
+        "    def turn(a, b):\n        a, b = b, a + b\n        return a.clone(), b.clone()\n"
+        "    a, b = torch.while_loop(goes_on, turn, (a, b))\n    return b\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for i in range(5):\n        if T: break\n        print(i)\n    return x",
+        "for i in range(5):\n        if T: break\n        x.add_(1)\n    return x",
+        "for i in range(5):\n        if T: break\n        x[0] = 1\n    return x",
+        "for i in range(5):\n        if T: break\n        x = x + torch.rand(2)\n    return x",
+        "for i in range(5):\n        x = x * 2\n        if T: break\n    return x + i",
+        "for i in range(5):\n        z = x * i\n        if T: break\n    return z",
+        "for i in range(5):\n        if T: break\n        x = x * 2\n    else:\n        x = x - 1\n    return x",
+        "for i in count():\n        if T: break\n        x = x * 2\n    return x",
+        "while True:\n        if T: break\n        x = x * 2\n    return x",
+        "for i in range(5):\n        if T:\n            return x, i\n        x = x * 2\n    return x",
+        "n = 0\n    while n < 6 and T:\n        x.mul_(0.5)\n        n += 1\n    return x",
+    ],
+)
+def test_what_cannot_be_taken_back_keeps_its_loop(loop: str) -> None:
+    text = f"{HEAD}    {loop}\n".replace("T", "x.sum() > 3")
+    assert texts("loops", problem(text, "x.sum() > 3")) == []

@@ -1,0 +1,72 @@
+"""Every break says what a person must decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_graphbreak.experiments.remedies.remedy_list import person_sentence
+from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.schema import Break
+
+
+def said(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()) -> str:
+    place = Location("s1", 1, 1, code=code) if code is not None else None
+    return person_sentence(Break("b1", gb_id, "type", place, "resumed", hints=list(hints)))
+
+
+@pytest.mark.parametrize(
+    ("code", "gb_id", "part"),
+    [
+        ("helper(x)", "GB0098", "the code disables it"),
+        ("time.perf_counter()", "GB0007", "what to time"),
+        ("with self._lock:", "GB0142", "lock may be held"),
+        ("loss.backward()", "GB0123", "where the compiled part ends"),
+        ("optimizer.step()", "GB0147", "where the compiled part ends"),
+        ("np.random.rand(3)", "GB0033", "NumPy's generator"),
+        ("nn.functional.ctc_loss(y, t, n, m)", "GB0037", "custom operator"),
+        ("{x, y}", "GB0222", "an order"),
+        ("cache[x]", "GB0366", "keys that are constants"),
+        ("model.generate(ids)", "GB0170", "model's forward"),
+        ("x.sum() > 0", "GB0170", "both sides"),
+        ("x.sum() > 0", "GB0170", "its maximum number of times"),
+        ("grid.tolist()", "GB0033", "known before the call"),
+        ("while x.sum() > 0:", "GB0170", "maximum number of iterations"),
+        ("f.write(text)", "GB0059", "file"),
+        ("rasterize_cuda(x)", None, "rasterize_cuda() can go before or after"),
+    ],
+)
+def test_the_decision_is_named(code: str, gb_id: str | None, part: str) -> None:
+    assert part in said(code, gb_id)
+
+
+def test_there_is_always_a_sentence_and_a_short_one() -> None:
+    assert said(None).startswith("Decide whether what PyTorch could not trace")
+    assert said("x = (a +\n   b) " + "+ c" * 100).count("...") == 1
+    assert "its own bug" in said("f(x)", None, ("This is likely to be a Dynamo bug. Please report",))
+    assert "expects it to fail" in said(
+        "f(x)", None, ("Dynamo has detected that tracing the code will result in an error",)
+    )
+
+
+def test_what_is_under_study_is_quoted_as_it_is_and_not_run_through() -> None:
+    assert said("<script>alert(1)</script>") == (
+        "Decide whether <script>alert(1)</script> can go before or after the call, or be written with operations on "
+        "tensors."
+    )
+
+
+def test_what_was_tried_is_not_proposed_again() -> None:
+    branch = Break("b1", "GB0170", "type", None, "resumed")
+    assert "torch.where" in person_sentence(branch)
+    rest = person_sentence(branch, ["Take both sides with torch.where"])
+    assert rest.endswith("torch.where was tried and did not work.")
+    assert person_sentence(branch, ["Give both sides to torch.cond"]) == person_sentence(branch)
+
+
+def test_a_library_is_not_the_readers_to_rewrite() -> None:
+    library = person_sentence(Break("b1", "GB0170", "type", None, "resumed", owner="library"))
+    assert "switch" in library
+    assert "torch.where" not in library
+    assert "outside of the compiled function" in person_sentence(
+        Break("b1", "GB0025", "", None, "resumed", owner="torch")
+    )

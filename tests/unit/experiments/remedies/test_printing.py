@@ -1,0 +1,213 @@
+"""What is printed, logged, warned or checked is done after the call."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as changed
+
+from jupyter_graphbreak.report.location import Source
+from tests.support.break_problems import problem, proposed, texts
+
+PRINTING = '''\
+import torch
+
+@torch.compile(backend="eager")
+def f(x, n: int = 3, *rest, k="(", **more) -> torch.Tensor:
+    """Doc."""
+    for i in range(2):
+        x = x * 2
+        print("step %d: %.3f" % (i, x.sum().item()))  # each
+    print("done", flush=True); return x
+
+y = f(torch.ones(3))
+'''
+AFTER = '''\
+import torch
+
+@torch.compile(backend="eager")
+def _f_compiled(later, x, n: int = 3, *rest, k="(", **more) -> torch.Tensor:
+    """Doc."""
+    for i in range(2):
+        x = x * 2
+        later.append((0, i, x.sum()))  # each
+    later.append((1,)); return x
+
+
+def f(x, n: int = 3, *rest, k="(", **more) -> torch.Tensor:
+    later = []
+    result = _f_compiled(later, x, n, *rest, k=k, **more)
+    for which, *values in later:
+        if which == 0:
+            i, value = values
+            print("step %d: %.3f" % (i, value.item()))
+        elif which == 1:
+            print("done", flush=True)
+    return result
+
+y = f(torch.ones(3))
+'''
+
+
+def test_all_that_is_said_is_said_after_the_call() -> None:
+    (first, *_) = proposed("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f("))
+    assert first.texts["s1"] == AFTER
+    assert first.compiles_itself
+    assert first.title == "Say it after the call"
+
+
+def test_the_place_that_compiles_moves_to_the_inner_function() -> None:
+    text = "import torch as T\ndef f(x):\n\tprint(f'{x.mean():.2f} ü')\n\treturn x\ng = T.compile(f, dynamic=False)\n"
+    (first, *_) = texts("output", problem(text, "print(f'{x.mean():.2f} ü')", "GB0059", entry="def f("))
+    assert first == (
+        "import torch as T\n@T.compile(dynamic=False)\ndef _f_compiled(later, x):\n"
+        "\tlater.append((x.mean(),))\n\treturn x\n"
+        "\n\ndef f(x):\n\tlater = []\n\tresult = _f_compiled(later, x)\n\tfor (value,) in later:\n"
+        "\t\tprint(f'{value:.2f} ü')\n\treturn result\ng = f\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "code", "handed_out", "after"),
+    [
+        ("if x.isnan().any():\n        raise ValueError('nan')", "x.isnan().any()", "x.isnan().any(),",
+         "for (value,) in later:\n        if value:\n            raise ValueError('nan')"),
+        ("assert x.sum() > 0, 'small'", "x.sum() > 0", "x.sum() > 0,",
+         "for (value,) in later:\n        assert value, 'small'"),
+        ("seen.append(x.max().item())", "x.max().item()", "x.max(),",
+         "for (value,) in later:\n        seen.append(value.item())"),
+    ],
+)  # fmt: skip
+def test_checks_and_notes_follow_the_call(check: str, code: str, handed_out: str, after: str) -> None:
+    text = f"import torch\nseen = []\ndef f(x):\n    {check}\n    return x\n"
+    (first, *_) = proposed("output", problem(text, code, entry="def f("))
+    assert f"later.append(({handed_out}))" in first.texts["s1"]
+    assert after in first.texts["s1"]
+    assert bool(first.conditions) == ("seen.append" not in check)
+
+
+METHOD = '''\
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x, *, n=1):
+        """Doc.
+
+        More.
+        """
+        y = x + n
+
+        print(y.sum())  # why
+        return y
+
+    def other(self): ...
+
+net = Net()
+fast = torch.compile(net, dynamic=True)
+'''
+METHOD_AFTER = '''\
+import torch
+class Net(torch.nn.Module):
+    def forward(self, x, *, n=1):
+        """Doc.
+
+        More.
+        """
+        later = []
+        result = _forward_compiled(later, self, x, n=n)
+        for (value,) in later:
+            print(value)
+        return result
+
+    def other(self): ...
+
+
+@torch.compile(dynamic=True)
+def _forward_compiled(later, self, x, *, n=1):
+    y = x + n
+
+    later.append((y.sum(),))  # why
+    return y
+
+net = Net()
+fast = net
+'''
+
+
+def test_a_method_calls_a_function_at_the_top() -> None:
+    given = problem(METHOD, "print(y.sum())", "GB0059", entry="def forward(")
+    assert texts("output", given)[0] == METHOD_AFTER
+    library = Source("s1", "modeling.py", "library", "models/modeling.py")
+    given = replace(given, report=changed(given.report, sources=[library]))
+    assert not any(each.compiles_itself for each in proposed("output", given))
+
+
+def test_a_tensor_that_changes_in_place_is_handed_out_as_a_copy() -> None:
+    text = "import torch\ndef f(x):\n    y = x + 1\n    print(y)\n    y.add_(1)\n    return y\n"
+    (first, *_) = texts("output", problem(text, "print(y)", "GB0059", entry="def f("))
+    assert "later.append((y.clone(),))" in first
+    text = text.replace("y.add_(1)", "y += 1")
+    first, second, *_ = texts("output", problem(text, "print(y)", "GB0059", entry="def f("))
+    assert "later.append((y,))" in first
+    assert "later.append((y.clone(),))" in second
+
+
+def test_in_a_function_that_is_called_inside_it_is_only_left_out() -> None:
+    text = (
+        "import torch\ndef inner(x):\n    if 1: print(x)\n    print(1)\n    return x\ndef f(x):\n    return inner(x)\n"
+    )
+    assert proposed("output", problem(text, "print(x)", "GB0059", entry="def f(")) == []
+    text = text.replace("if 1: print(x)", "print(x)  # here")
+    (only,) = proposed("output", problem(text, "print(x)", "GB0059", entry="def f("))
+    assert only.title == "Say it only where it is not compiled"
+    guarded = "    if not torch.compiler.is_compiling():\n        print({})"
+    assert only.texts["s1"].startswith(
+        "import torch\ndef inner(x):\n" + guarded.format("x") + "  # here\n" + guarded.format("1")
+    )
+
+
+def test_settings_move_or_leave_out_what_is_said() -> None:
+    text = "import torch\ndef f(x):\n    print(x)\n    return x\n"
+    settings = [each.settings for each in proposed("output", problem(text, "print(x)", "GB0059", entry="def f("))]
+    assert {"torch._dynamo.config.reorderable_logging_functions": ["builtins.print"]} in settings
+    text = text.replace("print(x)", "logger.warning_once('hm')")
+    hints = ["Add the logging method to `torch._dynamo.config.ignore_logging_functions`."]
+    for known, name in ((hints, "ignore_logging_functions"), ([], "ignore_logger_methods")):
+        found = proposed("output", problem(text, "logger.warning_once('hm')", "GB0291", hints=known))
+        assert found[0].settings == {f"torch._dynamo.config.{name}": ["logging.Logger.warning_once"]}
+
+
+@pytest.mark.parametrize(
+    "around", ["try:\n        {}\n    except ValueError: x = -x", "with suppress(ValueError):\n        {}"]
+)
+@pytest.mark.parametrize("check", ["if x.any(): raise ValueError", "assert x.any()"])
+def test_a_check_whose_error_is_dealt_with_raises_there_and_then(around: str, check: str) -> None:
+    text = f"import torch\ndef f(x):\n    {around.format(check)}\n    return x\n"
+    given = problem(text, "x.any()", entry="def f(")
+    assert [proposed(family, given) for family in ("output", "rewrite", "branch")] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x):\n    seen = []\n    seen.append(x.item())\n    return seen\n",
+        "def f(x):\n    print(x.item())\n    yield x\n",
+        "def f(x):\n    def g():\n        print(x.item())\n    g()\n    return x\n",
+        "async def f(x):\n    print(x.item())\n",
+        "def f(x):\n    n = x.item()\n    return n\n",
+        "class M:\n    def f(self, x):\n        print(x.item())\n        return super().f(x)\n",
+        "class M:\n    def f(self, x):\n        print(x.item())\n        return g(x, '''a\n  b''')\n",
+        "class M:\n    @staticmethod\n    def f(x):\n        print(x.item())\n",
+        "g = lambda x: print(x.item())\n",
+    ],
+)
+def test_what_cannot_wait_is_left_alone(text: str) -> None:
+    entry = "def f(" if "def f(" in text else None
+    found = proposed("output", problem(text, "x.item()", "GB0124", entry=entry))
+    assert not any(each.compiles_itself for each in found)
+
+
+def test_every_text_is_python() -> None:
+    for each in texts("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f(")):
+        ast.parse(each)

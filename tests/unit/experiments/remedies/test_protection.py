@@ -1,0 +1,72 @@
+"""What a condition protects stays protected, or the proposal says what it takes for granted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.break_problems import problem, proposed, texts
+
+
+def function(*lines: str, before: str = "") -> str:
+    return f"import torch\n{before}def f(x, n, i):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "after"),
+    [
+        (
+            ["if x.numel() > 0 and x.max() > 1:", "    x = x * 2", "else:", "    x = x - 1", "return x"],
+            "x.max() > 1",
+            ["if x.numel() > 0:", "    x = torch.where(x.max() > 1, x * 2, x - 1)", "else:", "    x = x - 1",
+             "return x"],
+        ),
+        (
+            ["if len(x.shape) > 1 and x.max() > 1:", "    x = x * 2", "return x"], "x.max() > 1",
+            ["if len(x.shape) > 1:", "    x = torch.where(x.max() > 1, x * 2, x)", "return x"],
+        ),
+        (
+            ["return x * 2 if x.shape[0] and x.max() > 1 else x"], "x.max() > 1",
+            ["return (torch.where(x.max() > 1, x * 2, x) if x.shape[0] else x)"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_test_of_sizes_stays_pythons(lines: list[str], code: str, after: list[str]) -> None:
+    assert function(*after) in texts("branch", problem(function(*lines), code))
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "granted"),
+    [
+        (["if x.any() and check(x):", "    x = x + 1", "return x"], "x.any()", "check(x)"),
+        (["if x.any() or x[i].sum() > 0:", "    x = x + 1", "return x"], "x.any()", "x[i]"),
+        (["if x.any():", "    x = x * (10 // (n - 3))", "return x"], "x.any()", "10 // (n - 3)"),
+        (["if x.any():", "    x = raises(x)", "return x"], "x.any()", "raises(x)"),
+        (["if x.any():", "    x = x * 2 / x.norm()", "return x"], "x.any()", None),
+        (["if x.any() and x.sum() > 3:", "    x = x % 7", "return x"], "x.any()", None),
+        (["if n is not None and x.max() > n:", "    x = x + 1", "return x"], "x.max() > n", None),
+    ],
+)  # fmt: skip
+def test_what_may_raise_is_taken_for_granted_and_said(lines: list[str], code: str, granted: str | None) -> None:
+    helper = "def raises(x):\n    if x.dim() > 3:\n        raise ValueError\n    return x\n"
+    first = proposed("branch", problem(function(*lines, before=helper), code))[0]
+    expected = [] if granted is None else [
+        f"it takes for granted that {granted}, which a condition protects, never raises and has no effect"
+    ]  # fmt: skip
+    assert list(first.assumptions) == expected
+
+
+def test_what_a_message_shows_is_computed_after_its_condition() -> None:
+    text = function("y = x * 2", "if (y > 3).any():", "    print(y.max().item(), 10 // n)", "return y")
+    (after,) = [new for new in texts("output", problem(text, "(y > 3).any()", entry="def f(x")) if "later" in new][:1]
+    assert "later.append(((y > 3).any(), y, n))" in after
+    assert "print(y.max().item(), 10 // n)" in after
+
+
+def test_a_call_that_a_condition_protects_is_not_made_before_it() -> None:
+    free = function("k = setting()", "return x * k")
+    assert texts("hoisting", problem(free, "setting()", "GB0007", entry="def f(x"))
+    for line in ("k = n and setting()", "k = setting() if n else 1", "k = [setting() for _ in range(n)]"):
+        protected = function(line, "return x * k")
+        assert not texts("hoisting", problem(protected, "setting()", "GB0007", entry="def f(x"))
+    late = function("if n is None:", "    return x", "k = setting()", "return x * k")
+    assert not texts("hoisting", problem(late, "setting()", "GB0007", entry="def f(x"))

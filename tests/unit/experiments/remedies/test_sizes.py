@@ -1,0 +1,108 @@
+"""What is proposed for sizes that a tensor holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as changed
+
+from jupyter_graphbreak.experiments.families.proposal import Problem
+from jupyter_graphbreak.report.location import Location, Source
+from tests.support.break_problems import problem, proposed, texts
+
+HEAD = "import torch\n"
+
+
+def test_sizes_are_read_before_the_call() -> None:
+    text = f"{HEAD}def f(x, n):\n    parts = x.split(n.tolist())\n    return parts[int(n[0])]\n"
+    (only,) = proposed("sizes", problem(text, ["n.tolist()", "int(n[0])"], "GB0033", entry="def f("))
+    assert only.compiles_itself
+    assert only.texts["s1"] == (
+        f"{HEAD}@torch.compile\ndef _f_compiled(given, given_2, x, n):\n    parts = x.split(given)\n"
+        "    return parts[given_2]\n\n\n"
+        "def f(x, n):\n    given = n.tolist()\n    given_2 = int(n[0])\n    return _f_compiled(given, given_2, x, n)\n"
+    )
+
+
+def test_a_size_that_no_graph_knows_is_handed_in() -> None:
+    text = f"{HEAD}def f(x, n):\n    return torch.repeat_interleave(x, n)\n"
+    (only,) = texts("sizes", problem(text, "torch.repeat_interleave(x, n)", "GB0036", entry="def f("))
+    assert "return torch.repeat_interleave(x, n, output_size=given)" in only
+    assert "    given = int(n.sum())\n    return _f_compiled(given, x, n)" in only
+
+
+def test_names_that_the_source_has_are_not_taken() -> None:
+    text = f"{HEAD}def f(x, given):\n    return x[: given[0].item()], x[given[1].item() :]\n"
+    codes = ["given[0].item()", "given[1].item()"]
+    (only,) = texts("sizes", problem(text, codes, "GB0124", entry="def f("))
+    assert "    given_2 = given[0].item()\n    given_3 = given[1].item()\n" in only
+    assert "return x[: given_2], x[given_3 :]" in only
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("n += 1\n    return x.split(n.tolist())", "n.tolist()"),
+        ("n.add_(1)\n    return x.split(n.tolist())", "n.tolist()"),
+        ("n[0] = 1\n    return x.split(n.tolist())", "n.tolist()"),
+        ("torch.add(n, 1, out=n)\n    return x.split(n.tolist())", "n.tolist()"),
+        ("n = n * 2\n    return x.split(n.tolist())", "n.tolist()"),
+        ("if x.dim():\n        return x\n    return x.split(n.tolist())", "n.tolist()"),
+        ("if x.dim():\n        x = x[: n.item()]\n    return x", "n.item()"),
+        ("return x if x.dim() else x[: n.item()]", "n.item()"),
+        ("for i in range(3):\n        x = x[: n.item()]\n    return x", "n.item()"),
+        ("return [x[: m.item()] for m in n]", "m.item()"),
+        ("return x.split(helper(n).tolist())", "helper(n).tolist()"),
+        ("return x + scale.item()", "scale.item()"),
+    ],
+)
+def test_what_may_be_another_number_by_then_is_read_where_it_is(body: str, code: str) -> None:
+    assert texts("sizes", problem(f"{HEAD}def f(x, n):\n    {body}\n", code, "GB0124", entry="def f(")) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "after"),
+    [
+        ("int(np.prod(x.shape))", "x.shape.numel()"),
+        ("np.prod(x.shape[1:])", "x.shape[1:].numel()"),
+        ("numpy.prod(x.size())", "x.size().numel()"),
+    ],
+)
+def test_elements_are_counted_without_numpy(code: str, after: str) -> None:
+    assert texts("sizes", problem(f"y = {code} + 1\n", code, "GB0033")) == [f"y = {after} + 1\n"]
+
+
+@pytest.mark.parametrize("code", ["np.prod(sizes)", "np.prod(x.shape, 0)", "np.sum(x.shape)", "np.prod(x.shape[0])"])
+def test_what_is_no_count_of_a_shape_stays(code: str) -> None:
+    assert texts("sizes", problem(f"y = {code}\n", code, "GB0033")) == []
+
+
+def in_library(text: str, code: str, gb_id: str) -> Problem:
+    given = problem(text, code, gb_id)
+    source = Source("s1", "modeling_x.py", "library", "transformers/models/x/modeling_x.py")
+    return replace(given, report=changed(given.report, sources=[source]))
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "gb_id", "part"),
+    [
+        ("n = image_grid_thw.prod(-1).tolist()\n", "image_grid_thw.prod(-1).tolist()", "GB0033", "compute_from_grids"),
+        ("n = [int(size[0]) for size in image_sizes]\n", "int(size[0])", "GB0124", "hand_in_numbers"),
+        ("bound = signature.bind(self, x)\n", "signature.bind(self, x)", "GB0198", "type(self).forward(self"),
+    ],
+)
+def test_models_get_their_sizes_by_hooks(text: str, code: str, gb_id: str, part: str) -> None:
+    (only,) = proposed("sizes", in_library(text, code, gb_id))
+    assert only.kind == "switch"
+    assert part in (only.code or "")
+    compile(only.code or "", "switch", "exec")
+    assert proposed("sizes", problem(text, code, gb_id)) == []
+
+
+def test_a_signature_within_python_belongs_to_the_library_that_binds_it() -> None:
+    given = in_library("bound = signature.bind(self, x)\n", "signature.bind(self, x)", "GB0198")
+    (break_,) = given.report.breaks
+    assert break_.location is not None
+    inside = changed(break_, location=Location("s2", 9, 9, code="self.parameters.values()"), stack=[break_.location])
+    assert len(proposed("sizes", replace(given, break_=inside))) == 1

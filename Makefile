@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 ARGS ?=
 # Processes that share the tests; make test ARGS="-n 0 ..." has none but pytest itself, for a debugger.
 WORKERS ?= 2
+# make test COLD=1 runs the tests without the shortcuts of tests/conftest.py.
+COLD ?=
 
 FRONT_END := $(shell git ls-files --cached --others --exclude-standard labextension 2>/dev/null)
 FRONT_END := $(wildcard $(FRONT_END))
@@ -40,7 +42,7 @@ demo: $(VENV)/demo.stamp ## run the demo notebook, print its reports, write buil
 # The front end is checked while pip loads what Python needs.
 test: $(VENV)/dev.stamp $(if $(TORCH),,$(FRONT_END_LINTERS)) ## run linters and tests; TORCH=2.15.0: the tests with that torch; ARGS= for pytest
 	@$(MAKE) --no-print-directory browser bytecode $(if $(TORCH),,$(PYTHON_LINTERS))
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
+	@$(if $(COLD),COLD_KERNEL=1 )$(BIN)/python -m pytest -n $(WORKERS) -m "not exhaustive" $(ARGS)
 
 test-exhaustive: $(VENV)/dev.stamp ## run all programs with traps and with side effects, of which `make test` runs some
 	@$(BIN)/python -m pytest -n $(WORKERS) -m exhaustive $(ARGS)

@@ -538,7 +538,12 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """Read a report from :meth:`to_dict` or from a notebook's output; raises like :meth:`from_json`."""
-        return of_this_version(msgspec.convert(data, type=cls))
+        try:
+            report = msgspec.convert(data, type=cls)
+            report.to_json()
+        except UnicodeEncodeError as error:  # a lone surrogate, which JSON's escapes can write
+            raise msgspec.ValidationError(f"the report has text that is not Unicode: {error.reason}") from None
+        return of_this_version(report)
 
 
 class _Versioned(Protocol):

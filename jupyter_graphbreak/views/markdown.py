@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Report
 
-_MOST_LINES, _LONGEST_LINE = 200, 1_000
+_MOST_LINES, _LONGEST_LINE, _LONGEST_TEXT = 200, 1_000, 400
 _SPECIAL = re.compile(r"[!-/:-@\[-`{-~]")
 #: A comment on GitHub holds 65,536 characters.
 _MOST_REPORTS, _MOST_BREAKS, _MOST_REMEDIES, _MOST_TEXT, _MOST_DIFFERENCES = 50, 50, 5, 8_000, 20
@@ -96,8 +96,10 @@ def _row(report: Report, number: int, found: Break, new: AbstractSet[str]) -> st
 
 
 def _escaped(text: str) -> str:
-    """Return text as it reads, on one line: nothing in it is markup, a mention or the end of a cell."""
-    return _SPECIAL.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", one_line(text))
+    """Return text as it reads, on one line and cut: nothing in it is markup, a mention or the end of a cell."""
+    text = one_line(text)
+    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+    return _SPECIAL.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", text)
 
 
 def _fenced(text: str, language: str = "text") -> str:

@@ -394,7 +394,7 @@ def _listing(report: Report, source: Source) -> list[str]:
         previous = line.number
         mark = "".join(f"/{of.number}" for of in line.breaks) + (f"/+{line.more_breaks}" if line.more_breaks else "")
         mark = mark or "".join(f">{number}" for number in line.leads_to[:2])
-        letters = ",".join(line.graphs[:3]) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
+        letters = plain(",".join(line.graphs[:3])) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
         text = plain(line.text[:_LONGEST_LINE].expandtabs(4)) + ("..." if len(line.text) > _LONGEST_LINE else "")
         shown.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
@@ -407,9 +407,6 @@ def _listing(report: Report, source: Source) -> list[str]:
     if len(lines) > _MOST_LINES:
         shown.append(f"and {len(lines) - _MOST_LINES} more lines")
     return shown
-
-
-#: More breaks and processes than so many are counted, not told one by one.
 
 
 def render_job(job: Job) -> str:

@@ -12,16 +12,22 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.experiments.check.closeness import Exact, double_state, doubled, leaves, unlike
+from jupyter_graphbreak.experiments.check.closeness import (
+    Exact,
+    difference_beyond_rounding,
+    double_state,
+    flatten,
+    to_double,
+)
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.entry_cost import backend_name
 from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
-from jupyter_graphbreak.experiments.trial.copies import Saved, clone
-from jupyter_graphbreak.experiments.trial.effects import kept_generators, seed_all, seed_torch
-from jupyter_graphbreak.experiments.trial.entry import compiling_anew
+from jupyter_graphbreak.experiments.trial.copies import SavedState, clone
+from jupyter_graphbreak.experiments.trial.effects import preserve_generators, seed_all, seed_torch
+from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
-from jupyter_graphbreak.experiments.trial.outcome import untouched
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.recording import recorder
@@ -111,7 +117,7 @@ class GraphComparison:
             if has_these and self.wrong is None:
                 # Not copied as a whole: among them are all parameters.
                 given = _leaves_of(args)
-                if computes_otherwise(captured, compiled, given, self._subject, gradients=gradients):
+                if computes_differently(captured, compiled, given, self._subject, gradients=gradients):
                     self.wrong = WrongGraph(frame, captured, module, compiled, clone(given), gradients)
             return compiled(*args)
 
@@ -132,12 +138,12 @@ def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subjec
     names: list[str] = [node.name for node in wrong.module.graph.nodes if node.op.startswith("call")]
 
     def is_wrong(length: int) -> bool:
-        part = _beginning(wrong, set(names[:length]))
+        part = _graph_prefix(wrong, set(names[:length]))
         if part is None:
             return False
         try:
             compiled = backend(_copy(part), clone(wrong.inputs))
-            return computes_otherwise(part, compiled, wrong.inputs, subject, gradients=wrong.gradients)
+            return computes_differently(part, compiled, wrong.inputs, subject, gradients=wrong.gradients)
         except Exception:  # noqa: BLE001 - the backend cannot compile a part
             return False
 
@@ -155,18 +161,20 @@ def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subjec
 
 def _changed_operation(wrong: WrongGraph) -> str | None:
     """Return the first operation that has another value in the graph which the backend left."""
-    expected = _values(wrong.module, wrong.inputs)
+    expected = _values_by_operation(wrong.module, wrong.inputs)
     try:
-        actual = _values(wrong.left, wrong.inputs)
+        actual = _values_by_operation(wrong.left, wrong.inputs)
     except Exception:  # noqa: BLE001 - it is not meant to be run
         return None
-    return next((name for name in expected if unlike(expected[name], actual.get(name)) is not None), None)
+    return next(
+        (name for name in expected if difference_beyond_rounding(expected[name], actual.get(name)) is not None), None
+    )
 
 
 def _wrong_output(wrong: WrongGraph) -> str | None:
     """Return the operation that makes the first output which is wrong."""
     nodes = next(node for node in wrong.module.graph.nodes if node.op == "output").all_input_nodes
-    expected = _values(wrong.module, wrong.inputs)
+    expected = _values_by_operation(wrong.module, wrong.inputs)
     with torch.no_grad():
         outputs = wrong.compiled(*clone(wrong.inputs))
     made = [output for output in outputs if isinstance(output, torch.Tensor)]
@@ -174,24 +182,29 @@ def _wrong_output(wrong: WrongGraph) -> str | None:
         return None
     names: list[str] = [node.name for node in nodes]
     pairs = zip(names, made, strict=True)
-    return next((name for name, output in pairs if unlike(expected[name], output) is not None), None)
+    return next(
+        (name for name, output in pairs if difference_beyond_rounding(expected[name], output) is not None), None
+    )
 
 
-def computes_otherwise(
+def computes_differently(
     module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool
 ) -> bool:
     """Whether a compiled graph computes something else than its operations one by one."""
-    expected = _computed(_interpreted(module), inputs, subject, gradients=gradients)
-    actual = _computed(compiled, inputs, subject, gradients=gradients)
-    if unlike(expected, actual) is None:
+    expected = _compute(_interpreter(module), inputs, subject, gradients=gradients)
+    actual = _compute(compiled, inputs, subject, gradients=gradients)
+    if difference_beyond_rounding(expected, actual) is None:
         return False
     try:
         exact = Exact(
-            *(_computed_double(module, inputs, subject, gradients=gradients, varied=varied) for varied in (False, True))
+            *(
+                _compute_in_double(module, inputs, subject, gradients=gradients, varied=varied)
+                for varied in (False, True)
+            )
         )
     except Exception:  # noqa: BLE001 - operations that mix precisions
         exact = None
-    return unlike(expected, actual, exact) is not None
+    return difference_beyond_rounding(expected, actual, exact) is not None
 
 
 def _leaves_of(inputs: Iterable[Any]) -> Inputs:
@@ -202,37 +215,37 @@ def _leaves_of(inputs: Iterable[Any]) -> Inputs:
     ]
 
 
-def _computed(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool) -> Any:
+def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool) -> Any:
     """Return what a graph returns and leaves in its inputs, or else the gradients of these; from one random seed.
 
     Afterwards the inputs are as before.
     """
-    saved = Saved(inputs, subject.memory.is_intact)
-    intact = subject.unchanged()
+    saved = SavedState(inputs, subject.memory.is_intact)
+    intact = subject.unchanged_memo()
     try:
-        with kept_generators(), torch.set_grad_enabled(gradients):
+        with preserve_generators(), torch.set_grad_enabled(gradients):
             seed_torch(_SEED)
             value = function(*inputs)
             if gradients:
                 value = gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
-                return subject.seen(value, {})
-        return subject.seen((value, inputs), subject.unchanged())
+                return subject.snapshot(value, {})
+        return subject.snapshot((value, inputs), subject.unchanged_memo())
     finally:
         subject.memory.restore(intact)
-        saved.put_back()
+        saved.restore()
 
 
-def _computed_double(
+def _compute_in_double(
     module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, varied: bool
 ) -> Any:
-    change = functools.partial(doubled, varied=varied)
-    return _computed(_interpreted(_copy(module, change)), change(inputs), subject, gradients=gradients)
+    change = functools.partial(to_double, varied=varied)
+    return _compute(_interpreter(_copy(module, change)), change(inputs), subject, gradients=gradients)
 
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
     """Return the gradients of a result, weighted unevenly, with respect to those inputs that have one."""
     wanted = [given for given in inputs if given.requires_grad and given.is_leaf]
-    results = [part for part in leaves(value) if isinstance(part, torch.Tensor) and part.requires_grad]
+    results = [part for part in flatten(value) if isinstance(part, torch.Tensor) and part.requires_grad]
     if not wanted or not results:
         return []
     weights = [
@@ -241,7 +254,7 @@ def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | 
     return list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
 
 
-def _interpreted(module: torch.fx.GraphModule) -> Callable[..., Any]:
+def _interpreter(module: torch.fx.GraphModule) -> Callable[..., Any]:
     return torch.fx.Interpreter(module).run
 
 
@@ -256,9 +269,9 @@ def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) ->
     return made
 
 
-def _beginning(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None:
+def _graph_prefix(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None:
     """Return the graph up to some operation, with all its tensors that the rest would use as outputs."""
-    values = _values(wrong.module, wrong.inputs)
+    values = _values_by_operation(wrong.module, wrong.inputs)
     graph = torch.fx.Graph()
     made: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in wrong.module.graph.nodes:
@@ -279,7 +292,7 @@ def _beginning(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None
     return torch.fx.GraphModule(wrong.module, graph)
 
 
-def _values(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
+def _values_by_operation(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
     """Return what each operation of a graph computes."""
     values: dict[str, Any] = {}
 
@@ -290,18 +303,18 @@ def _values(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
                 values[n.name] = clone(value)  # as it is now: a later operation may change it
             return value
 
-    with torch.no_grad(), kept_generators():
+    with torch.no_grad(), preserve_generators():
         seed_torch(_SEED)
         Keeping(_copy(module)).run(*clone(inputs))
     return values
 
 
 Step = Literal["eager", "aot_eager", "backend"]
-_MOST_DIFFERENCES = 8
+_MAX_DIFFERENCES = 8
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """The check of an entry, and the report of the run on copies in which it was compiled."""
 
     check: Check
@@ -309,7 +322,7 @@ class Checked:
 
 
 @dataclass
-class _Seen:
+class _Observation:
     """What a call did: its result, its arguments and its state afterwards, gradients; each by a name."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -317,7 +330,7 @@ class _Seen:
     raised: str | None = None
 
 
-def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell = lambda _: None) -> Checked:
+def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell = lambda _: None) -> CheckResult:
     """Compare the compiled run of an entry with the eager one, both on copies: values and gradients.
 
     Random numbers are the same in both.
@@ -330,29 +343,29 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
     find_cell : callable
         Given the file name of a code object, the cell it comes from.
     """
-    with entry.set_up(), untouched(), eager_random_numbers():
-        trial = _CompiledTrial(entry, entry.backend)
-        with compiling_anew(trial.subject.call):
+    with entry.set_up(), sandboxed(), eager_random_numbers():
+        compiled_call = _CompiledCall(entry, entry.backend)
+        with recompiling(compiled_call.subject.call):
             with recorder.record(find_cell) as recording:
-                actual = trial.see()
+                actual = compiled_call.observe()
             own = build_report(recording.records)
-            differences = _differences(entry, _eager(entry), actual)
-            first = _first(trial, Correspondence(own, run if run is not None else own, entry.frame))
+            differences = _differences(entry, _observe_eager(entry), actual)
+            first = _first_divergence(compiled_call, Correspondence(own, run if run is not None else own, entry.frame))
             if first is not None and not differences:
                 differences = [f"graph {first.graph} computes something else, which the result does not show"]
-        step = _step(entry) if differences else None
+        step = _first_wrong_step(entry) if differences else None
     check = Check(
         function=entry.function,
         backend=backend_name(entry.backend),
         equal=not differences,
-        differences=differences[:_MOST_DIFFERENCES],
+        differences=differences[:_MAX_DIFFERENCES],
         first=first,
         step=step,
     )
-    return Checked(check, own)
+    return CheckResult(check, own)
 
 
-class _CompiledTrial:
+class _CompiledCall:
     """An entry that is compiled once and called from the same state each time."""
 
     def __init__(self, entry: Entry, backend: str | Callable[..., Any]) -> None:
@@ -360,9 +373,9 @@ class _CompiledTrial:
         self.graphs = GraphComparison(backend, self.subject)
         self._program = torch.compile(self.subject.call, backend=self.graphs, dynamic=entry.dynamic)
 
-    def see(self) -> _Seen:
+    def observe(self) -> _Observation:
         self.subject.restore()
-        return _see(self._program, self.subject)
+        return _observe(self._program, self.subject)
 
     def call(self) -> None:
         """Call it for its graphs alone."""
@@ -370,29 +383,29 @@ class _CompiledTrial:
         _call(self._program, self.subject)
 
 
-def _eager(entry: Entry) -> _Seen:
+def _observe_eager(entry: Entry) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
-    return _see(subject.call, subject)
+    return _observe(subject.call, subject)
 
 
-def _exact(entry: Entry) -> tuple[_Seen, _Seen] | None:
+def _observe_exact(entry: Entry) -> tuple[_Observation, _Observation] | None:
     """Return what the function does in double precision, and with inputs a little off; ``None`` if it does not work."""
     try:
-        seen = _in_double(entry, varied=False), _in_double(entry, varied=True)
+        seen = _observe_in_double(entry, varied=False), _observe_in_double(entry, varied=True)
     except Exception:  # noqa: BLE001 - what the user's objects do when they are copied
         return None
     return seen if seen[0].raised is None and seen[1].raised is None else None
 
 
-def _in_double(entry: Entry, *, varied: bool) -> _Seen:
+def _observe_in_double(entry: Entry, *, varied: bool) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
     subject.modes = replace(subject.modes, dtype=torch.float64)
     double_state(subject, varied=varied)
     given = subject.arguments or entry.arguments
-    args, kwargs = doubled((given.args, given.kwargs), subject.held(), varied=varied)
-    return _see(subject.call, subject, Arguments(*args, **kwargs))
+    args, kwargs = to_double((given.args, given.kwargs), subject.state_memo(), varied=varied)
+    return _observe(subject.call, subject, Arguments(*args, **kwargs))
 
 
 def _call(
@@ -402,34 +415,34 @@ def _call(
     require_time()
     given = given or subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
-    with guarded(subject.call, assigned=subject.assigned), subject.entered():
+    with guarded(subject.call, assigned=subject.assigned), subject.activated():
         try:
             return program(*given.args, **given.kwargs), given, None
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             return None, given, type(error).__name__
 
 
-def _see(program: Callable[..., Any], subject: Subject, given: Arguments | None = None) -> _Seen:
+def _observe(program: Callable[..., Any], subject: Subject, given: Arguments | None = None) -> _Observation:
     value, given, raised = _call(program, subject, given)
     if raised is not None:
-        return _Seen(raised=raised)
-    memo = subject.unchanged()
+        return _Observation(raised=raised)
+    memo = subject.unchanged_memo()
     named = given.named(subject.call)
-    seen = _Seen({"the result": subject.seen(value, memo)})
-    seen.values |= {f"{name} afterwards": subject.seen(item, memo) for name, item in named.items()}
+    seen = _Observation({"the result": subject.snapshot(value, memo)})
+    seen.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named.items()}
     seen.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
     inputs = dict(_differentiable(named, subject))
     try:
-        with guarded(subject.call, assigned=subject.assigned), subject.entered():
+        with guarded(subject.call, assigned=subject.assigned), subject.activated():
             gradients = gradients_of(value, list(inputs.values()))
     except RuntimeError as error:  # such as a graph that is used up
         seen.gradients["the backward pass"] = type(error).__name__
         return seen
     for name, item in inputs.items():
         found = gradients.pop(0) if gradients else None
-        seen.gradients[f"the gradient of {name}"] = subject.seen(found, {})
+        seen.gradients[f"the gradient of {name}"] = subject.snapshot(found, {})
         if item.grad is not None:
-            seen.gradients[f"{name}.grad"] = subject.seen(item.grad, {})
+            seen.gradients[f"{name}.grad"] = subject.snapshot(item.grad, {})
     return seen
 
 
@@ -448,16 +461,18 @@ def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[s
                 pending += [(f"{name}[{key!r}]", item) for key, item in value.items()]
 
 
-def _differences(entry: Entry, expected: _Seen, actual: _Seen) -> list[str]:
+def _differences(entry: Entry, expected: _Observation, actual: _Observation) -> list[str]:
     """Return how a compiled call differs from the eager one by more than rounding."""
-    found = list(_unlike(expected, actual, None))
+    found = list(_compare_observations(expected, actual, None))
     # A run in double precision takes twice the memory, and time: it is made if there is something that it may explain.
-    return list(_unlike(expected, actual, _exact(entry))) if found else []
+    return list(_compare_observations(expected, actual, _observe_exact(entry))) if found else []
 
 
-def _unlike(expected: _Seen, actual: _Seen, exact: tuple[_Seen, _Seen] | None) -> Iterator[str]:
+def _compare_observations(
+    expected: _Observation, actual: _Observation, exact: tuple[_Observation, _Observation] | None
+) -> Iterator[str]:
     if expected.raised != actual.raised:
-        yield f"{_outcome(actual)} where eager {_outcome(expected)}"
+        yield f"{_describe_outcome(actual)} where eager {_describe_outcome(expected)}"
         return
     for kind in ("values", "gradients"):
         ones, others = getattr(expected, kind), getattr(actual, kind)
@@ -465,19 +480,19 @@ def _unlike(expected: _Seen, actual: _Seen, exact: tuple[_Seen, _Seen] | None) -
         for name in ones:
             known = exact is not None and all(name in double for double in doubles)
             reference = Exact(*(double[name] for double in doubles)) if known else None
-            found = unlike(ones[name], others.get(name), reference)
+            found = difference_beyond_rounding(ones[name], others.get(name), reference)
             if found is not None:
                 yield f"{name}: {found}"
 
 
-def _outcome(seen: _Seen) -> str:
+def _describe_outcome(seen: _Observation) -> str:
     return f"raises {seen.raised}" if seen.raised is not None else "returns"
 
 
-def _first(trial: _CompiledTrial, found: Correspondence) -> Divergence | None:
+def _first_divergence(compiled_call: _CompiledCall, found: Correspondence) -> Divergence | None:
     """Return the first graph and operation that differ, in a further call of what was compiled."""
-    graphs = trial.graphs
-    _compare_graphs(trial)
+    graphs = compiled_call.graphs
+    _compare_graphs(compiled_call)
     if graphs.wrong is None:
         return None
     frame = next((frame for frame in found.own.frames if frame.id == graphs.wrong.frame), None)
@@ -491,26 +506,26 @@ def _first(trial: _CompiledTrial, found: Correspondence) -> Divergence | None:
     return Divergence(named, op.location if op is not None else None, op.name if op is not None else name)
 
 
-def _compare_graphs(trial: _CompiledTrial) -> None:
-    graphs = trial.graphs
+def _compare_graphs(compiled_call: _CompiledCall) -> None:
+    graphs = compiled_call.graphs
     for graphs.compares in ("values", "gradients"):
-        trial.call()
+        compiled_call.call()
         if graphs.wrong is not None:
             break
     graphs.compares = "nothing"
 
 
-def _step(entry: Entry) -> Step:
+def _first_wrong_step(entry: Entry) -> Step:
     """Return the first step of compiling that brings a difference in."""
     steps: tuple[Step, ...] = ("eager", "aot_eager")
     for step in steps:
         if step == backend_name(entry.backend):
             return step
-        trial = _CompiledTrial(entry, step)
-        with compiling_anew(trial.subject.call):
-            if _differences(entry, _eager(entry), trial.see()):
+        compiled_call = _CompiledCall(entry, step)
+        with recompiling(compiled_call.subject.call):
+            if _differences(entry, _observe_eager(entry), compiled_call.observe()):
                 return step
-            _compare_graphs(trial)
-            if trial.graphs.wrong is not None:
+            _compare_graphs(compiled_call)
+            if compiled_call.graphs.wrong is not None:
                 return step
     return "backend"

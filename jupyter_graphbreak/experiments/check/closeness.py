@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.places import tensors
+from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.values import difference
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: How many times as far as rounding alone a result may be from that in double precision.
 _FACTOR = 8.0
 #: From how far on eager's own distance is no rounding: it took another way, where a number decides.
-_ANOTHER_WAY = 100.0
+_OTHER_BRANCH = 100.0
 _DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
 
 
@@ -28,7 +28,7 @@ class Exact(NamedTuple):
     varied: Any
 
 
-def unlike(expected: Any, actual: Any, exact: Exact | None = None) -> str | None:
+def difference_beyond_rounding(expected: Any, actual: Any, exact: Exact | None = None) -> str | None:
     """Return how a result differs from the expected one beyond rounding, ``None`` if it does not.
 
     Parameters
@@ -41,13 +41,13 @@ def unlike(expected: Any, actual: Any, exact: Exact | None = None) -> str | None
     found = difference(expected, actual)
     if found is None or exact is None or difference(expected, actual, values=False) is not None:
         return found
-    parts = [leaves(value) for value in (expected, actual, exact.value, exact.varied)]
+    parts = [flatten(value) for value in (expected, actual, exact.value, exact.varied)]
     if len({len(part) for part in parts}) > 1:
         return found
     return None if all(_is_rounding(*each) for each in zip(*parts, strict=True)) else found
 
 
-def leaves(value: Any) -> list[Any]:
+def flatten(value: Any) -> list[Any]:
     """Return what containers and objects hold: tensors, numbers, strings."""
     found: list[Any] = []
     pending, seen = [value], set()
@@ -89,12 +89,12 @@ def _is_rounding(expected: Any, actual: Any, exact: Any, varied: Any) -> bool:
             return True
         rounding = (varied - exact).abs().max() + precision * exact.abs().max()
         off = (expected - exact).abs().max()
-        if off > _ANOTHER_WAY * rounding:
+        if off > _OTHER_BRANCH * rounding:
             return False
         return bool((actual - exact).abs().max() <= _FACTOR * max(off, rounding))
 
 
-def doubled(value: Any, memo: dict[Any, Any] | None = None, *, varied: bool = False) -> Any:
+def to_double(value: Any, memo: dict[Any, Any] | None = None, *, varied: bool = False) -> Any:
     """Return a copy of a value, its tensors and modules in double precision.
 
     Parameters
@@ -104,7 +104,7 @@ def doubled(value: Any, memo: dict[Any, Any] | None = None, *, varied: bool = Fa
     varied : bool
         Whether to change each number by as much as rounding it to its own precision may.
     """
-    return _doubled(clone(value, memo), {}, torch.Generator().manual_seed(0) if varied else None)
+    return _to_double(clone(value, memo), {}, torch.Generator().manual_seed(0) if varied else None)
 
 
 def double_state(subject: Subject, *, varied: bool = False) -> None:
@@ -112,35 +112,35 @@ def double_state(subject: Subject, *, varied: bool = False) -> None:
     noise = torch.Generator().manual_seed(0) if varied else None
     seen: set[int] = set()
     for name, root in subject.roots():
-        for _, tensor in tensors(root, name, seen):
+        for _, tensor in named_tensors(root, name, seen):
             if tensor.dtype in _DOUBLE:
-                tensor.data = _tensor(tensor.data, noise)
+                tensor.data = _to_double_tensor(tensor.data, noise)
 
 
-def _doubled(value: Any, memo: dict[int, Any], noise: torch.Generator | None) -> Any:
+def _to_double(value: Any, memo: dict[int, Any], noise: torch.Generator | None) -> Any:
     if id(value) in memo:
         return memo[id(value)]
     made: Any = value
     match value:
         case torch.nn.Module():
             with torch.no_grad():
-                for held in (*value.parameters(), *value.buffers()):
-                    held.data = _tensor(held.data, noise)
+                for tensor in (*value.parameters(), *value.buffers()):
+                    tensor.data = _to_double_tensor(tensor.data, noise)
         case torch.Tensor():
-            made = _tensor(value.detach(), noise).requires_grad_(value.requires_grad)
+            made = _to_double_tensor(value.detach(), noise).requires_grad_(value.requires_grad)
         case dict():
             for key in value:
-                value[key] = _doubled(value[key], memo, noise)
+                value[key] = _to_double(value[key], memo, noise)
         case list():
-            value[:] = [_doubled(item, memo, noise) for item in value]
+            value[:] = [_to_double(item, memo, noise) for item in value]
         case tuple():
-            parts = [_doubled(item, memo, noise) for item in value]
+            parts = [_to_double(item, memo, noise) for item in value]
             made = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     memo[id(value)] = made
     return made
 
 
-def _tensor(value: torch.Tensor, noise: torch.Generator | None) -> torch.Tensor:
+def _to_double_tensor(value: torch.Tensor, noise: torch.Generator | None) -> torch.Tensor:
     if value.dtype not in _DOUBLE:
         return value
     made = value.double()

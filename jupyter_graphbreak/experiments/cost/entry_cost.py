@@ -26,15 +26,15 @@ from jupyter_graphbreak.experiments.cost.parts import (
     leaving_us,
     mark_us,
     parts_of,
-    renamed,
     time_share,
+    with_new_ids,
 )
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
-from jupyter_graphbreak.experiments.trial.entry import Entry, compiling_anew
+from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
-from jupyter_graphbreak.experiments.trial.outcome import untouched
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
@@ -49,7 +49,7 @@ def lookups_us(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
     """Return how long it took to choose the code of each frame, by its compile id: the median of some calls."""
     seen: defaultdict[str, list[float]] = defaultdict(list)
     for ranges in profiles:
-        kept = [read for read in ranges if read.kind in {"lookup", "region"}]
+        kept = [range_ for range_ in ranges if range_.kind in {"lookup", "region"}]
         for lookup, region in itertools.pairwise(kept):
             if (lookup.kind, region.kind) == ("lookup", "region"):
                 seen[region.name].append(lookup.end_us - lookup.start_us)
@@ -63,19 +63,19 @@ def operations_outside(ranges: Sequence[Range]) -> int:
     """
     count = 0
     hidden: dict[int, float] = {}  # until when a thread is inside a graph or an operation
-    for read in ranges:
-        if read.start_us < hidden.get(read.thread, 0.0):
+    for range_ in ranges:
+        if range_.start_us < hidden.get(range_.thread, 0.0):
             continue
-        if read.kind in {"graph", "backward", "printing", "operation"}:
-            hidden[read.thread] = read.end_us
-            count += read.kind == "operation"
+        if range_.kind in {"graph", "backward", "printing", "operation"}:
+            hidden[range_.thread] = range_.end_us
+            count += range_.kind == "operation"
     return count
 
 
 #: Functions of the CUDA runtime and driver, and of HIP, by what they do.
 _LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
 _GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch(_\w+)?")
-_SYNCHRONISE = re.compile(
+_SYNCHRONISATION = re.compile(
     r"(cuda|hip)(Device|Stream|Event)Synchronize|cu(Ctx|Stream|Event)Synchronize|(cuda|hip)Memcpy"
 )
 
@@ -93,7 +93,7 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
     return DeviceWork(
         launches=sum(_LAUNCH.fullmatch(name) is not None for name in names),
         graph_launches=sum(_GRAPH_LAUNCH.fullmatch(name) is not None for name in names),
-        synchronisations=sum(_SYNCHRONISE.fullmatch(name) is not None for name in names),
+        synchronisations=sum(_SYNCHRONISATION.fullmatch(name) is not None for name in names),
         peak_bytes=max(taken),
     )
 
@@ -111,13 +111,13 @@ if TYPE_CHECKING:
     Remedied = Callable[[], AbstractContextManager[Entry]]
 
 #: Profiled calls, the first of which is slow.
-_PROFILES = 15
+_PROFILED_CALLS = 15
 #: Seconds after which no further remedy is compiled to be measured.
-_PATIENCE_S = 60.0
+_MAX_COMPILE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """What an entry costs, and the report of the run on copies in which it was compiled."""
 
     cost: EntryCost
@@ -132,7 +132,7 @@ def measure_entry(
     budget: Budget | None = None,
     end: float = float("inf"),
     find_cell: FindCell = lambda _: None,
-) -> Measured:
+) -> Measurement:
     """Measure an entry on copies: nothing of the user's changes.
 
     Parameters
@@ -158,19 +158,19 @@ def measure_entry(
     Exception
         Whatever the call itself raises.
     """
-    with entry.set_up(), untouched(), contextlib.ExitStack() as opened:
+    with entry.set_up(), sandboxed(), contextlib.ExitStack() as opened:
         eager = Variant(entry, compiled=False)
         compiled = Variant(entry, compiled=True, marked=True)
-        others = dict(_changed(remedied or {}, compiled))
+        others = dict(_remedied_variants(remedied or {}, compiled))
         empty = Variant(Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager"), compiled=True, marked=True)
         for variant in (compiled, empty, *others.values()):
-            opened.enter_context(compiling_anew(variant.subject.call))
+            opened.enter_context(recompiling(variant.subject.call))
         eager.warm_up()
         with recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             settled = compiled.warm_up()
         own = build_report(recording.records)
-        others = dict(_warm(others, end)) if settled else {}
+        others = dict(_settled_variants(others, end)) if settled else {}
         empty.warm_up()
         begun = compilations_begun()
         runs = [eager.run, compiled.run_in_parts, empty.run_in_parts, *(variant.run for variant in others.values())]
@@ -180,10 +180,10 @@ def measure_entry(
         coverage = _operations(eager, ranges)
         work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]
     on_processor = isinstance(compiled.clock, ProcessorClock)
-    ours = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
-    whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), ours))
+    overhead = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
+    whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), overhead))
     eager_time = spread_of(calls[0])
-    found = Correspondence(own, run if run is not None else own, entry.frame)
+    correspondence = Correspondence(own, run if run is not None else own, entry.frame)
     share = time_share(parts)
     cost = EntryCost(
         function=entry.function,
@@ -195,16 +195,16 @@ def measure_entry(
             RemediedCost(list(ids), spread_of(made), done)
             for ids, made, done in zip(others, calls[3:], work[2:], strict=True)
         ],
-        parts=_named(parts, found),
+        parts=_with_run_ids(parts, correspondence),
         coverage=Coverage(*coverage, share) if coverage is not None else None,
-        break_even_calls=_break_even(gain_us(eager_time, whole), found),
+        break_even_calls=_break_even(gain_us(eager_time, whole), correspondence),
         eager_device_work=work[0],
         device_work=work[1],
     )
-    return Measured(cost, own)
+    return Measurement(cost, own)
 
 
-def _changed(
+def _remedied_variants(
     remedied: Mapping[tuple[str, ...], Remedied], compiled: Variant
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield a variant for each remedy that can be applied, as many as there is memory for."""
@@ -218,9 +218,11 @@ def _changed(
             yield ids, variant
 
 
-def _warm(variants: Mapping[tuple[str, ...], Variant], end: float) -> Iterator[tuple[tuple[str, ...], Variant]]:
+def _settled_variants(
+    variants: Mapping[tuple[str, ...], Variant], end: float
+) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield the variants that settle, until it gets late; what fails has no time."""
-    end = min(end, time.monotonic() + _PATIENCE_S)
+    end = min(end, time.monotonic() + _MAX_COMPILE_S)
     longest = 0.0
     for ids, variant in variants.items():
         begun = time.monotonic()
@@ -237,7 +239,7 @@ def _profiles(compiled: Variant, end: float) -> list[list[Range]]:
     seeds = SEEDS if compiled.random else 1
     profiles: list[list[Range]] = []
     try:
-        for number in range(_PROFILES + seeds):
+        for number in range(_PROFILED_CALLS + seeds):
             if time.monotonic() > end:
                 break
             profiles.append(compiled.profiled(number % seeds))
@@ -255,13 +257,13 @@ def _device_work(variant: Variant) -> DeviceWork | None:
     return None
 
 
-_nothing: Callable[[], None] = torch.compiler.disable(lambda: None)
+_break_graph: Callable[[], None] = torch.compiler.disable(lambda: None)
 
 
 def _empty_break(x: torch.Tensor) -> torch.Tensor:
     """Break for nothing, which shows what Dynamo does at any break."""
     y = x + 1
-    _nothing()
+    _break_graph()
     return y + 1
 
 
@@ -281,19 +283,19 @@ def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] 
     return max(0, operations_outside(ranges) - outside), outside
 
 
-def _named(parts: list[CostPart], found: Correspondence) -> list[CostPart]:
+def _with_run_ids(parts: list[CostPart], correspondence: Correspondence) -> list[CostPart]:
     names: dict[str, Callable[[str | None], str | None]] = {
-        "graph": found.graph,
-        "break": found.break_,
-        "frame": found.frame,
+        "graph": correspondence.graph,
+        "break": correspondence.break_,
+        "frame": correspondence.frame,
     }
-    return renamed(parts, lambda kind, ident: names[kind](ident))
+    return with_new_ids(parts, lambda kind, ident: names[kind](ident))
 
 
-def _break_even(gain: float | None, found: Correspondence) -> int | None:
+def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:
     """Return after how many calls what was gained makes up for what compiling took."""
-    frames = found.frames()
-    spent = sum(frame.compile_s or 0.0 for frame in found.run.frames if frame.id in frames)
+    frames = correspondence.frames()
+    spent = sum(frame.compile_s or 0.0 for frame in correspondence.run.frames if frame.id in frames)
     return max(1, math.ceil(spent * 1e6 / gain)) if gain is not None and spent > 0 else None
 
 

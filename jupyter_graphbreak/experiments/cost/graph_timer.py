@@ -43,7 +43,7 @@ class GraphTimer:
         self._backend = own_backend(backend) if isinstance(backend, str) else backend
         self._clock = clock
         self._marks: list[tuple[str, str, Any]] | None = None
-        self._profiled = False
+        self._is_profiled = False
         self.compile_ids: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -67,7 +67,7 @@ class GraphTimer:
                 self._watch_backward(result, name)
                 marks.append(("graph is noted", name, now()))
                 return result
-            if self._profiled:
+            if self._is_profiled:
                 with marked_graph(number):
                     return compiled(*args)
             return compiled(*args)
@@ -102,11 +102,11 @@ class GraphTimer:
 
     def profiling(self, call: Callable[[], _T]) -> _T:
         """Make a call in which graphs are ranges of the profiler."""
-        self._profiled = True
+        self._is_profiled = True
         try:
             return call()
         finally:
-            self._profiled = False
+            self._is_profiled = False
 
     def _marker(self, kind: str, name: str) -> Callable[..., None]:
         def mark(*_: Any) -> None:

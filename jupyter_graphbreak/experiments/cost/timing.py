@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 #: Each variant runs at least so often, however long it takes, and at most so often, however short.
-FEWEST_RUNS = 7
-MOST_RUNS = 300
+MIN_RUNS = 7
+MAX_RUNS = 300
 #: So often each variant runs even when it is late, and when the time is up.
-_FEWEST_LATE = 3
-_FEWEST_AT_END = 1
+_MIN_RUNS_LATE = 3
+_MIN_RUNS_AT_END = 1
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Budget:
     """
 
     seconds: float = 2.0
-    runs: int = MOST_RUNS
+    runs: int = MAX_RUNS
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class CallTime:
     yields: int = 0
     processor_us: float | None = None
 
-    def lasting(self, total_us: float) -> CallTime:
+    def with_total(self, total_us: float) -> CallTime:
         """Return this call without what was done in it for us: it takes less time, also of a processor."""
         ours = self.total_us - total_us
         worked = max(0.0, self.processor_us - ours) if self.processor_us is not None else None
@@ -106,14 +106,14 @@ def time_in_turn(
     gc.collect()
     gc.disable()
     try:
-        for done in range(max(budget.runs, FEWEST_RUNS)):
+        for done in range(max(budget.runs, MIN_RUNS)):
             now = clock()
             late = now - spent
-            if done >= _FEWEST_LATE and now >= end:
+            if done >= _MIN_RUNS_LATE and now >= end:
                 break
-            if done >= _FEWEST_AT_END and seconds_left() <= 0:
+            if done >= _MIN_RUNS_AT_END and seconds_left() <= 0:
                 break
-            if done >= FEWEST_RUNS and (late >= budget.seconds or (late >= 0 and all(map(_is_enough, calls)))):
+            if done >= MIN_RUNS and (late >= budget.seconds or (late >= 0 and all(map(_is_enough, calls)))):
                 break
             for place in range(len(variants)):
                 number = (done + place) % len(variants)
@@ -126,12 +126,12 @@ def time_in_turn(
 
 def undisturbed(calls: list[CallTime]) -> list[CallTime]:
     """Return the calls in which nothing else had the processor; where these are too few, those with the least of it."""
-    most = sorted(call.yields for call in calls)[:FEWEST_RUNS][-1]
+    most = sorted(call.yields for call in calls)[:MIN_RUNS][-1]
     return [call for call in calls if call.yields <= most]
 
 
 def _is_enough(calls: list[CallTime]) -> bool:
-    return sum(call.yields == 0 for call in calls) >= FEWEST_RUNS
+    return sum(call.yields == 0 for call in calls) >= MIN_RUNS
 
 
 def yields() -> int:

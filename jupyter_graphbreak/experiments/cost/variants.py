@@ -47,10 +47,12 @@ class PrivateCode:
     """
 
     def __init__(self, call: Any, copies: Collection[types.FunctionType] = ()) -> None:
-        self._codes = {function: _copy(function.__code__) for function in _functions(call) if function not in copies}
+        self._codes = {
+            function: _copy_code(function.__code__) for function in _functions(call) if function not in copies
+        }
 
     @contextlib.contextmanager
-    def in_force(self) -> Iterator[None]:
+    def installed(self) -> Iterator[None]:
         """Have the functions run this code while the context is open."""
         before = {function: function.__code__ for function in self._codes}
         try:
@@ -80,8 +82,8 @@ def _members(value: Any) -> Iterator[types.FunctionType]:
                 wrapped = getattr(wrapped, "__wrapped__", None)
 
 
-def _copy(code: types.CodeType) -> types.CodeType:
-    inner = tuple(_copy(const) if isinstance(const, types.CodeType) else const for const in code.co_consts)
+def _copy_code(code: types.CodeType) -> types.CodeType:
+    inner = tuple(_copy_code(const) if isinstance(const, types.CodeType) else const for const in code.co_consts)
     return code.replace(co_consts=inner)
 
 
@@ -89,10 +91,10 @@ _T = TypeVar("_T")
 #: A call that draws random numbers may take another way each time: it is made with so many seeds, over and over.
 SEEDS = 8
 #: How often a call that is shorter is made before the one that counts.
-_WARMING = 2
+_WARM_UP_CALLS = 2
 _SHORT_US = 5_000
 #: Rounds through the seeds after which compiling is not waited for any longer.
-_MOST_ROUNDS = 12
+_MAX_ROUNDS = 12
 #: A call that takes so many seconds is made with one seed only.
 _LONG_S = 0.5
 
@@ -152,7 +154,7 @@ class Variant:
     def _warm_up(self) -> bool:
         with guarded(self.subject.call, assigned=self.subject.assigned):
             self._call(0)
-        self.subject.separate_changed()
+        self.subject.detach_changed_memory()
         self._state = self.subject.state()
         self._arguments = self.subject.copies_of(self._given)
         # Whether the call changes something is seen from the second one on: the first may prepare what then stays.
@@ -163,20 +165,20 @@ class Variant:
         with guarded(self.subject.call, assigned=self.subject.assigned):
             self._call(0)
         self._seconds = time.monotonic() - begun
-        self.subject.separate_changed()
+        self.subject.detach_changed_memory()
         self.random = before != _random_state()
         self._changes_arguments = _differ((given.args, given.kwargs), (self._arguments.args, self._arguments.kwargs))
         self._changes_state = _differ(self._state, self.subject.state())
         self._restore()
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             before_round = compilations_begun()
-            for seed in range(self._seeds_now()):
+            for seed in range(self._seeds_per_round()):
                 self._call(seed)
             if before_round == compilations_begun():
                 return True
         return False
 
-    def _seeds_now(self) -> int:
+    def _seeds_per_round(self) -> int:
         """Return with how many seeds to call it in one round."""
         return (SEEDS if self._seconds < _LONG_S else 1) if self.random else 1
 
@@ -190,14 +192,14 @@ class Variant:
 
     def _timed(self, seed: int, *, parts: bool) -> CallTime:
         """Call it, before that a short one some times: what ran in between has used the processor's caches."""
-        warming = _WARMING if self._is_short else 0
+        warming = _WARM_UP_CALLS if self._is_short else 0
         if self.random or self._changes_arguments or self._changes_state:
             for _ in range(warming):
                 self._call(seed)
             warming = 0
             seed_all(seed)
         arguments = self._arguments
-        with self._applied(), self.subject.entered(), self._code.in_force():
+        with self._applied(), self.subject.activated(), self._code.installed():
             for _ in range(warming):
                 self._program(*arguments.args, **arguments.kwargs)
             taken = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
@@ -217,14 +219,14 @@ class Variant:
         seed_all(seed)
         arguments = self._arguments
         try:
-            with self._applied(), self.subject.entered(), self._code.in_force():
+            with self._applied(), self.subject.activated(), self._code.installed():
                 return observe(lambda: self._program(*arguments.args, **arguments.kwargs))
         finally:
             self._restore()
 
     def _call(self, seed: int) -> None:
         seed_all(seed)
-        with self._applied(), self.subject.entered(), self._code.in_force():
+        with self._applied(), self.subject.activated(), self._code.installed():
             self._program(*self._arguments.args, **self._arguments.kwargs)
         self._restore()
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import Spread
 
 #: Fewer calls are no loop.
-_FEWEST = 5
+_MIN_CALLS = 5
 #: Of a longer loop the last calls count.
-_MOST = 10_000
+_MAX_CALLS = 10_000
 
 
 class _Begun(NamedTuple):
@@ -41,9 +41,9 @@ class WarmCalls:
             CudaClock() if torch.cuda.is_available() and torch.cuda.is_initialized() else ProcessorClock()
         )
         self._begun: dict[FrameType, _Begun] = {}
-        self._made: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
+        self._finished: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
 
-    def edge(self, frame: FrameType, wrapped: int) -> None:
+    def note_edge(self, frame: FrameType, wrapped: int) -> None:
         """Note that a call begins or ends."""
         begun = self._begun.pop(frame, None)
         if begun is None:
@@ -51,22 +51,22 @@ class WarmCalls:
             return
         now = self._clock.mark()
         if begun.compilations == compilations_begun():
-            made = self._made[wrapped]
-            made.append((begun.mark, now))
-            del made[:-_MOST]
+            finished = self._finished[wrapped]
+            finished.append((begun.mark, now))
+            del finished[:-_MAX_CALLS]
         else:
-            self._made[wrapped].clear()  # what came before it was not the steady state
+            self._finished[wrapped].clear()  # what came before it was not the steady state
 
-    def end(self) -> None:
+    def clear(self) -> None:
         """Let go of the calls that did not end."""
         self._begun.clear()
 
     def spread_of(self, wrapped: int | None) -> Spread | None:
         """Return what the calls of a callable took, ``None`` where they were too few."""
-        made = self._made.get(wrapped, []) if wrapped is not None else []
-        if len(made) < _FEWEST:
+        finished = self._finished.get(wrapped, []) if wrapped is not None else []
+        if len(finished) < _MIN_CALLS:
             return None
-        return spread([self._clock.times_us(pair)[-1] for pair in made])
+        return spread([self._clock.times_us(pair)[-1] for pair in finished])
 
 
 @contextlib.contextmanager
@@ -74,7 +74,7 @@ def timed_calls() -> Iterator[WarmCalls]:
     """Time the calls that are made while the context is open."""
     warm = WarmCalls()
     try:
-        with watch_calls(warm.edge, lambda _: None, lambda _: None):
+        with watch_calls(warm.note_edge, lambda _: None, lambda _: None):
             yield warm
     finally:
-        warm.end()
+        warm.clear()

@@ -11,7 +11,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.call_modes import CallModes, functorch_depth
-from jupyter_graphbreak.experiments.trial.entry import kept_entries
+from jupyter_graphbreak.experiments.trial.entry import keep_entries
 from jupyter_graphbreak.report.remedies import WORKING
 
 
@@ -43,15 +43,15 @@ def test_runs_are_made_in_the_modes_of_the_call(mode: str, monkeypatch: pytest.M
     from jupyter_graphbreak.experiments.trial import subject
 
     entered: list[CallModes] = []
-    original = subject.Subject.entered
+    original = subject.Subject.activated
 
     @contextlib.contextmanager
-    def noting(self: Any) -> Any:
+    def record_modes(self: Any) -> Any:
         with original(self):
             entered.append(CallModes.now())
             yield
 
-    monkeypatch.setattr(subject.Subject, "entered", noting)
+    monkeypatch.setattr(subject.Subject, "activated", record_modes)
     torch._dynamo.reset()
     made: Any = default_dtype if mode == "dtype" else MODES[mode]
     x = torch.ones(3)
@@ -142,7 +142,7 @@ def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
 def test_a_mode_in_which_code_is_compiled_again_is_an_entry() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x * 2, backend="eager")
-    with kept_entries() as kept:
+    with keep_entries() as kept:
         for _ in range(3):
             compiled(torch.ones(2))
         with torch.no_grad():
@@ -152,7 +152,7 @@ def test_a_mode_in_which_code_is_compiled_again_is_an_entry() -> None:
 
 def test_many_instances_are_bounded_and_a_note_says_so() -> None:
     torch._dynamo.reset()
-    with kept_entries() as kept:
+    with keep_entries() as kept:
         for by in range(20):
             torch.compile(Scaled(by), backend="eager")(torch.ones(2))
     assert len(kept.entries) == 17

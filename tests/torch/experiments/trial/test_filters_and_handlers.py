@@ -12,7 +12,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
-from jupyter_graphbreak.experiments.trial.outcome import Result, run, untouched
+from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
 LOG = logging.getLogger("trial.with.handlers")
@@ -47,7 +47,7 @@ def log() -> Iterator[logging.Logger]:
 
 
 def result_of(fn: Any) -> Result:
-    with untouched():
+    with sandboxed():
         subject = Subject(fn, Arguments(torch.ones(2)))
         assert subject.arguments is not None
         return run(subject.call, subject, subject.arguments)
@@ -128,5 +128,5 @@ def says_otherwise(x: torch.Tensor) -> torch.Tensor:
 
 def test_the_order_of_what_is_printed_and_logged_counts() -> None:
     (found,) = differences(result_of(says), result_of(says_otherwise))
-    assert found.text == "prints, warns and logs in another order"
+    assert found.text == "prints, warns and logs in a different order"
     assert found.declared

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import untouched
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference
 
 
@@ -51,7 +51,7 @@ def test_a_function_that_calls_a_model_or_looks_up_by_itself_keeps_its_ids_too()
 def test_integers_that_are_no_indices_are_negated_and_also_put_in_another_order() -> None:
     found = by_name(lambda x: x + 1, torch.tensor([1, 2, 3]))
     assert torch.equal(found["x negated"].arguments.args[0], torch.tensor([-1, -2, -3]))
-    assert torch.equal(found["integers in another order"].arguments.args[0], torch.tensor([3, 1, 2]))
+    assert torch.equal(found["integers in a different order"].arguments.args[0], torch.tensor([3, 1, 2]))
 
 
 @dataclass
@@ -100,10 +100,10 @@ def test_modules_among_the_arguments_stay_the_same_objects() -> None:
 
 
 def test_no_more_inputs_than_asked_for() -> None:
-    assert len(list(other_inputs(Arguments(torch.ones(2)), lambda x: x + 1, most=3))) == 3
-    with untouched():
+    assert len(list(other_inputs(Arguments(torch.ones(2)), lambda x: x + 1, limit=3))) == 3
+    with sandboxed():
         reference = Reference(lambda x: x + 1, next(other_inputs(Arguments(torch.ones(2)), lambda x: x + 1)))
-        assert len(reference.trials(most=2)) == 2
+        assert len(reference.cases(limit=2)) == 2
 
 
 def test_the_reference_tells_what_changes_repeats_and_is_random() -> None:
@@ -113,12 +113,12 @@ def test_the_reference_tells_what_changes_repeats_and_is_random() -> None:
         seen.append(1)
         return x + torch.rand(2)
 
-    with untouched():
+    with sandboxed():
         reference = Reference(f, next(other_inputs(Arguments(torch.ones(2)), f)))
-        trials = reference.trials(most=3)
+        cases = reference.cases(limit=3)
     assert (reference.changed, reference.repeatable, reference.random, seen) == ({"seen"}, True, True, [])
-    assert trials[0].example().what == "the first input again"
-    assert len(trials[0].expected.state["seen"]) == 2
+    assert cases[0].example().what == "the first input again"
+    assert len(cases[0].expected.state["seen"]) == 2
 
 
 def test_the_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
@@ -133,9 +133,9 @@ def test_the_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
             return self.hidden
 
     given = Arguments(torch.ones(1, 2))
-    with untouched():
+    with sandboxed():
         reference = Reference(Recurrent(), next(other_inputs(given, lambda x: x)))
-        (again,) = reference.trials([given])
+        (again,) = reference.cases([given])
     assert reference.changed == {"self"}
     assert again.expected.backward is None
     assert again.expected.gradients

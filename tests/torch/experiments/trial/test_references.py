@@ -13,7 +13,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import run, untouched
+from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
@@ -48,7 +48,7 @@ class Metric(torch.nn.Module):
 
 
 def ran(fn: Any, *args: Any) -> tuple[Subject, Any]:
-    with untouched():
+    with sandboxed():
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
         result = run(subject.call, subject, subject.arguments)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
-from jupyter_graphbreak.experiments.trial.outcome import Result, TooLongError, limited, run, untouched
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run, sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.records.package_paths import library_roots
@@ -24,7 +24,7 @@ ONES = torch.ones(3)
 
 def runs(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
     """Run a function several times, each time from the beginning; the results are equal."""
-    with untouched():
+    with sandboxed():
         subject = Subject(fn, Arguments(*args))
         results = []
         assert subject.arguments is not None
@@ -284,7 +284,7 @@ def test_a_lock_is_copied_and_free() -> None:
     subject = Subject(model)
     assert subject.shared == []
     assert subject.call.weight is not model.weight
-    with model.lock, untouched():
+    with model.lock, sandboxed():
         assert torch.equal(run(subject.call, subject, Arguments(torch.ones(3))).value, torch.ones(3))
 
 
@@ -322,5 +322,5 @@ def test_an_endless_loop_in_such_a_folder_is_stopped() -> None:
     for root in library_roots():
         namespace: dict[str, Any] = {}
         exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
-        with pytest.raises(TooLongError), limited():
+        with pytest.raises(LineLimitError), line_limit():
             namespace["f"]()

@@ -10,7 +10,7 @@ from jupyter_graphbreak._torch_compat.profile_ranges import Range
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.entry_cost import lookups_us, operations_outside
 from jupyter_graphbreak.experiments.cost.parts import (
-    NOBODY,
+    NO_OWNER,
     Overhead,
     Owner,
     Owners,
@@ -77,7 +77,7 @@ BROKEN = call_of(
 
 def test_each_stretch_belongs_to_what_ran_in_it() -> None:
     owners = Owners(two_breaks(), ["0/0", "1/0"], {"2/0": 4.0}, Overhead(mark_us=1.0, leaving_us=3.0))
-    assert owners.of_call(BROKEN) == pytest.approx(
+    assert owners.times_by_owner(BROKEN) == pytest.approx(
         {
             WAY_IN: 19.5 + 5.0 + 3.0,
             GRAPH: 10.0 + 3.0,
@@ -86,15 +86,15 @@ def test_each_stretch_belongs_to_what_ran_in_it() -> None:
             INNER: 7.0,
             CALLED: 4.0,
             SECOND: 1.0 + 6.0 + 9.0 + 10.0,
-            NOBODY: 2.0 + 4.0,
+            NO_OWNER: 2.0 + 4.0,
         }
     )
 
 
 def test_a_frame_that_was_left_by_an_exception_is_not_in_the_way() -> None:
     marks = [("entered", "0/0", 5.0), ("entered", "1/0", 6.0), ("left", "0/0", 7.0)]
-    times = Owners(two_breaks()).of_call(call_of(*marks, total=10.0))
-    assert times[NOBODY] == 3.0
+    times = Owners(two_breaks()).times_by_owner(call_of(*marks, total=10.0))
+    assert times[NO_OWNER] == 3.0
 
 
 def test_what_listening_takes_is_seen_in_the_calls() -> None:

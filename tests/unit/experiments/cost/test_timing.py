@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from jupyter_graphbreak.experiments.cost.timing import (
-    FEWEST_RUNS,
+    MIN_RUNS,
     Budget,
     CallTime,
     gain_us,
@@ -34,22 +34,22 @@ def test_variants_take_turns_and_who_is_first_changes() -> None:
     log: list[str] = []
     times = time_in_turn([noted(log, "a"), noted(log, "b"), noted(log, "c")], Budget(0.0, 1))
     assert "".join(log[:9]) == "abcbcacab"
-    assert [len(calls) for calls in times] == [FEWEST_RUNS] * 3
+    assert [len(calls) for calls in times] == [MIN_RUNS] * 3
     assert gc.isenabled()
 
 
 def test_the_budget_ends_the_rounds() -> None:
     seconds = itertools.count()
     (calls,) = time_in_turn([noted([], "a")], Budget(20, 100), clock=lambda: next(seconds))
-    assert FEWEST_RUNS < len(calls) < 35
+    assert MIN_RUNS < len(calls) < 35
     (calls,) = time_in_turn([noted([], "a")], Budget(1e9, 12))
     assert len(calls) == 12
 
 
 def test_disturbed_calls_do_not_count_unless_the_others_are_too_few() -> None:
     calm, once, twice = CallTime(1.0), CallTime(9.0, (), 1), CallTime(19.0, (), 2)
-    assert undisturbed([twice, once, *[calm] * FEWEST_RUNS]) == [calm] * FEWEST_RUNS
-    assert undisturbed([calm, *[once] * FEWEST_RUNS, twice]) == [calm, *[once] * FEWEST_RUNS]
+    assert undisturbed([twice, once, *[calm] * MIN_RUNS]) == [calm] * MIN_RUNS
+    assert undisturbed([calm, *[once] * MIN_RUNS, twice]) == [calm, *[once] * MIN_RUNS]
 
 
 def test_a_busy_machine_is_given_twice_the_time() -> None:

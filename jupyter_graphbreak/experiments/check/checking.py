@@ -1,4 +1,4 @@
-"""A backend around a backend, which compares what its graphs compute with what their operations compute one by one."""
+"""Compare compiled graphs with their operations run one by one, and a compiled call with the eager one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class WrongGraph:
-    """A compiled graph that computes something else than its operations do.
+    """A compiled graph whose result differs from that of its operations.
 
     Parameters
     ----------
@@ -59,13 +59,13 @@ class WrongGraph:
     module : GraphModule
         The graph as Dynamo captured it.
     left : GraphModule
-        The graph as the backend left it.
+        The graph after the backend has changed it.
     compiled : callable
-        What the backend made of it.
+        The compiled graph.
     inputs : list
-        Copies of those with which it was called.
+        Copies of the inputs of the call.
     gradients : bool
-        Whether it is its backward pass only.
+        Whether only its backward pass is wrong.
     """
 
     frame: str
@@ -77,19 +77,21 @@ class WrongGraph:
 
 
 class GraphComparison:
-    """A backend that compiles as another does; while it compares, each graph also runs operation by operation.
+    """A backend that wraps another one; while it compares, each graph also runs operation by operation.
 
     Parameters
     ----------
     backend : str or callable
+        The backend that compiles.
     subject : Subject
-        What is compiled: its graphs may change the memory that it shares.
+        The copied function that is compiled; its graphs may change shared memory.
 
     Attributes
     ----------
     compares : {"nothing", "values", "gradients"}
+        What to compare in the next call.
     wrong : WrongGraph or None
-        The first graph, in the order in which they ran, whose result was another.
+        The first graph to run whose result differed.
     """
 
     def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
@@ -99,7 +101,7 @@ class GraphComparison:
         self.wrong: WrongGraph | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Return what Dynamo asks of a backend, such as its settings, from the one inside."""
+        """Return an attribute that Dynamo reads, such as the backend's settings, from the wrapped backend."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._backend, name)
@@ -107,7 +109,7 @@ class GraphComparison:
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
         frame = compile_id()
-        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change its own
+        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
 
         def run(*args: Any) -> Any:
@@ -115,7 +117,7 @@ class GraphComparison:
             # A graph that was compiled for a call without gradients has no backward pass.
             has_these = torch.is_grad_enabled() if gradients else self.compares == "values"
             if has_these and self.wrong is None:
-                # Not copied as a whole: among them are all parameters.
+                # The inputs are not copied, since they include all parameters.
                 given = _leaves_of(args)
                 if computes_differently(captured, compiled, given, self._subject, gradients=gradients):
                     self.wrong = WrongGraph(frame, captured, module, compiled, clone(given), gradients)
@@ -124,16 +126,16 @@ class GraphComparison:
         return run
 
     def first_wrong_operation(self) -> str | None:
-        """Return the name of the first operation of the wrong graph that the backend computes otherwise."""
+        """Return the name of the first operation of the wrong graph that the backend computes wrongly."""
         wrong = self.wrong
         return first_wrong_operation(wrong, self._backend, self._subject) if wrong is not None else None
 
 
 def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
-    """Find the operation with which a graph becomes wrong, by compiling beginnings of it.
+    """Find the operation at which a graph becomes wrong, by compiling prefixes of it.
 
-    A backend need not do the same a second time. Where it does not, it is the first operation that the backend changed
-    in the graph itself; or else, the one that makes the first output which is wrong.
+    If the backend does not reproduce the error, return the first operation that the backend has changed in the graph,
+    or else the operation of the first wrong output.
     """
     names: list[str] = [node.name for node in wrong.module.graph.nodes if node.op.startswith("call")]
 
@@ -144,7 +146,7 @@ def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subjec
         try:
             compiled = backend(_copy(part), clone(wrong.inputs))
             return computes_differently(part, compiled, wrong.inputs, subject, gradients=wrong.gradients)
-        except Exception:  # noqa: BLE001 - the backend cannot compile a part
+        except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
             return False
 
     right, first_wrong = 0, len(names)
@@ -160,11 +162,11 @@ def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subjec
 
 
 def _changed_operation(wrong: WrongGraph) -> str | None:
-    """Return the first operation that has another value in the graph which the backend left."""
+    """Return the first operation with a different value in the graph that the backend has changed."""
     expected = _values_by_operation(wrong.module, wrong.inputs)
     try:
         actual = _values_by_operation(wrong.left, wrong.inputs)
-    except Exception:  # noqa: BLE001 - it is not meant to be run
+    except Exception:  # noqa: BLE001 - the backend may leave a graph that cannot run
         return None
     return next(
         (name for name in expected if difference_beyond_rounding(expected[name], actual.get(name)) is not None), None
@@ -172,7 +174,7 @@ def _changed_operation(wrong: WrongGraph) -> str | None:
 
 
 def _wrong_output(wrong: WrongGraph) -> str | None:
-    """Return the operation that makes the first output which is wrong."""
+    """Return the operation of the first wrong output."""
     nodes = next(node for node in wrong.module.graph.nodes if node.op == "output").all_input_nodes
     expected = _values_by_operation(wrong.module, wrong.inputs)
     with torch.no_grad():
@@ -190,7 +192,7 @@ def _wrong_output(wrong: WrongGraph) -> str | None:
 def computes_differently(
     module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool
 ) -> bool:
-    """Whether a compiled graph computes something else than its operations one by one."""
+    """Whether the result of a compiled graph differs from that of its operations run one by one."""
     expected = _compute(_interpreter(module), inputs, subject, gradients=gradients)
     actual = _compute(compiled, inputs, subject, gradients=gradients)
     if difference_beyond_rounding(expected, actual) is None:
@@ -208,7 +210,7 @@ def computes_differently(
 
 
 def _leaves_of(inputs: Iterable[Any]) -> Inputs:
-    """Return tensors in the same memory that are leaves."""
+    """Return leaf tensors that share the memory of the inputs."""
     return [
         item.detach().requires_grad_(item.requires_grad) if type(item) in {torch.Tensor, torch.nn.Parameter} else item
         for item in inputs
@@ -216,9 +218,9 @@ def _leaves_of(inputs: Iterable[Any]) -> Inputs:
 
 
 def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool) -> Any:
-    """Return what a graph returns and leaves in its inputs, or else the gradients of these; from one random seed.
+    """Return a graph's result and its inputs after the call, or the gradients of the inputs, with a fixed random seed.
 
-    Afterwards the inputs are as before.
+    The inputs are restored.
     """
     saved = SavedState(inputs, subject.memory.is_intact)
     intact = subject.unchanged_memo()
@@ -243,7 +245,7 @@ def _compute_in_double(
 
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
-    """Return the gradients of a result, weighted unevenly, with respect to those inputs that have one."""
+    """Return the gradients of an unevenly weighted result with respect to the inputs that require gradients."""
     wanted = [given for given in inputs if given.requires_grad and given.is_leaf]
     results = [part for part in flatten(value) if isinstance(part, torch.Tensor) and part.requires_grad]
     if not wanted or not results:
@@ -259,7 +261,7 @@ def _interpreter(module: torch.fx.GraphModule) -> Callable[..., Any]:
 
 
 def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) -> torch.fx.GraphModule:
-    """Return a copy of a graph and of the tensors that it holds."""
+    """Return a copy of a graph and of its tensors."""
     made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     for name, value in list(vars(made).items()):
         if isinstance(value, torch.Tensor):
@@ -270,14 +272,14 @@ def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) ->
 
 
 def _graph_prefix(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None:
-    """Return the graph up to some operation, with all its tensors that the rest would use as outputs."""
+    """Return the graph up to an operation; its outputs are the tensors that the rest of the graph uses."""
     values = _values_by_operation(wrong.module, wrong.inputs)
     graph = torch.fx.Graph()
     made: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in wrong.module.graph.nodes:
         if node.op in {"placeholder", "get_attr"} or node.name in kept:
             made[node] = graph.node_copy(node, made.__getitem__)
-            # The values that it had when it was traced belong to that trace.
+            # Other metadata, such as example values, belongs to the original trace.
             made[node].meta = {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
     alive = [
         node
@@ -293,14 +295,14 @@ def _graph_prefix(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | N
 
 
 def _values_by_operation(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
-    """Return what each operation of a graph computes."""
+    """Return the value of each operation of a graph."""
     values: dict[str, Any] = {}
 
     class Keeping(torch.fx.Interpreter):
         def run_node(self, n: torch.fx.Node) -> Any:
             value = super().run_node(n)
             if n.op != "output":
-                values[n.name] = clone(value)  # as it is now: a later operation may change it
+                values[n.name] = clone(value)  # a later operation may change it in place
             return value
 
     with torch.no_grad(), preserve_generators():
@@ -323,7 +325,7 @@ class CheckResult:
 
 @dataclass
 class _Observation:
-    """What a call did: its result, its arguments and its state afterwards, gradients; each by a name."""
+    """The outcome of a call, by name: its result, its arguments and state afterwards, and gradients."""
 
     values: dict[str, Any] = field(default_factory=dict)
     gradients: dict[str, Any] = field(default_factory=dict)
@@ -331,17 +333,18 @@ class _Observation:
 
 
 def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell = lambda _: None) -> CheckResult:
-    """Compare the compiled run of an entry with the eager one, both on copies: values and gradients.
+    """Compare values and gradients of an entry's compiled run with those of the eager run, both on copies.
 
-    Random numbers are the same in both.
+    Both runs draw the same random numbers.
 
     Parameters
     ----------
     entry : Entry
+        The entry to check.
     run : Report or None
-        The report whose graphs the check names; without it those of the report that is made here.
+        The report whose ids for graphs the check uses; by default the report of this run.
     find_cell : callable
-        Given the file name of a code object, the cell it comes from.
+        Returns the cell that a code object comes from, given its file name.
     """
     with entry.set_up(), sandboxed(), eager_random_numbers():
         compiled_call = _CompiledCall(entry, entry.backend)
@@ -352,7 +355,7 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
             differences = _differences(entry, _observe_eager(entry), actual)
             first = _first_divergence(compiled_call, Correspondence(own, run if run is not None else own, entry.frame))
             if first is not None and not differences:
-                differences = [f"graph {first.graph} computes something else, which the result does not show"]
+                differences = [f"graph {first.graph} computes a different value, which does not affect the result"]
         step = _first_wrong_step(entry) if differences else None
     check = Check(
         function=entry.function,
@@ -366,7 +369,7 @@ def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell 
 
 
 class _CompiledCall:
-    """An entry that is compiled once and called from the same state each time."""
+    """An entry that is compiled once and always called from the same state."""
 
     def __init__(self, entry: Entry, backend: str | Callable[..., Any]) -> None:
         self.subject = Subject(entry.call, entry.arguments)
@@ -378,7 +381,7 @@ class _CompiledCall:
         return _observe(self._program, self.subject)
 
     def call(self) -> None:
-        """Call it for its graphs alone."""
+        """Call it only to run its graphs."""
         self.subject.restore()
         _call(self._program, self.subject)
 
@@ -390,10 +393,10 @@ def _observe_eager(entry: Entry) -> _Observation:
 
 
 def _observe_exact(entry: Entry) -> tuple[_Observation, _Observation] | None:
-    """Return what the function does in double precision, and with inputs a little off; ``None`` if it does not work."""
+    """Return the outcomes in double precision for the inputs and for varied inputs; ``None`` if a run fails."""
     try:
         seen = _observe_in_double(entry, varied=False), _observe_in_double(entry, varied=True)
-    except Exception:  # noqa: BLE001 - what the user's objects do when they are copied
+    except Exception:  # noqa: BLE001 - copying may call the user's code
         return None
     return seen if seen[0].raised is None and seen[1].raised is None else None
 
@@ -411,7 +414,7 @@ def _observe_in_double(entry: Entry, *, varied: bool) -> _Observation:
 def _call(
     program: Callable[..., Any], subject: Subject, given: Arguments | None = None
 ) -> tuple[Any, Arguments, str | None]:
-    """Call a program; return its result, its arguments afterwards, and what it raised."""
+    """Call a program; return its result, its arguments after the call, and the name of the exception it raised."""
     require_time()
     given = given or subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
@@ -435,7 +438,7 @@ def _observe(program: Callable[..., Any], subject: Subject, given: Arguments | N
     try:
         with guarded(subject.call, assigned=subject.assigned), subject.activated():
             gradients = gradients_of(value, list(inputs.values()))
-    except RuntimeError as error:  # such as a graph that is used up
+    except RuntimeError as error:  # such as an autograd graph that was freed
         seen.gradients["the backward pass"] = type(error).__name__
         return seen
     for name, item in inputs.items():
@@ -447,7 +450,7 @@ def _observe(program: Callable[..., Any], subject: Subject, given: Arguments | N
 
 
 def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors that gradients are taken of, with a name for each."""
+    """Yield the tensors to differentiate with respect to, with their names."""
     pending = [*named.items(), *([("self", subject.owner)] if subject.owner is not None else [])]
     for name, value in pending:
         match value:
@@ -464,7 +467,7 @@ def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[s
 def _differences(entry: Entry, expected: _Observation, actual: _Observation) -> list[str]:
     """Return how a compiled call differs from the eager one by more than rounding."""
     found = list(_compare_observations(expected, actual, None))
-    # A run in double precision takes twice the memory, and time: it is made if there is something that it may explain.
+    # The runs in double precision take memory and time, so they are made only if there is a difference to explain.
     return list(_compare_observations(expected, actual, _observe_exact(entry))) if found else []
 
 
@@ -472,7 +475,7 @@ def _compare_observations(
     expected: _Observation, actual: _Observation, exact: tuple[_Observation, _Observation] | None
 ) -> Iterator[str]:
     if expected.raised != actual.raised:
-        yield f"{_describe_outcome(actual)} where eager {_describe_outcome(expected)}"
+        yield f"{_describe_outcome(actual)}, but eager {_describe_outcome(expected)}"
         return
     for kind in ("values", "gradients"):
         ones, others = getattr(expected, kind), getattr(actual, kind)
@@ -490,7 +493,7 @@ def _describe_outcome(seen: _Observation) -> str:
 
 
 def _first_divergence(compiled_call: _CompiledCall, found: Correspondence) -> Divergence | None:
-    """Return the first graph and operation that differ, in a further call of what was compiled."""
+    """Return the first graph and operation that differ, from further calls of the compiled program."""
     graphs = compiled_call.graphs
     _compare_graphs(compiled_call)
     if graphs.wrong is None:
@@ -516,7 +519,7 @@ def _compare_graphs(compiled_call: _CompiledCall) -> None:
 
 
 def _first_wrong_step(entry: Entry) -> Step:
-    """Return the first step of compiling that brings a difference in."""
+    """Return the first compilation step that introduces a difference."""
     steps: tuple[Step, ...] = ("eager", "aot_eager")
     for step in steps:
         if step == backend_name(entry.backend):

@@ -1,4 +1,4 @@
-"""Tell a wrong result from one that is only rounded otherwise, with the help of one in double precision."""
+"""Distinguish a wrong result from different rounding, by comparing with a result in double precision."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from jupyter_graphbreak.experiments.trial.values import difference
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: How many times as far as rounding alone a result may be from that in double precision.
+#: A result may be so many times farther from the one in double precision than rounding explains.
 _FACTOR = 8.0
-#: From how far on eager's own distance is no rounding: it took another way, where a number decides.
+#: If eager's distance is so many times the rounding, it took a different branch.
 _OTHER_BRANCH = 100.0
 _DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
 
 
 class Exact(NamedTuple):
-    """A result in double precision, and that of inputs which are as much off as rounding makes them."""
+    """A result in double precision, and the result for inputs that are varied by as much as rounding."""
 
     value: Any
     varied: Any
@@ -36,7 +36,7 @@ def difference_beyond_rounding(expected: Any, actual: Any, exact: Exact | None =
     expected, actual
         The results, of any kind.
     exact : Exact or None
-        Tells how large rounding is, where the expected one could be had in double precision.
+        The results in double precision, if available, from which the size of rounding follows.
     """
     found = difference(expected, actual)
     if found is None or exact is None or difference(expected, actual, values=False) is not None:
@@ -44,11 +44,11 @@ def difference_beyond_rounding(expected: Any, actual: Any, exact: Exact | None =
     parts = [flatten(value) for value in (expected, actual, exact.value, exact.varied)]
     if len({len(part) for part in parts}) > 1:
         return found
-    return None if all(_is_rounding(*each) for each in zip(*parts, strict=True)) else found
+    return None if all(_is_rounding(*leaf) for leaf in zip(*parts, strict=True)) else found
 
 
 def flatten(value: Any) -> list[Any]:
-    """Return what containers and objects hold: tensors, numbers, strings."""
+    """Return the tensors, numbers and strings in containers and objects."""
     found: list[Any] = []
     pending, seen = [value], set()
     while pending:
@@ -95,20 +95,22 @@ def _is_rounding(expected: Any, actual: Any, exact: Any, varied: Any) -> bool:
 
 
 def to_double(value: Any, memo: dict[Any, Any] | None = None, *, varied: bool = False) -> Any:
-    """Return a copy of a value, its tensors and modules in double precision.
+    """Return a copy of a value with its tensors and modules in double precision.
 
     Parameters
     ----------
+    value : object
+        The value to copy.
     memo : dict
         Objects that are not copied, by their ids.
     varied : bool
-        Whether to change each number by as much as rounding it to its own precision may.
+        Whether to change each number randomly by up to the rounding error of its precision.
     """
     return _to_double(clone(value, memo), {}, torch.Generator().manual_seed(0) if varied else None)
 
 
 def double_state(subject: Subject, *, varied: bool = False) -> None:
-    """Put the tensors of everything that a program may change into double precision, in place."""
+    """Convert the tensors of a subject's state to double precision, in place."""
     noise = torch.Generator().manual_seed(0) if varied else None
     seen: set[int] = set()
     for name, root in subject.roots():

@@ -1,4 +1,4 @@
-"""Time the calls of compiled callables as a run makes them, once nothing is compiled in them any more."""
+"""Time the calls that a run makes of compiled callables, once they no longer compile anything."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.clock import Clock
     from jupyter_graphbreak.report.cost import Spread
 
-#: Fewer calls are no loop.
+#: Fewer calls are not reported.
 _MIN_CALLS = 5
-#: Of a longer loop the last calls count.
+#: Only the last calls of a longer loop are used.
 _MAX_CALLS = 10_000
 
 
 class _Begun(NamedTuple):
-    """A call that has begun: how many compilations there had been, and the moment."""
+    """The start of a call: the number of compilations so far, and the moment."""
 
     compilations: int | None
     mark: Any
 
 
 class WarmCalls:
-    """Takes the time of each call that compiles nothing."""
+    """Times each call that compiles nothing."""
 
     def __init__(self) -> None:
         self._clock: Clock = (
@@ -44,7 +44,7 @@ class WarmCalls:
         self._finished: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
 
     def note_edge(self, frame: FrameType, wrapped: int) -> None:
-        """Note that a call begins or ends."""
+        """Record that a call begins or ends."""
         begun = self._begun.pop(frame, None)
         if begun is None:
             self._begun[frame] = _Begun(compilations_begun(), self._clock.mark())
@@ -55,14 +55,14 @@ class WarmCalls:
             finished.append((begun.mark, now))
             del finished[:-_MAX_CALLS]
         else:
-            self._finished[wrapped].clear()  # what came before it was not the steady state
+            self._finished[wrapped].clear()  # earlier calls were not the steady state
 
     def clear(self) -> None:
-        """Let go of the calls that did not end."""
+        """Discard the calls that did not end."""
         self._begun.clear()
 
     def spread_of(self, wrapped: int | None) -> Spread | None:
-        """Return what the calls of a callable took, ``None`` where they were too few."""
+        """Return the times of a callable's calls, ``None`` if there were too few."""
         finished = self._finished.get(wrapped, []) if wrapped is not None else []
         if len(finished) < _MIN_CALLS:
             return None
@@ -71,7 +71,7 @@ class WarmCalls:
 
 @contextlib.contextmanager
 def timed_calls() -> Iterator[WarmCalls]:
-    """Time the calls that are made while the context is open."""
+    """Time the calls of compiled callables while the context is open."""
     warm = WarmCalls()
     try:
         with watch_calls(warm.note_edge, lambda _: None, lambda _: None):

@@ -130,7 +130,7 @@ class KeptEntries:
             if self._reusing > _MAX_REUSING:
                 if self._reusing == _MAX_REUSING + 1:
                     self.left_out.append(
-                        f"Of the calls that only reuse code compiled for other calls, the first {_MAX_REUSING} are examined."
+                        f"Only the first {_MAX_REUSING} calls that reuse code compiled for other calls are examined."
                     )
                 return
         if entered.modes.functorch:

@@ -156,7 +156,7 @@ def test_many_instances_are_bounded_and_a_note_says_so() -> None:
         for by in range(20):
             torch.compile(Scaled(by), backend="eager")(torch.ones(2))
     assert len(kept.entries) == 17
-    assert kept.left_out == ["Of the calls that only use code compiled for others, the first 16 are looked at."]
+    assert kept.left_out == ["Only the first 16 calls that reuse code compiled for other calls are examined."]
 
 
 def test_a_failed_transform_leaves_no_level_behind() -> None:

@@ -174,19 +174,19 @@ class Examination:
         if result.raised is not None:
             self.raised = raised_by(result.raised, "capture" if compiles else "program")
             return None
-        found = self._compare(eager.result, result)
-        if found and not eager.repeats(ReferenceCase(eager.first, eager.result)):
+        mismatch = self._compare(eager.result, result)
+        if mismatch and not eager.repeats(ReferenceCase(eager.first, eager.result)):
             eager.repeatable = self._values = False
-            found = self._compare(eager.result, result)
-        if found and eager.random and self._draws_at_runtime(program, result):
+            mismatch = self._compare(eager.result, result)
+        if mismatch and eager.random and self._draws_at_runtime(program, result):
             self._values = False
             self.notes.append("draws different random numbers than eager from the same seed")
-            found = self._compare(eager.result, result)
-        if found:
-            self.difference = (eager.first, found)
+            mismatch = self._compare(eager.result, result)
+        if mismatch:
+            self.difference = (eager.first, mismatch)
         self._note_side_effects(result)
         kind, expected = type(result.value).__name__, type(eager.result.value).__name__
-        if kind != expected and not found:
+        if kind != expected and not mismatch:
             self.notes.append(f"returns a {kind}, but the function returns a {expected}")
         return program
 
@@ -204,8 +204,8 @@ class Examination:
                 continue
             if result.raised is not None and case.expected.raised is None:
                 self.refused.append((case.input, result.raised.with_traceback(None)))
-            elif self.difference is None and (found := self._compare(case.expected, result)):
-                self.difference = (case.input, found)
+            elif self.difference is None and (mismatch := self._compare(case.expected, result)):
+                self.difference = (case.input, mismatch)
 
     def _run(self, program: Program, given: Input) -> Result:
         eager = self._eager
@@ -228,13 +228,13 @@ class Examination:
         in_arguments = difference(expected.arguments, result.arguments, values=self._values)
         if in_arguments is not None:
             return f"leaves its arguments different: {in_arguments}"
-        found = differences(expected, result, values=self._values)
-        return next((item.text for item in found if item.kind in _WRONG_KINDS), None)
+        all_differences = differences(expected, result, values=self._values)
+        return next((item.text for item in all_differences if item.kind in _WRONG_KINDS), None)
 
     def _note_side_effects(self, result: Result) -> None:
         eager = self._eager
-        found = differences(eager.result, result, values=self._values)
-        self.notes += [item.text for item in found if item.kind in _NOTED_KINDS]
+        all_differences = differences(eager.result, result, values=self._values)
+        self.notes += [item.text for item in all_differences if item.kind in _NOTED_KINDS]
         if eager.result.printed and not result.printed:
             self.notes.append("drops what the function prints")
         elif eager.repeatable and eager.result.printed != result.printed:

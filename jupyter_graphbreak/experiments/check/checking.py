@@ -179,11 +179,11 @@ def _wrong_output(wrong: WrongGraph) -> str | None:
     expected = _values_by_operation(wrong.module, wrong.inputs)
     with torch.no_grad():
         outputs = wrong.compiled(*clone(wrong.inputs))
-    made = [output for output in outputs if isinstance(output, torch.Tensor)]
-    if len(made) != len(nodes):
+    tensors = [output for output in outputs if isinstance(output, torch.Tensor)]
+    if len(tensors) != len(nodes):
         return None
     names: list[str] = [node.name for node in nodes]
-    pairs = zip(names, made, strict=True)
+    pairs = zip(names, tensors, strict=True)
     return next(
         (name for name, output in pairs if difference_beyond_rounding(expected[name], output) is not None), None
     )
@@ -262,35 +262,35 @@ def _interpreter(module: torch.fx.GraphModule) -> Callable[..., Any]:
 
 def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) -> torch.fx.GraphModule:
     """Return a copy of a graph and of its tensors."""
-    made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-    for name, value in list(vars(made).items()):
+    result = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    for name, value in list(vars(result).items()):
         if isinstance(value, torch.Tensor):
-            setattr(made, name, change(value))
-    for name, buffer in list(made.named_buffers(recurse=False)):
-        setattr(made, name, change(buffer))
-    return made
+            setattr(result, name, change(value))
+    for name, buffer in list(result.named_buffers(recurse=False)):
+        setattr(result, name, change(buffer))
+    return result
 
 
 def _graph_prefix(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None:
     """Return the graph up to an operation; its outputs are the tensors that the rest of the graph uses."""
     values = _values_by_operation(wrong.module, wrong.inputs)
     graph = torch.fx.Graph()
-    made: dict[torch.fx.Node, torch.fx.Node] = {}
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in wrong.module.graph.nodes:
         if node.op in {"placeholder", "get_attr"} or node.name in kept:
-            made[node] = graph.node_copy(node, made.__getitem__)
+            copies[node] = graph.node_copy(node, copies.__getitem__)
             # Other metadata, such as example values, belongs to the original trace.
-            made[node].meta = {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
+            copies[node].meta = {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
     alive = [
         node
-        for node in made
+        for node in copies
         if node.name in kept
         and isinstance(values.get(node.name), torch.Tensor)
-        and any(user not in made for user in node.users)
+        and any(user not in copies for user in node.users)
     ]
     if not alive:
         return None
-    graph.output(tuple(made[node] for node in alive))
+    graph.output(tuple(copies[node] for node in alive))
     return torch.fx.GraphModule(wrong.module, graph)
 
 
@@ -442,8 +442,8 @@ def _observe(program: Callable[..., Any], subject: Subject, given: Arguments | N
         seen.gradients["the backward pass"] = type(error).__name__
         return seen
     for name, item in inputs.items():
-        found = gradients.pop(0) if gradients else None
-        seen.gradients[f"the gradient of {name}"] = subject.snapshot(found, {})
+        gradient = gradients.pop(0) if gradients else None
+        seen.gradients[f"the gradient of {name}"] = subject.snapshot(gradient, {})
         if item.grad is not None:
             seen.gradients[f"{name}.grad"] = subject.snapshot(item.grad, {})
     return seen
@@ -457,7 +457,9 @@ def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[s
             case torch.Tensor() if value.requires_grad and value.is_leaf:
                 yield name, value
             case torch.nn.Module():
-                yield from ((part, found) for part, found in value.named_parameters() if found.requires_grad)
+                yield from (
+                    (part, parameter) for part, parameter in value.named_parameters() if parameter.requires_grad
+                )
             case list() | tuple():
                 pending += [(f"{name}[{number}]", item) for number, item in enumerate(value)]
             case dict():
@@ -466,9 +468,9 @@ def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[s
 
 def _differences(entry: Entry, expected: _Observation, actual: _Observation) -> list[str]:
     """Return how a compiled call differs from the eager one by more than rounding."""
-    found = list(_compare_observations(expected, actual, None))
+    apparent = list(_compare_observations(expected, actual, None))
     # The runs in double precision take memory and time, so they are made only if there is a difference to explain.
-    return list(_compare_observations(expected, actual, _observe_exact(entry))) if found else []
+    return list(_compare_observations(expected, actual, _observe_exact(entry))) if apparent else []
 
 
 def _compare_observations(
@@ -478,33 +480,33 @@ def _compare_observations(
         yield f"{_describe_outcome(actual)}, but eager {_describe_outcome(expected)}"
         return
     for kind in ("values", "gradients"):
-        ones, others = getattr(expected, kind), getattr(actual, kind)
+        expected_parts, actual_parts = getattr(expected, kind), getattr(actual, kind)
         doubles = [getattr(seen, kind) for seen in exact or ()]
-        for name in ones:
+        for name in expected_parts:
             known = exact is not None and all(name in double for double in doubles)
             reference = Exact(*(double[name] for double in doubles)) if known else None
-            found = difference_beyond_rounding(ones[name], others.get(name), reference)
-            if found is not None:
-                yield f"{name}: {found}"
+            text = difference_beyond_rounding(expected_parts[name], actual_parts.get(name), reference)
+            if text is not None:
+                yield f"{name}: {text}"
 
 
 def _describe_outcome(seen: _Observation) -> str:
     return f"raises {seen.raised}" if seen.raised is not None else "returns"
 
 
-def _first_divergence(compiled_call: _CompiledCall, found: Correspondence) -> Divergence | None:
+def _first_divergence(compiled_call: _CompiledCall, correspondence: Correspondence) -> Divergence | None:
     """Return the first graph and operation that differ, from further calls of the compiled program."""
     graphs = compiled_call.graphs
     _compare_graphs(compiled_call)
     if graphs.wrong is None:
         return None
-    frame = next((frame for frame in found.own.frames if frame.id == graphs.wrong.frame), None)
+    frame = next((frame for frame in correspondence.own.frames if frame.id == graphs.wrong.frame), None)
     letter = frame.graphs[0] if frame is not None and frame.graphs else None
-    named = found.graph(letter)
+    named = correspondence.graph(letter)
     if letter is None or named is None:
         return None
     name = graphs.first_wrong_operation()
-    graph = next(graph for graph in found.run.graphs if graph.id == named)
+    graph = next(graph for graph in correspondence.run.graphs if graph.id == named)
     op = next((op for op in graph.ops if op.name == name), None)
     return Divergence(named, op.location if op is not None else None, op.name if op is not None else name)
 

@@ -38,23 +38,23 @@ def difference_beyond_rounding(expected: Any, actual: Any, exact: Exact | None =
     exact : Exact or None
         The results in double precision, if available, from which the size of rounding follows.
     """
-    found = difference(expected, actual)
-    if found is None or exact is None or difference(expected, actual, values=False) is not None:
-        return found
+    result = difference(expected, actual)
+    if result is None or exact is None or difference(expected, actual, values=False) is not None:
+        return result
     parts = [flatten(value) for value in (expected, actual, exact.value, exact.varied)]
     if len({len(part) for part in parts}) > 1:
-        return found
-    return None if all(_is_rounding(*leaf) for leaf in zip(*parts, strict=True)) else found
+        return result
+    return None if all(_is_rounding(*leaf) for leaf in zip(*parts, strict=True)) else result
 
 
 def flatten(value: Any) -> list[Any]:
     """Return the tensors, numbers and strings in containers and objects."""
-    found: list[Any] = []
+    result: list[Any] = []
     pending, seen = [value], set()
     while pending:
         item = pending.pop()
         if isinstance(item, torch.Tensor | str | bytes | int | float | complex | type(None)):
-            found.append(item)
+            result.append(item)
             continue
         if id(item) in seen:
             continue
@@ -65,7 +65,7 @@ def flatten(value: Any) -> list[Any]:
             pending += item
         elif hasattr(item, "__dict__"):
             pending += vars(item).values()
-    return found
+    return result
 
 
 def _is_rounding(expected: Any, actual: Any, exact: Any, varied: Any) -> bool:
@@ -122,14 +122,14 @@ def double_state(subject: Subject, *, varied: bool = False) -> None:
 def _to_double(value: Any, memo: dict[int, Any], noise: torch.Generator | None) -> Any:
     if id(value) in memo:
         return memo[id(value)]
-    made: Any = value
+    result: Any = value
     match value:
         case torch.nn.Module():
             with torch.no_grad():
                 for tensor in (*value.parameters(), *value.buffers()):
                     tensor.data = _to_double_tensor(tensor.data, noise)
         case torch.Tensor():
-            made = _to_double_tensor(value.detach(), noise).requires_grad_(value.requires_grad)
+            result = _to_double_tensor(value.detach(), noise).requires_grad_(value.requires_grad)
         case dict():
             for key in value:
                 value[key] = _to_double(value[key], memo, noise)
@@ -137,16 +137,16 @@ def _to_double(value: Any, memo: dict[int, Any], noise: torch.Generator | None) 
             value[:] = [_to_double(item, memo, noise) for item in value]
         case tuple():
             parts = [_to_double(item, memo, noise) for item in value]
-            made = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    memo[id(value)] = made
-    return made
+            result = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    memo[id(value)] = result
+    return result
 
 
 def _to_double_tensor(value: torch.Tensor, noise: torch.Generator | None) -> torch.Tensor:
     if value.dtype not in _DOUBLE:
         return value
-    made = value.double()
+    result = value.double()
     if noise is None:
-        return made
+        return result
     drawn = torch.rand(value.shape, dtype=torch.float64, generator=noise).to(value.device) * 2 - 1
-    return made * (1 + torch.finfo(value.dtype).eps / 2 * drawn)
+    return result * (1 + torch.finfo(value.dtype).eps / 2 * drawn)

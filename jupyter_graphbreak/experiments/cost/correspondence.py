@@ -49,8 +49,14 @@ class Correspondence:
             ),
         )
         self._breaks = _pairs(
-            ((found.id, (found.gb_id or found.gb_type, _place(found.location, own_names))) for found in own.breaks),
-            ((found.id, (found.gb_id or found.gb_type, _place(found.location, run_names))) for found in run.breaks),
+            (
+                (break_.id, (break_.gb_id or break_.gb_type, _place(break_.location, own_names)))
+                for break_ in own.breaks
+            ),
+            (
+                (break_.id, (break_.gb_id or break_.gb_type, _place(break_.location, run_names)))
+                for break_ in run.breaks
+            ),
         )
 
     def frame(self, ident: str | None) -> str | None:

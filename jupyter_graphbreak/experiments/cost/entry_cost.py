@@ -194,8 +194,8 @@ def measure_entry(
         eager=eager_time,
         compiled=whole,
         remedied=[
-            RemediedCost(list(ids), spread_of(made), done)
-            for ids, made, done in zip(others, calls[3:], work[2:], strict=True)
+            RemediedCost(list(ids), spread_of(timed), device)
+            for ids, timed, device in zip(others, calls[3:], work[2:], strict=True)
         ],
         parts=_with_run_ids(parts, correspondence),
         coverage=Coverage(*coverage, share) if coverage is not None else None,

@@ -143,21 +143,21 @@ class Owners:
 
     def times_by_owner(self, call: CallTime) -> dict[Owner, float]:
         """Return the time of each owner in one call."""
-        found: defaultdict[Owner, float] = defaultdict(float)
+        times: defaultdict[Owner, float] = defaultdict(float)
         open_frames: list[str] = []  # entered, but not left yet
         before = Mark("begins", "", 0.0)
         for mark in (*call.marks, Mark("ends", "", call.total_us)):
             taken = sum(edge.kind in _CODE_MARKS for edge in (before, mark)) * self._overhead.mark_us / 2
             us = max(0.0, mark.us - before.us - taken)
             for owner, part in self._share_stretch(before, mark, us, open_frames):
-                found[owner] += part
+                times[owner] += part
             match mark.kind:
                 case "entered":
                     open_frames.append(mark.name)
                 case "left" if mark.name in open_frames:
                     del open_frames[_last_index(open_frames, mark.name) :]
             before = mark
-        return found
+        return times
 
     def _share_stretch(
         self, before: Mark, after: Mark, us: float, open_frames: list[str]

@@ -124,7 +124,7 @@ def time_in_turn(
     finally:
         if collecting:
             gc.enable()
-    return [undisturbed(made) for made in calls]
+    return [undisturbed(variant_calls) for variant_calls in calls]
 
 
 def undisturbed(calls: list[CallTime]) -> list[CallTime]:

@@ -65,9 +65,9 @@ class PrivateCode:
 
 
 def _functions(call: Any) -> Iterator[types.FunctionType]:
-    for found in reached(call):
-        held = [found] if isinstance(found, types.FunctionType) else _members(found)
-        for function in held:
+    for item in reached(call):
+        functions = [item] if isinstance(item, types.FunctionType) else _members(item)
+        for function in functions:
             if is_own(function):
                 yield function
 

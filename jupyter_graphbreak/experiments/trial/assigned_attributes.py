@@ -54,24 +54,24 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
 
     Only assignments that name the owner are found: ``json.dumps = other``, ``torch.nn.Linear.calls += 1``.
     """
-    found = {}
+    result = {}
     for root, path in _assignments(function.__code__):
         owner = function.__globals__.get(root, sys.modules.get(root))
         for name in path[:-1]:
             owner = getattr(owner, "__dict__", {}).get(name)
         if isinstance(owner, types.ModuleType | type):
-            found[id(owner), path[-1]] = owner
-    return found
+            result[id(owner), path[-1]] = owner
+    return result
 
 
 @functools.lru_cache(maxsize=1024)
 def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the first name and the attribute path of each assignment to an attribute."""
-    found = [*_assignments_in(code)]
+    result = [*_assignments_in(code)]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found += _assignments(constant)
-    return tuple(dict.fromkeys(found))
+            result += _assignments(constant)
+    return tuple(dict.fromkeys(result))
 
 
 def _assignments_in(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:

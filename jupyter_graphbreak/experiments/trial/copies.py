@@ -132,10 +132,10 @@ class _Copier:
         memo = self._memo
         if id(value) in memo:
             return memo[id(value)]
-        made = self._copy(value)
-        memo[id(value)] = made
+        result = self._copy(value)
+        memo[id(value)] = result
         memo.setdefault(id(memo), []).append(value)  # keep the object alive, so that its id is not reused
-        return made
+        return result
 
     def _copy(self, value: Any) -> Any:
         if isinstance(value, types.BuiltinMethodType) and _is_bound_to_data(value):
@@ -177,10 +177,10 @@ class _Copier:
         return value.clone_state()
 
     def _weak_mapping(self, value: Any) -> Any:
-        made = type(value)()
+        result = type(value)()
         for key, item in list(value.items()):
-            made[self.copy(key)] = self.copy(item)
-        return made
+            result[self.copy(key)] = self.copy(item)
+        return result
 
     def _weak_set(self, value: Any) -> Any:
         return type(value)(self.copy(item) for item in list(value))
@@ -192,13 +192,13 @@ class _Copier:
     def _reference(self, value: weakref.ref[Any]) -> Any:
         if isinstance(value, weakref.WeakMethod):
             method = value()
-            made = self.copy(method) if method is not None else None
-            return value if made is method or made is None else weakref.WeakMethod(made)
+            result = self.copy(method) if method is not None else None
+            return value if result is method or result is None else weakref.WeakMethod(result)
         referent = value()
-        made = self.copy(referent) if referent is not None else None
-        if made is None or made is referent:
+        result = self.copy(referent) if referent is not None else None
+        if result is None or result is referent:
             return value
-        return weakref.ref(made)
+        return weakref.ref(result)
 
     def _container(self, value: Any) -> Any:
         """Return a copy of a dict, list, tuple or set, or of a subclass with its attributes."""
@@ -208,40 +208,40 @@ class _Copier:
         if isinstance(value, tuple):
             return self._tuple(value)
         try:
-            made = kind.__new__(kind)
+            result = kind.__new__(kind)
         except Exception:  # noqa: BLE001 - a class whose `__new__` needs arguments
             return self._object(value)
-        self._memo[id(value)] = made
+        self._memo[id(value)] = result
         if isinstance(value, defaultdict):
-            made.default_factory = self.copy(value.default_factory)
+            result.default_factory = self.copy(value.default_factory)
         if isinstance(value, dict):
             # Bypass the methods of a subclass, which may do more than store an item.
             put = OrderedDict.__setitem__ if isinstance(value, OrderedDict) else dict.__setitem__
             for key, item in list(dict.items(value)):
-                put(made, self.copy(key), self.copy(item))
+                put(result, self.copy(key), self.copy(item))
         elif isinstance(value, list):
-            list.extend(made, map(self.copy, list(value)))
+            list.extend(result, map(self.copy, list(value)))
         else:
-            set.update(made, map(self.copy, list(value)))
-        self._fill(value, made)
-        return made
+            set.update(result, map(self.copy, list(value)))
+        self._fill(value, result)
+        return result
 
     def _tuple(self, value: Any) -> Any:
         kind: Any = type(value)
-        held = [*tuple.__iter__(value)]  # bypasses the methods of a subclass
-        parts = [self.copy(item) for item in held]
+        content = [*tuple.__iter__(value)]  # bypasses the methods of a subclass
+        parts = [self.copy(item) for item in content]
         if id(value) in self._memo:  # it contains itself
             return self._memo[id(value)]
-        if all(part is item for part, item in zip(parts, held, strict=True)):
+        if all(part is item for part, item in zip(parts, content, strict=True)):
             return value
         if kind is tuple:
             return tuple(parts)
         try:
-            made = tuple.__new__(kind, parts)
+            result = tuple.__new__(kind, parts)
         except TypeError:  # such as the named tuples of torch
             return kind(parts)
-        self._fill(value, made)
-        return made
+        self._fill(value, result)
+        return result
 
     def _object(self, value: Any) -> Any:
         kind: Any = type(value)
@@ -264,36 +264,36 @@ class _Copier:
 
     def _attributes(self, value: Any) -> Any:
         """Return a copy, attribute by attribute, of an instance whose classes are all written in Python."""
-        self._memo[id(value)] = made = object.__new__(type(value))
-        self._fill(value, made)
-        return made
+        self._memo[id(value)] = result = object.__new__(type(value))
+        self._fill(value, result)
+        return result
 
-    def _fill(self, value: Any, made: Any) -> None:
+    def _fill(self, value: Any, result: Any) -> None:
         """Copy the attributes of an object to a new instance of its class."""
-        held = getattr(value, "__dict__", None)
-        if isinstance(held, dict):
-            vars(made).update((key, self.copy(item)) for key, item in list(held.items()))
+        content = getattr(value, "__dict__", None)
+        if isinstance(content, dict):
+            vars(result).update((key, self.copy(item)) for key, item in list(content.items()))
         for descriptor in _slot_descriptors(type(value)):
             with contextlib.suppress(AttributeError):  # an unset slot
-                descriptor.__set__(made, self.copy(descriptor.__get__(value, type(value))))
+                descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
     def _tensor(self, value: torch.Tensor) -> Any:
         """Return a leaf with the same elements, ``.grad`` and attributes; copies of views share memory, too."""
         if not _is_plain(value):
             return self._copy_unusual_tensor(value)
         use_digest = self._digests is not None and is_large(value)
-        made = self._digest(value) if use_digest else self._elements(value)
+        result = self._digest(value) if use_digest else self._elements(value)
         if isinstance(value, torch.nn.Parameter):
-            made = torch.nn.Parameter(made, value.requires_grad)
+            result = torch.nn.Parameter(result, value.requires_grad)
         elif value.requires_grad:
-            made.requires_grad_()
-        self._memo[id(value)] = made
+            result.requires_grad_()
+        self._memo[id(value)] = result
         if value.is_leaf and value.grad is not None:
-            made.grad = self.copy(value.grad)
-        vars(made).update((key, self.copy(item)) for key, item in vars(value).items())
+            result.grad = self.copy(value.grad)
+        vars(result).update((key, self.copy(item)) for key, item in vars(value).items())
         if use_digest:
-            note_shape(made, value)
-        return made
+            note_shape(result, value)
+        return result
 
     def _copy_unusual_tensor(self, value: torch.Tensor) -> Any:
         try:
@@ -326,8 +326,8 @@ class _Copier:
         if key not in self._memo:
             shared = self._blocks.copy_of(value, storage) if self._blocks is not None else None
             self._memo[key] = storage.clone() if shared is None else shared
-        made = torch.empty(0, dtype=value.dtype, device=value.device)
-        return made.set_(self._memo[key], detached.storage_offset(), detached.size(), detached.stride())
+        result = torch.empty(0, dtype=value.dtype, device=value.device)
+        return result.set_(self._memo[key], detached.storage_offset(), detached.size(), detached.stride())
 
     @contextlib.contextmanager
     def _patched_deepcopy(self) -> Iterator[None]:
@@ -536,8 +536,8 @@ def to_slot(value: Any) -> Any:
     """Return what to save for a reference: the object itself if its content is saved separately, or else a copy."""
     if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _is_reference(value):
         return value
-    made = clone(value)
-    return value if made is value else _Opaque(made)
+    result = clone(value)
+    return value if result is value else _Opaque(result)
 
 
 def _is_reference(value: Any) -> bool:

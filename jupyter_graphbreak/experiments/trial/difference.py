@@ -62,26 +62,26 @@ def differences(expected: Result, actual: Result, *, values: bool = True) -> lis
         Whether to compare values, or only types, shapes and whether something happened, as for random numbers.
     """
     if expected.raised is not None or actual.raised is not None:
-        found = list(_exceptions(expected, actual))
+        items = list(_exceptions(expected, actual))
     else:
         text = difference(expected.value, actual.value, values=values)
-        found = [] if text is None else [Difference("value", f"returns {text}")]
-    found += _named_values("argument", "the argument ", expected.arguments, actual.arguments, values=values)
-    if not any(item.kind in {"value", "exception"} for item in found):
-        found += _requires_grad(expected, actual)
-        found += _gradients(expected, actual, values=values)
-        found += _aliasing(expected, actual)
-    found += _left_grad(expected, actual, values=values)
-    found += _state(expected, actual, values=values)
-    found += _named_values("state", "the ", expected.modes, actual.modes, values=True)
-    found += _effects(expected, actual, values=values)
+        items = [] if text is None else [Difference("value", f"returns {text}")]
+    items += _named_values("argument", "the argument ", expected.arguments, actual.arguments, values=values)
+    if not any(item.kind in {"value", "exception"} for item in items):
+        items += _requires_grad(expected, actual)
+        items += _gradients(expected, actual, values=values)
+        items += _aliasing(expected, actual)
+    items += _left_grad(expected, actual, values=values)
+    items += _state(expected, actual, values=values)
+    items += _named_values("state", "the ", expected.modes, actual.modes, values=True)
+    items += _effects(expected, actual, values=values)
     if values:
-        found += [
+        items += [
             Difference("random state", f"leaves the random numbers of {name} in a different state")
             for name, state in expected.random.items()
             if actual.random.get(name, state) != state
         ]
-    return found
+    return items
 
 
 def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
@@ -227,9 +227,9 @@ def _gradients(expected: Result, actual: Result, *, values: bool) -> Iterator[Di
     if original is None or changed is None:
         return  # `_requires_grad` reports this
     for place in sorted(original.keys() | changed.keys()):
-        found = _gradient(place, original.get(place), changed.get(place), values=values)
-        if found is not None:
-            yield found
+        item = _gradient(place, original.get(place), changed.get(place), values=values)
+        if item is not None:
+            yield item
 
 
 def _gradient(

@@ -47,9 +47,9 @@ def digest(value: torch.Tensor) -> torch.Tensor:
     return torch.cat([*(part.reshape(-1) for part in parts), elements[wide:]])
 
 
-def note_shape(made: torch.Tensor, value: torch.Tensor) -> None:
+def note_shape(tensor_digest: torch.Tensor, value: torch.Tensor) -> None:
     """Store the shape of a tensor in its digest."""
-    setattr(made, _SHAPE, value.shape)
+    setattr(tensor_digest, _SHAPE, value.shape)
 
 
 def shape_of(value: torch.Tensor) -> torch.Size:

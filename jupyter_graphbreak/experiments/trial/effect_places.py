@@ -53,9 +53,9 @@ def with_effects(
                 known[name] = _new_id(sources)
                 sources.append(_source(known[name], name, find_cell))
             location = _location(known[name], effect.place, find_cell)
-        made = Effect(effect.kind, effect.what, location)
-        if made not in listed_effects:
-            listed_effects.append(made)
+        entry = Effect(effect.kind, effect.what, location)
+        if entry not in listed_effects:
+            listed_effects.append(entry)
     return replace(report, sources=sources, effects=listed_effects) if listed_effects else report
 
 

@@ -338,7 +338,11 @@ def _log_once_caches() -> Iterator[dict[Any, Any]]:
     """Yield the caches of logger methods that log a text only once, such as those of transformers."""
     for method in vars(logging.Logger).values():
         if callable(getattr(method, "cache_info", None)) and method.cache_info().maxsize is None:
-            yield from (held for held in gc.get_referents(method) if type(held) is dict and held is not vars(method))
+            yield from (
+                referent
+                for referent in gc.get_referents(method)
+                if type(referent) is dict and referent is not vars(method)
+            )
 
 
 def reset_log_once_caches() -> None:

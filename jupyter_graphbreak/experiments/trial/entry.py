@@ -176,14 +176,14 @@ class KeptEntries:
         self.entries = [kept for kept in self.entries if kept is not entry]
         self.effects.append(effect)
 
-    def leave_out_effects(self, seen: EffectRecorder) -> None:
+    def leave_out_effects(self, recorder: EffectRecorder) -> None:
         """Leave out the entries that had an effect outside the copied objects."""
-        self.effects += [effect for _, effect in seen.seen]
-        refused = {wrapped for within, _ in seen.seen for wrapped in within}
+        self.effects += [effect for _, effect in recorder.observed]
+        refused = {wrapped for within, _ in recorder.observed for wrapped in within}
         for entry, before in self._states:
             # An entry is copied while Dynamo converts it, when our own compiler settings are active.
             changes = [change for change in before.changes() if not change.what.startswith(SETS_COMPILER)]
-            changed = state_effect(changes, [entry.call], seen.lines)
+            changed = state_effect(changes, [entry.call], recorder.lines)
             if changed is not None:
                 self.effects.append(changed)
             if changed is not None or entry.wrapped in refused:
@@ -221,11 +221,11 @@ def keep_entries(limit: int | None = None) -> Iterator[KeptEntries]:
     def emit(addition: object) -> None:
         faults.append(getattr(addition, "message", type(addition).__name__))
 
-    with record_effects() as seen, watch_entries(kept.take, emit, lambda _: None):
+    with record_effects() as effect_recorder, watch_entries(kept.take, emit, lambda _: None):
         try:
             yield kept
         finally:
-            kept.leave_out_effects(seen)
+            kept.leave_out_effects(effect_recorder)
     kept.left_out += [f"An entry could not be copied ({fault})." for fault in faults]
 
 

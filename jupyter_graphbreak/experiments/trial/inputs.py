@@ -199,8 +199,8 @@ def _kind_changes(first: Arguments, indices: Callable[[torch.Tensor], bool]) -> 
         ", zero": torch.zeros_like,
     }
     for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first)):
-        for which, made in values.items():
-            changed = _unless(indices, functools.partial(change, made), _unchanged)
+        for which, make_values in values.items():
+            changed = _unless(indices, functools.partial(change, make_values), _unchanged)
             yield f"{kind}{which}", kind, _map_arguments(first, changed)
     yield "all tensors empty", "empty tensors", _map_arguments(first, _empty)
 
@@ -259,9 +259,9 @@ def _edge_values_of_parts(value: Any) -> Iterator[Any]:
         for field_ in dataclasses.fields(value):
             part = getattr(value, field_.name, None)
             for other in _edge_values(part) if not isinstance(part, torch.Tensor) else ():
-                made = copy.copy(value)
-                object.__setattr__(made, field_.name, other)
-                yield made
+                result = copy.copy(value)
+                object.__setattr__(result, field_.name, other)
+                yield result
 
 
 def _edge_values(value: Any) -> Iterator[Any]:
@@ -335,9 +335,9 @@ def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, t
     """Yield changes of the dtype of all floating-point or all integer tensors, which may be promoted differently."""
     given = _tensors((first.args, first.kwargs))
     for floating, dtypes in _OTHER_DTYPES.items():
-        found = {tensor.dtype for tensor in given if _is_number(tensor, floating=floating)}
-        for dtype in dtypes if found else ():
-            if found != {dtype}:
+        present = {tensor.dtype for tensor in given if _is_number(tensor, floating=floating)}
+        for dtype in dtypes if present else ():
+            if present != {dtype}:
                 converted = functools.partial(_convert, dtype=dtype, floating=floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
 
@@ -428,8 +428,8 @@ def _least(value: torch.Tensor) -> torch.Tensor:
 
 def _random_within(value: torch.Tensor) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1)
-    made = torch.randint(int(value.min()), int(value.max()) + 1, value.shape, generator=generator)
-    return made.to(value.device, value.dtype)
+    result = torch.randint(int(value.min()), int(value.max()) + 1, value.shape, generator=generator)
+    return result.to(value.device, value.dtype)
 
 
 def _ten_times(value: torch.Tensor) -> torch.Tensor:
@@ -442,8 +442,8 @@ def _negated(value: torch.Tensor) -> torch.Tensor:
 
 def _random(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    made = torch.randn(value.shape, generator=generator) * 3
-    return (made > 0 if value.dtype == torch.bool else made.to(value.dtype)).to(value.device)
+    result = torch.randn(value.shape, generator=generator) * 3
+    return (result > 0 if value.dtype == torch.bool else result.to(value.dtype)).to(value.device)
 
 
 def _filled(value: torch.Tensor, number: float) -> torch.Tensor:
@@ -458,9 +458,9 @@ def _filled(value: torch.Tensor, number: float) -> torch.Tensor:
 def _set_first(value: torch.Tensor, number: float) -> torch.Tensor:
     if not value.is_floating_point() or not value.numel():
         return value
-    made = value.detach().clone()
-    made.view(-1)[0] = number
-    return made
+    result = value.detach().clone()
+    result.view(-1)[0] = number
+    return result
 
 
 # --- Changed Python values and sizes ---
@@ -508,57 +508,57 @@ def _resize(value: torch.Tensor, size: int, new: int) -> torch.Tensor:
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
-        found.append(tensor)
+        tensors.append(tensor)
         return tensor
 
     _map(value, note, {})
-    return found
+    return tensors
 
 
 def _map_arguments(first: Arguments, change: _Change) -> Arguments:
-    made: dict[int, Any] = {}
-    return first.mapped(lambda value: _map(value, change, made))
+    cache: dict[int, Any] = {}
+    return first.mapped(lambda value: _map(value, change, cache))
 
 
-def _map(value: Any, change: _Change, made: dict[int, Any]) -> Any:
+def _map(value: Any, change: _Change, cache: dict[int, Any]) -> Any:
     """Return a value with each tensor changed, including those in containers and dataclasses but not in modules."""
-    if id(value) in made:
-        return made[id(value)]
+    if id(value) in cache:
+        return cache[id(value)]
     result = value
     match value:
         case torch.Tensor():
             result = _apply(value, change) if value.layout == torch.strided else value
         case list() | tuple() if type(value) in {list, tuple}:
-            result = type(value)(_map(item, change, made) for item in value)
+            result = type(value)(_map(item, change, cache) for item in value)
         case tuple() if hasattr(value, "_fields"):
-            result = type(value)(*(_map(item, change, made) for item in value))
+            result = type(value)(*(_map(item, change, cache) for item in value))
         case MutableMapping():
             with contextlib.suppress(Exception):  # a mapping that rejects other sizes, such as a tensordict, is kept
                 changed = copy.copy(value)
                 for key, item in value.items():
-                    changed[key] = _map(item, change, made)
+                    changed[key] = _map(item, change, cache)
                 result = changed
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
             result = copy.copy(value)
             for field in dataclasses.fields(value):
                 if hasattr(value, field.name):
-                    object.__setattr__(result, field.name, _map(getattr(value, field.name), change, made))
-    made[id(value)] = result
+                    object.__setattr__(result, field.name, _map(getattr(value, field.name), change, cache))
+    cache[id(value)] = result
     return result
 
 
 def _apply(value: torch.Tensor, change: _Change) -> torch.Tensor:
     try:
         with torch.no_grad():
-            made = change(value)
+            result = change(value)
     except Exception:  # noqa: BLE001 - a dtype or a layout that does not support the change
         return value
-    if made is value or made.requires_grad:
-        return made
-    return made.detach().requires_grad_(value.requires_grad and (made.is_floating_point() or made.is_complex()))
+    if result is value or result.requires_grad:
+        return result
+    return result.detach().requires_grad_(value.requires_grad and (result.is_floating_point() or result.is_complex()))
 
 
 def _replace_argument(first: Arguments, fn: Callable[..., Any], name: str, value: Any) -> Arguments:

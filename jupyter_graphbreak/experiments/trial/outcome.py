@@ -153,17 +153,17 @@ def run(
         random_after, modes_after = random_states(), modes()
         now = {RESULT: value, **given.named(subject.call)}
         objects = list(_all_objects(value, given.named(subject.call), subject))
-        found = {place: item for place, item in objects if isinstance(item, torch.Tensor)}
+        tensors = {place: item for place, item in objects if isinstance(item, torch.Tensor)}
         left_grad = {
             place: subject.snapshot(item.grad, {})
-            for place, item in found.items()
+            for place, item in tensors.items()
             if item.is_leaf and item.requires_grad
         }
-        requires_grad = {place: item.requires_grad for place, item in found.items()}
+        requires_grad = {place: item.requires_grad for place, item in tensors.items()}
         aliases = _aliases(objects)
         given_gradients = None
         if gradients and raised is None and not torch.is_inference_mode_enabled():
-            given_gradients, failed = _run_backward(found)
+            given_gradients, failed = _run_backward(tensors)
     memo = subject.unchanged_memo()
     now = {name: subject.snapshot(item, memo) for name, item in now.items()}
     return Result(
@@ -175,11 +175,11 @@ def run(
 def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, Any]]:
     """Yield the objects that a call received, changed and returned, by place."""
     seen: set[int] = set()
-    for kind, name, held in [
+    for kind, name, root in [
         *(("argument", name, item) for name, item in arguments.items()),
         *(("tensor", name, item) for name, item in subject.roots()),
     ]:
-        for place, item in named_objects(held, name, seen):
+        for place, item in named_objects(root, name, seen):
             if isinstance(item, torch.nn.Parameter):
                 yield f"the parameter {place}", item
             else:
@@ -204,16 +204,16 @@ def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozens
     return aliases
 
 
-def _run_backward(found: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | None] | None, Exception | None]:
+def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | None] | None, Exception | None]:
     """Run one backward pass from all tensors with a gradient function; return the gradient of each leaf."""
     roots = {
         id(item): item
-        for place, item in found.items()
+        for place, item in tensors.items()
         if item.requires_grad and (item.grad_fn is not None or place.startswith(RESULT))
     }
     if not roots:
         return None, None
-    leaves = {place: item for place, item in found.items() if item.is_leaf and item.requires_grad}
+    leaves = {place: item for place, item in tensors.items() if item.is_leaf and item.requires_grad}
     left = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
     failed = None
     try:

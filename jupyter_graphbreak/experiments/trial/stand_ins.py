@@ -168,14 +168,14 @@ _INFORMATIVE_ATTRIBUTES = (
 
 
 def _make(value: Any, kind: EffectKind, what: str) -> StandIn:
-    made = object.__new__(StandIn)
+    result = object.__new__(StandIn)
     known = {}
     if not isinstance(value, ctypes.CDLL):
         for name in _INFORMATIVE_ATTRIBUTES:
             with contextlib.suppress(Exception):  # closed, or detached
                 known[name] = getattr(value, name)
-    vars(made).update(_graphbreak_effect=(kind, what), _graphbreak_known=known)
-    return made
+    vars(result).update(_graphbreak_effect=(kind, what), _graphbreak_known=known)
+    return result
 
 
 class StandardStream:

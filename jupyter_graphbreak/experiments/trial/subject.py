@@ -91,10 +91,10 @@ class _SwappedPlace:
         return is_atom(self._inactive_value) or is_code(self._inactive_value) or self._inactive_value is _MISSING
 
     def exchange(self) -> None:
-        held = self._place.read()
-        if held is not self._inactive_value:
+        content = self._place.read()
+        if content is not self._inactive_value:
             self._place.write(self._inactive_value)
-        self._entered, self._inactive_value = not self._entered, held
+        self._entered, self._inactive_value = not self._entered, content
 
 
 class Subject:
@@ -225,10 +225,10 @@ class Subject:
 
         They are globals, closure variables, instance attributes and dict items, by their places.
         """
-        found: dict[str, tuple[Any, Callable[[Any], None]]] = {}
+        result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
         for place in self._places:
             if _is_variable(place.read()):
-                found.setdefault(place.name, (place.read(), place.write))
+                result.setdefault(place.name, (place.read(), place.write))
         for name, root in self.roots():
             parts = root.named_modules() if isinstance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
@@ -236,8 +236,8 @@ class Subject:
                 for key, value in holder.items() if not isinstance(part, torch.Tensor) else ():
                     if isinstance(key, str) and not key.startswith("_") and key != "training" and _is_variable(value):
                         whole = ".".join(step for step in (name or "self", path, key) if step)
-                        found.setdefault(whole, (value, functools.partial(holder.__setitem__, key)))
-        return found
+                        result.setdefault(whole, (value, functools.partial(holder.__setitem__, key)))
+        return result
 
     def assign(self, values: Mapping[str, Any]) -> None:
         """Set variables by their places; :meth:`restore` undoes it."""
@@ -289,21 +289,21 @@ class Subject:
         if isinstance(value, _LRU_CACHE):
             return self._copy_cache(value, name)
         failed: list[Uncopied] = []
-        made = clone(value, self._memo, failed, self._copy_function, self._blocks)
+        result = clone(value, self._memo, failed, self._copy_function, self._blocks)
         for item, reason in failed:
             self._uncopied.append(item)
             own = "" if item is value else f"{_name(type(item))} in "
             sentence = f"`{name}` ({own}{type(value).__name__}) cannot be copied: {reason}"
             (self.consumable if _is_consumable(item) else self.shared).append(sentence)
-        return made
+        return result
 
     def _copy_cache(self, cached: Any, name: str) -> Any:
         """Return a function with an empty cache of its own."""
         parameters = cached.cache_parameters()
-        made = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self._copy(cached.__wrapped__, name))
-        self._memo[id(cached)] = self._memo[id(made)] = made
-        self._caches.append(made)
-        return made
+        result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self._copy(cached.__wrapped__, name))
+        self._memo[id(cached)] = self._memo[id(result)] = result
+        self._caches.append(result)
+        return result
 
     def _copy_function(self, function: types.FunctionType) -> types.FunctionType:
         known: types.FunctionType | None = self._memo.get(id(function))
@@ -316,19 +316,19 @@ class Subject:
             return function
         scope = function.__globals__ if library else self._copy_globals(function.__globals__)
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
-        made = types.FunctionType(function.__code__.replace(), scope, function.__name__, None, cells or None)
-        self._memo[id(function)] = self._memo[id(made)] = made  # it may refer to itself
+        result = types.FunctionType(function.__code__.replace(), scope, function.__name__, None, cells or None)
+        self._memo[id(function)] = self._memo[id(result)] = result  # it may refer to itself
         name = function.__name__
         if function.__defaults__ is not None:
-            made.__defaults__ = tuple(self._copy(value, name) for value in function.__defaults__)
+            result.__defaults__ = tuple(self._copy(value, name) for value in function.__defaults__)
         if function.__kwdefaults__ is not None:
-            made.__kwdefaults__ = {key: self._copy(value, name) for key, value in function.__kwdefaults__.items()}
-        self._functions.append(made)
-        made.__annotations__ = function.__annotations__
-        made.__qualname__ = function.__qualname__
-        made.__module__ = function.__module__
-        made.__doc__ = function.__doc__
-        vars(made).update((key, self._copy(value, name)) for key, value in vars(function).items())
+            result.__kwdefaults__ = {key: self._copy(value, name) for key, value in function.__kwdefaults__.items()}
+        self._functions.append(result)
+        result.__annotations__ = function.__annotations__
+        result.__qualname__ = function.__qualname__
+        result.__module__ = function.__module__
+        result.__doc__ = function.__doc__
+        vars(result).update((key, self._copy(value, name)) for key, value in vars(function).items())
         for variable, cell, old in zip(function.__code__.co_freevars, cells, function.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # an empty cell
                 cell.cell_contents = self._copy(old.cell_contents, variable)
@@ -337,12 +337,12 @@ class Subject:
         if not library:
             for variable in sorted(_global_names(function.__code__)):
                 self._copy_global(variable, scope)
-            self._places += _function_places(made)
-        return made
+            self._places += _function_places(result)
+        return result
 
     def _copy_handlers(self) -> dict[int, logging.Handler]:
         """Copy the handlers whose classes the user wrote; handlers that cannot be copied receive no records."""
-        made: dict[int, logging.Handler] = {}
+        result: dict[int, logging.Handler] = {}
         for handler in all_handlers():
             kind = type(handler)
             # A copy of a stream handler would write to the user's stream.
@@ -357,16 +357,16 @@ class Subject:
             vars(copy).update((k, clone(v, self._memo, failed)) for k, v in vars(handler).items() if k != "lock")
             copy.createLock()
             if not failed:
-                made[id(handler)] = copy
+                result[id(handler)] = copy
                 name = f"the attributes of the handler {kind.__name__}"
                 self._places.append(_Place(name, functools.partial(_identity, vars(copy)), _ignore))
-        return made
+        return result
 
     def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
         if id(scope) not in self._globals:
-            self._globals[id(scope)] = made = dict(scope)
-            copy_fx_wraps(scope, made)
-            weakref.finalize(self, forget_fx_wraps, made)
+            self._globals[id(scope)] = result = dict(scope)
+            copy_fx_wraps(scope, result)
+            weakref.finalize(self, forget_fx_wraps, result)
         return self._globals[id(scope)]
 
     def _copy_global(self, name: str, scope: dict[str, Any]) -> None:
@@ -458,7 +458,7 @@ def _used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
     """Return the user's modules that code refers to, each with the names that the code uses from it."""
     functions = {id(item): item for item in reached(*roots) if isinstance(item, types.FunctionType) and is_own(item)}
     pending = list(functions.values())
-    found: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
+    result: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
     while pending:
         function = pending.pop()
         names = set(_names(function.__code__))
@@ -468,7 +468,7 @@ def _used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
         for module in modules:
             if is_library(getattr(module, "__file__", None) or "") or not hasattr(module, "__file__"):
                 continue
-            known = found.setdefault(module.__name__, (module, {}))[1]
+            known = result.setdefault(module.__name__, (module, {}))[1]
             used = [name for name in names if name in vars(module) and not name.startswith("__")]
             new = [vars(module)[name] for name in used if name not in known]
             modules += [part for part in new if isinstance(part, types.ModuleType)]
@@ -477,7 +477,7 @@ def _used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
                 if isinstance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
                     functions[id(item)] = item
                     pending.append(item)
-    return [(module, list(names)) for module, names in found.values()]
+    return [(module, list(names)) for module, names in result.values()]
 
 
 def _names(code: types.CodeType, *, constants: bool = False) -> Iterator[str]:
@@ -508,9 +508,9 @@ def _closes_over_data(function: types.FunctionType) -> bool:
     """Whether the closure of a function contains or refers to an object that a call may change."""
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
-            held = cell.cell_contents
-            held = getattr(held, "__self__", held) if isinstance(held, types.MethodType) else held
-            if isinstance(held, weakref.ref) or (is_data(held) and not isinstance(held, tuple)):
+            content = cell.cell_contents
+            content = getattr(content, "__self__", content) if isinstance(content, types.MethodType) else content
+            if isinstance(content, weakref.ref) or (is_data(content) and not isinstance(content, tuple)):
                 return True
     return False
 

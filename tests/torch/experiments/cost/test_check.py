@@ -120,7 +120,7 @@ def test_right_backends_are_right(backend: str) -> None:
     assert (check.differences, check.first, check.step) == ([], None, None)
 
 
-def test_a_backend_that_adds_in_another_order_is_right() -> None:
+def test_backend_that_reorders_a_sum_is_right() -> None:
     def rounds_otherwise(gm: torch.fx.GraphModule, _: Any) -> Any:
         def summed(x: torch.Tensor) -> torch.Tensor:
             total = torch.zeros(())
@@ -156,7 +156,7 @@ def test_a_backend_that_adds_in_another_order_is_right() -> None:
     assert not checked(sums, leaves_one_out, x).equal
 
 
-def test_a_wrong_gradient_is_found_where_the_values_are_right() -> None:
+def test_wrong_gradient_is_found_although_the_values_are_right() -> None:
     def doubles_a_gradient(gm: torch.fx.GraphModule, _: Any) -> Any:
         for node in list(gm.graph.nodes):
             if node.target is torch.exp:
@@ -204,7 +204,7 @@ def test_a_module_is_checked_with_its_parameters_and_buffers() -> None:
     assert "the gradient of linear.bias" in " ".join(checked(net, forgets_to_double, torch.rand(4, 8)).differences)
 
 
-def test_a_compiled_call_that_raises_is_a_difference() -> None:
+def test_exception_of_the_compiled_call_is_a_difference() -> None:
     def refuses(_: torch.fx.GraphModule, __: Any) -> Any:
         def run(*_: Any) -> Any:
             raise ArithmeticError("no")
@@ -232,7 +232,7 @@ def hides(x: torch.Tensor) -> torch.Tensor:
     return y.sign()
 
 
-def test_a_wrong_graph_is_named_also_where_a_later_one_hides_it() -> None:
+def test_wrong_graph_is_named_even_if_a_later_one_hides_it() -> None:
     def triples_otherwise(gm: torch.fx.GraphModule, _: Any) -> Any:
         replaced(gm, "exp", "cosh")
         return gm.forward

@@ -64,7 +64,7 @@ class Event:
         return (later.seconds - self.seconds) * 1e3
 
 
-def test_what_a_call_has_a_cuda_device_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_on_a_cuda_device_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     described = types.SimpleNamespace(Event=Event, synchronize=lambda: None)
     monkeypatch.setattr(variants, "clock_for", lambda _: CudaClock(described))
 
@@ -79,7 +79,7 @@ def test_what_a_call_has_a_cuda_device_do(monkeypatch: pytest.MonkeyPatch) -> No
     assert sum(part.time.median_us for part in cost.parts) == pytest.approx(cost.compiled.median_us, rel=0.05)
 
 
-def test_without_a_cuda_device_nothing_is_said_of_one() -> None:
+def test_without_a_cuda_device_there_is_no_device_work() -> None:
     cost = measured(three_breaks, torch.rand(4)).cost
     assert (cost.device_work, cost.eager_device_work) == (None, None)
 
@@ -108,7 +108,7 @@ def times_of_breaks(fn: Callable[..., Any], are_right: Callable[..., bool], atte
     return listed
 
 
-def test_the_time_between_graphs_is_that_of_the_breaks() -> None:
+def test_time_between_graphs_belongs_to_the_breaks() -> None:
     def are_right(first: float, second: float, third: float) -> bool:
         return first > 70 and 1.8 < second / first < 5 and 1.8 < third / second < 5
 
@@ -116,7 +116,7 @@ def test_the_time_between_graphs_is_that_of_the_breaks() -> None:
     assert are_right(*times), times
 
 
-def test_the_dearest_break_comes_first() -> None:
+def test_most_expensive_break_comes_first() -> None:
     report = jupyter_graphbreak.measure(torch.compile(three_breaks, backend="eager"), torch.rand(8))
     assert report.order == of_breaks(report)[::-1]
 
@@ -301,7 +301,7 @@ def test_the_parts_add_up(fn: Any, args: tuple[Any, ...], backend: str) -> None:
     assert cost.compiled.processor_us is not None
 
 
-def test_what_runs_compiled_in_a_backward_pass_is_its_graphs() -> None:
+def test_compiled_backward_pass_belongs_to_its_graph() -> None:
     def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         loss: torch.Tensor = slow_to_differentiate(x @ w).sum()
         loss.backward()
@@ -341,7 +341,7 @@ slow_to_differentiate.register_autograd(lambda _, grad: slow_backward(grad))
 # -- What is measured.
 
 
-def test_nothing_of_the_users_changes() -> None:
+def test_user_objects_do_not_change() -> None:
     layer, x = Layer(), torch.rand(4, 16)
     before = {name: value.clone() for name, value in layer.state_dict().items()}
     torch.manual_seed(3)
@@ -358,7 +358,7 @@ def test_nothing_of_the_users_changes() -> None:
     assert jupyter_graphbreak.Report.from_json(report.to_json()) == report
 
 
-def test_parts_have_the_names_of_the_run_they_belong_to() -> None:
+def test_parts_use_the_ids_of_the_original_run() -> None:
     def other(x: torch.Tensor) -> torch.Tensor:
         return x.tan()
 
@@ -376,7 +376,7 @@ def test_parts_have_the_names_of_the_run_they_belong_to() -> None:
     assert all(part.frame is not None for part in cost.parts if part.kind == "guards")
 
 
-def test_a_call_that_changes_its_arguments_finds_them_as_they_were() -> None:
+def test_changed_arguments_are_restored_for_each_call() -> None:
     def f(history: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         history.append(x)
         x.mul_(3)
@@ -389,7 +389,7 @@ def test_a_call_that_changes_its_arguments_finds_them_as_they_were() -> None:
     assert torch.equal(x, torch.ones(2))
 
 
-def test_what_always_compiles_anew_has_not_settled() -> None:
+def test_call_that_always_recompiles_has_not_settled() -> None:
     counted = iter(range(10_000))
 
     fresh: Callable[[], int] = torch.compiler.disable(lambda: next(counted))
@@ -430,11 +430,11 @@ def test_a_remedy_is_measured_in_turn() -> None:
     assert len(entered) > remedied.time.runs
 
 
-def test_compiling_that_never_pays_has_no_break_even() -> None:
+def test_slower_compiled_call_has_no_break_even() -> None:
     assert measured(three_breaks, torch.rand(8)).cost.break_even_calls is None
 
 
-def test_compiling_that_pays_breaks_even() -> None:
+def test_faster_compiled_call_breaks_even() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         waits_unless_compiled()
         return x + 1
@@ -450,7 +450,7 @@ def waits_unless_compiled() -> None:
         busy(3000)
 
 
-def test_the_backend_is_the_one_it_was_compiled_with() -> None:
+def test_entry_has_the_backend_it_was_compiled_with() -> None:
     def mine(gm: torch.fx.GraphModule, _: Any) -> Any:
         return gm.forward
 
@@ -585,7 +585,7 @@ def no_operations(x: torch.Tensor) -> torch.Tensor:
         (nothing, 0, 3),
     ],
 )
-def test_the_operations_that_ran_compiled_are_counted(fn: Callable[..., Any], compiled: int, eager: int) -> None:
+def test_compiled_and_eager_operations_are_counted(fn: Callable[..., Any], compiled: int, eager: int) -> None:
     x = torch.rand(4) + 1
     with Dispatched() as dispatched:
         fn(x)

@@ -39,7 +39,7 @@ def default_dtype() -> Any:
 
 
 @pytest.mark.parametrize("mode", [*MODES, "dtype"])
-def test_runs_are_made_in_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from jupyter_graphbreak.experiments.trial import subject
 
     entered: list[CallModes] = []
@@ -78,7 +78,7 @@ def reads_values(x: torch.Tensor) -> Any:
     return torch.from_numpy(y.numpy()) + y
 
 
-def test_a_call_without_gradients_is_tried_without() -> None:
+def test_trials_of_a_call_without_gradients_have_none() -> None:
     torch._dynamo.reset()
     x = torch.ones(3, requires_grad=True)
     with torch.no_grad(), jupyter_graphbreak.capture(entries=True) as run_:
@@ -98,7 +98,7 @@ def partly_without(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("mode", ["none", "no_grad", "inference"])
-def test_graphs_that_have_no_backward_pass_are_right_without_one(mode: str) -> None:
+def test_graphs_without_a_backward_pass_are_equal(mode: str) -> None:
     torch._dynamo.reset()
     module = torch.nn.Linear(3, 3)
     x = torch.ones(2, 3, requires_grad=True)
@@ -139,7 +139,7 @@ def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
     assert [entry.function for entry in cost.entries] == ["Scaled", "Scaled"]
 
 
-def test_a_mode_in_which_code_is_compiled_again_is_an_entry() -> None:
+def test_recompilation_for_a_mode_is_a_new_entry() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x * 2, backend="eager")
     with keep_entries() as kept:
@@ -150,7 +150,7 @@ def test_a_mode_in_which_code_is_compiled_again_is_an_entry() -> None:
     assert [entry.modes.grad for entry in kept.entries] == [True, False]
 
 
-def test_many_instances_are_bounded_and_a_note_says_so() -> None:
+def test_number_of_instances_is_limited_with_a_note() -> None:
     torch._dynamo.reset()
     with keep_entries() as kept:
         for by in range(20):
@@ -159,7 +159,7 @@ def test_many_instances_are_bounded_and_a_note_says_so() -> None:
     assert kept.left_out == ["Only the first 16 calls that reuse code compiled for other calls are examined."]
 
 
-def test_a_failed_transform_leaves_no_level_behind() -> None:
+def test_failed_transform_leaves_no_functorch_level() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         jacobians: torch.Tensor = torch.func.vmap(torch.func.jacrev(lambda y: (y**2).sum() * y))(x)
         return jacobians

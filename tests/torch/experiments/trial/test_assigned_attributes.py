@@ -88,7 +88,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 @pytest.mark.parametrize("case", OF_USER)
-def test_a_users_module_is_as_before(program: Callable[[str, str], Any], case: str) -> None:
+def test_user_module_is_restored(program: Callable[[str, str], Any], case: str) -> None:
     made = program(*OF_USER[case])
     before = made.changed()
     compared = jupyter_graphbreak.compare_frontends(made.step, ONES)
@@ -98,7 +98,7 @@ def test_a_users_module_is_as_before(program: Callable[[str, str], Any], case: s
 
 
 @pytest.mark.parametrize("case", OF_LIBRARY)
-def test_a_function_that_changes_a_library_is_not_tried(program: Callable[[str, str], Any], case: str) -> None:
+def test_function_that_changes_a_library_is_not_run(program: Callable[[str, str], Any], case: str) -> None:
     made = program(*OF_LIBRARY[case])
     before = made.changed()
     tried = jupyter_graphbreak.try_remedies(made.step, ONES, seconds=10)
@@ -110,7 +110,7 @@ def test_a_function_that_changes_a_library_is_not_tried(program: Callable[[str, 
         ]
 
 
-def test_assignments_are_found_in_the_code() -> None:
+def test_finds_attribute_assignments_in_code() -> None:
     def assigns(value: Any) -> None:
         import json as text
 

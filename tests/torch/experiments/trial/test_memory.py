@@ -32,7 +32,7 @@ class Changes(torch.nn.Linear):
         return super().forward(x)
 
 
-def test_subjects_share_what_runs_do_not_change() -> None:
+def test_subjects_share_unchanged_memory() -> None:
     model = torch.nn.Linear(LARGE, LARGE)
     with shared_run_setup(CallModes.now()):
         one, other = Subject(model), Subject(model)
@@ -43,7 +43,7 @@ def test_subjects_share_what_runs_do_not_change() -> None:
     assert sum(tensor.nbytes for tensor in result.state["self"].parameters()) < model.weight.nbytes / 50
 
 
-def test_what_a_run_changes_is_restored_before_the_next() -> None:
+def test_changed_memory_is_restored_before_the_next_run() -> None:
     model = Changes(LARGE, LARGE)
     before = model.weight.detach().clone()
     with shared_run_setup(CallModes.now()):
@@ -60,7 +60,7 @@ def test_what_a_run_changes_is_restored_before_the_next() -> None:
     assert torch.equal(model.weight, before)
 
 
-def test_what_a_run_has_changed_can_be_separated() -> None:
+def test_changed_memory_can_be_detached() -> None:
     model = Changes(LARGE, LARGE)
     before = model.weight.detach().clone()
     with shared_run_setup(CallModes.now()):
@@ -73,7 +73,7 @@ def test_what_a_run_has_changed_can_be_separated() -> None:
         assert torch.equal(one.call.weight, before)
 
 
-def test_a_kept_copy_is_worked_on_and_is_as_before_afterwards() -> None:
+def test_runs_use_a_kept_copy_and_restore_it() -> None:
     model: Any = Changes(LARGE, LARGE)
     model.calls = 0
     torch._dynamo.reset()
@@ -99,7 +99,7 @@ def test_a_kept_copy_is_worked_on_and_is_as_before_afterwards() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_digest_differs_if_one_element_does(dtype: torch.dtype) -> None:
+def test_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     given = torch.randn(1100, 1000).to(dtype)
     assert difference(digest(given), digest(given.clone())) is None
@@ -113,7 +113,7 @@ def test_a_digest_differs_if_one_element_does(dtype: torch.dtype) -> None:
     assert difference(digest(given), digest(given.flip(0))) is not None
 
 
-def test_the_limit_is_that_of_the_container(tmp_path: Path) -> None:
+def test_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:
     group = tmp_path / "two"
     group.mkdir()
     (group / "memory.max").write_text("1000\n")
@@ -133,7 +133,7 @@ def test_the_limit_is_that_of_the_container(tmp_path: Path) -> None:
     assert memory._left_in_containers(tmp_path, groups) == []
 
 
-def test_what_leaves_no_room_is_not_run() -> None:
+def test_entry_without_enough_memory_is_not_run() -> None:
     entry = Entry("f", None, torch.nn.Linear(8, 8), Arguments(torch.ones(1, 8)))
     assert entry.why_not_run() is None
     with pytest.MonkeyPatch.context() as patch:

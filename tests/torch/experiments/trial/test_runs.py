@@ -336,7 +336,7 @@ DECLARED = {"printed", "stderr", "warned", "logged", "zero gradient", "random st
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_each_difference_is_found_alone_and_said(name: str) -> None:
+def test_each_difference_is_reported_alone(name: str) -> None:
     original, changed, kind, text, args = CASES[name]
     (found,) = compared(original, changed, *args)
     assert found.kind == kind
@@ -350,7 +350,7 @@ def test_a_function_does_not_differ_from_itself(name: str) -> None:
         assert compared(fn, fn, *CASES[name].args) == []
 
 
-def test_gradients_of_parameters_go_by_their_names() -> None:
+def test_gradients_of_parameters_are_named() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
     found = result(lambda x: model(x), torch.ones(1, 2))
     assert found.gradients is not None
@@ -365,7 +365,7 @@ def test_without_gradients_nothing_runs_backward() -> None:
     assert result(lambda x: x + 1, torch.ones(1)).gradients is None
 
 
-def test_what_the_call_left_as_grad_is_apart_from_the_gradients() -> None:
+def test_grad_left_by_the_call_is_separate_from_the_gradients() -> None:
     given = leaf(1, 1)
     given.grad = torch.full((2,), 5.0)
     found = result(lambda x: x * 1, given)
@@ -401,7 +401,7 @@ def test_without_values_only_shapes_and_presence_count() -> None:
         ("nan 1.5", "inf 1.5", False),
     ],
 )
-def test_texts_are_the_same_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
+def test_texts_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
     assert same_text(expected, actual) is same
 
 
@@ -419,7 +419,7 @@ def test_texts_are_the_same_up_to_the_last_digit_of_a_number(expected: str, actu
         (torch.ones(2).bfloat16(), torch.ones(2).bfloat16() * 1.0078125, True),
     ],
 )
-def test_equal_up_to_what_a_compiler_changes(expected: torch.Tensor, actual: torch.Tensor, equal: bool) -> None:
+def test_values_are_equal_up_to_compiler_rounding(expected: torch.Tensor, actual: torch.Tensor, equal: bool) -> None:
     assert (difference(expected, actual) is None) is equal
 
 
@@ -428,7 +428,7 @@ def position() -> int:
     return int(state[2])
 
 
-def test_the_seed_for_a_device_not_used_yet_stays_the_users() -> None:
+def test_pending_seed_of_an_unused_device_is_kept() -> None:
     torch.manual_seed(7)
     waiting = torch.cuda._lazy_seed_tracker.get_calls()
     assert waiting or torch.cuda.is_initialized()
@@ -436,7 +436,7 @@ def test_the_seed_for_a_device_not_used_yet_stays_the_users() -> None:
     assert torch.cuda._lazy_seed_tracker.get_calls() == waiting
 
 
-def test_nothing_of_a_run_gets_out(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_effects_of_a_run_do_not_escape(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     @functools.lru_cache(None)
     def warning_once(logger: logging.Logger, text: str) -> None:
         logger.warning(text)
@@ -458,7 +458,7 @@ def test_nothing_of_a_run_gets_out(capsys: pytest.CaptureFixture[str], caplog: p
     assert torch.get_default_dtype() == torch.float32
 
 
-def test_what_warns_or_logs_once_does_so_in_each_run_and_not_again_after_them(
+def test_once_only_messages_appear_in_each_run_and_not_again_afterwards(
     monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     @functools.lru_cache(None)
@@ -484,7 +484,7 @@ def test_what_warns_or_logs_once_does_so_in_each_run_and_not_again_after_them(
     assert (len(recwarn), len(caplog.records)) == (1, 1)
 
 
-def test_a_compiled_program_does_not_differ_by_what_compiling_says() -> None:
+def test_messages_of_the_compiler_are_no_difference() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     with sandboxed():
         original, other = Subject(model), Subject(model)
@@ -510,7 +510,7 @@ def passing_on(self: Counted, x: torch.Tensor) -> torch.Tensor:
     return type(self).forward(self, x)
 
 
-def test_what_a_switch_set_before_the_runs_is_no_difference_of_theirs() -> None:
+def test_state_set_by_a_switch_before_the_runs_is_no_difference() -> None:
     switched = Counted()
     switched.calls_by_hand = 3  # type: ignore[assignment]
     switched.forward = types.MethodType(passing_on, switched)  # type: ignore[method-assign]
@@ -518,7 +518,7 @@ def test_what_a_switch_set_before_the_runs_is_no_difference_of_theirs() -> None:
     assert compared(Counted(), switched, torch.ones(2)) == []
 
 
-def test_what_a_switched_program_leaves_empty_is_a_difference() -> None:
+def test_empty_container_left_by_a_switched_program_is_a_difference() -> None:
     class Remembering(Counted):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.seen: Any = [] if self.by == 1 else ()
@@ -530,7 +530,7 @@ def test_what_a_switched_program_leaves_empty_is_a_difference() -> None:
     assert (found.kind, found.text) == ("state", "leaves self.seen different")
 
 
-def test_what_a_switched_program_leaves_otherwise_is_a_difference() -> None:
+def test_different_state_left_by_a_switched_program_is_a_difference() -> None:
     switched = Counted()
     switched.by = 2
     (found,) = compared(Counted(), switched, torch.ones(2))

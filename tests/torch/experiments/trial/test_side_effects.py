@@ -163,7 +163,7 @@ def kinds_and_lines(result: Any) -> list[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("function", EFFECTS)
-def test_what_has_effects_is_stopped_before_it_has_them(function: Callable[..., Any]) -> None:
+def test_function_with_an_effect_is_stopped_before_it(function: Callable[..., Any]) -> None:
     before = seen()
     for ask in SINGLE_CALLS:
         result = ask(torch.compile(function, backend="eager"), torch.ones(3))
@@ -173,7 +173,7 @@ def test_what_has_effects_is_stopped_before_it_has_them(function: Callable[..., 
 
 
 @pytest.mark.parametrize("function", [case for case in EFFECTS if case.id not in NEVER_REAL])
-def test_what_was_seen_to_have_effects_is_not_run_again(function: Callable[..., Any]) -> None:
+def test_function_with_an_observed_effect_is_not_run_again(function: Callable[..., Any]) -> None:
     compiled = torch.compile(function, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3))
@@ -195,7 +195,7 @@ def checkpointed(x: torch.Tensor) -> torch.Tensor:
     return y * 2
 
 
-def test_the_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tqdm, "monitor", None)
     compiled = torch.compile(checkpointed, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
@@ -212,7 +212,7 @@ def test_the_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("function", PURE, ids=lambda function: function.__name__)
-def test_what_has_no_effect_is_run_again(function: Callable[..., Any]) -> None:
+def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> None:
     before = seen()
     tried = jupyter_graphbreak.try_remedies(function, torch.ones(3), seconds=60)
     assert tried.effects is None

@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark
 from tests.support.sample_reports import two_breaks
 
 
-def test_a_profile_tells_how_long_code_was_looked_up_and_what_ran_outside() -> None:
+def test_profile_gives_lookup_times_and_operations_outside_graphs() -> None:
     ranges = [
         Range("call", "", 0, 100),
         Range("lookup", "", 5, 10),
@@ -75,7 +75,7 @@ BROKEN = call_of(
 )
 
 
-def test_each_stretch_belongs_to_what_ran_in_it() -> None:
+def test_each_stretch_is_assigned_to_its_owner() -> None:
     owners = Owners(two_breaks(), ["0/0", "1/0"], {"2/0": 4.0}, Overhead(mark_us=1.0, leaving_us=3.0))
     assert owners.times_by_owner(BROKEN) == pytest.approx(
         {
@@ -91,19 +91,19 @@ def test_each_stretch_belongs_to_what_ran_in_it() -> None:
     )
 
 
-def test_a_frame_that_was_left_by_an_exception_is_not_in_the_way() -> None:
+def test_frame_left_by_an_exception_is_closed() -> None:
     marks = [("entered", "0/0", 5.0), ("entered", "1/0", 6.0), ("left", "0/0", 7.0)]
     times = Owners(two_breaks()).times_by_owner(call_of(*marks, total=10.0))
     assert times[NO_OWNER] == 3.0
 
 
-def test_what_listening_takes_is_seen_in_the_calls() -> None:
+def test_overhead_of_marks_is_measured_from_the_calls() -> None:
     assert mark_us([BROKEN]) == 1.0
     assert leaving_us([BROKEN]) == 10.0
     assert (mark_us([]), leaving_us([])) == (0.0, 0.0)
 
 
-def test_parts_are_those_of_typical_calls_and_add_up() -> None:
+def test_parts_come_from_typical_calls_and_add_up() -> None:
     calls = [
         call_of(("graph", "0", 10.0), ("graph ends", "0", total - 20.0), total=total)
         for total in (104.0, 98.0, 112.0, 300.0, 90.0, 102.0)
@@ -118,7 +118,7 @@ def test_parts_are_those_of_typical_calls_and_add_up() -> None:
     assert sum(part.time.median_us for part in parts) == whole.median_us == 107.0
 
 
-def test_what_was_done_for_us_is_no_time_of_the_call() -> None:
+def test_overhead_is_subtracted_from_the_call() -> None:
     owners = Owners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
     call = CallTime(BROKEN.total_us, BROKEN.marks, 0, 100.0)
     whole, parts = parts_of([call], owners)
@@ -156,7 +156,7 @@ class Described:
         return Event()
 
 
-def test_a_device_is_waited_for_once_when_all_moments_are_marked() -> None:
+def test_device_is_synchronized_once_after_all_marks() -> None:
     device = Described(5.0, 6.0, 8.5)
     clock = CudaClock(device)
     marks = [clock.mark() for _ in range(3)]

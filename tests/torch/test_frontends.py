@@ -1,4 +1,4 @@
-"""What the front ends do with many kinds of functions: each verdict is what running it by hand gives."""
+"""Verdicts on the front ends, for many kinds of functions, agree with running the front ends by hand."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.frontends import Examination
 from jupyter_graphbreak.report.frontends import Raised
 
-#: Not imported by name: it is written as people write functions, without types.
+#: Imported dynamically, since the module has no type annotations.
 CASES: dict[str, Any] = importlib.import_module("tests.programs.front_ends.many_kinds").CASES
 
-# -- The same by hand.
+# -- Running the front ends by hand.
 
 
 class ByHand(NamedTuple):
@@ -78,13 +78,13 @@ def captured(frontend: str, fn: Any, case: Any, backend: Any) -> Any:
 
 
 def by_hand(frontend: str, case: Any) -> ByHand:
-    """Capture, run with both inputs, compare with eager; nothing of ours is used."""
+    """Capture, run with both inputs and compare with eager, without using the package."""
     torch._dynamo.reset()
     torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export of torch 2.9 leaves one
     backend, counted = counting()
     fn = case.make()
     initial = held(fn)
-    random.seed(7)  # not the one that it is called with
+    random.seed(7)  # different from the seed of the calls
     try:
         program = captured(frontend, fn, case, backend)
         restore(fn, initial)  # capturing may run it
@@ -193,7 +193,7 @@ def test_earlier_compilations_do_not_count_towards_the_recompile_limit() -> None
     assert {name: dict(counted) for name, counted in torch._dynamo.utils.counters.items()} == counters
 
 
-# -- What is found without a second input, and what is kept.
+# -- Derived inputs and preserved state.
 
 
 def outcomes(verdicts: Frontends) -> dict[str, str]:
@@ -263,7 +263,7 @@ def test_recursive_function_calls_its_compiled_copy() -> None:
         return x if x < 2 else halved(x / 2)
 
     compiled = compare_frontends(halved, torch.tensor(8.0))["torch.compile"]
-    assert (compiled.outcome, compiled.graphs) == ("breaks", 2)  # the others come from the cache
+    assert (compiled.outcome, compiled.graphs) == ("breaks", 2)  # the other graphs come from the cache
 
 
 def test_optimizer_works_on_copies() -> None:
@@ -354,7 +354,7 @@ def test_input_for_which_the_function_raises_is_named() -> None:
     assert "The function itself raises ValueError with x = tensor([-1., -1.])." in verdicts.to_text()
 
 
-class Unprintable(Exception):  # noqa: N818 - a name is all that it shows
+class Unprintable(Exception):  # noqa: N818 - only the name is shown
     def __str__(self) -> str:
         raise RuntimeError("no message")
 
@@ -434,7 +434,7 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
 
-    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # internal errors end in our code
+    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # so that it counts as an internal error
     monkeypatch.setattr(f"jupyter_graphbreak.experiments.frontends.{function}", fail)
     found = compare_frontends(lambda x: x + 1, torch.ones(2))
     assert not found.verdicts

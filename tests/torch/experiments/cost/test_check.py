@@ -1,4 +1,4 @@
-"""Backends that are wrong on purpose are found out, down to the operation; rounding is none of their faults."""
+"""The check finds the wrong operation of backends that are wrong on purpose, and accepts rounding."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def before_aot(gm: torch.fx.GraphModule, inputs: Any) -> Any:
 
 
 class OnlyTheSecond:
-    """Wrong in the second graph that it is given, whatever is in it: a second look finds nothing wrong."""
+    """Wrong only in the second graph that it compiles, so the error cannot be reproduced."""
 
     def __init__(self) -> None:
         self.given = 0
@@ -140,7 +140,7 @@ def test_backend_that_reorders_a_sum_is_right() -> None:
 
     torch.manual_seed(0)
     half = torch.randn(100_000) * 100
-    x = torch.cat([half, -half[torch.randperm(len(half))], torch.ones(3)])  # the sum is 3, of much larger terms
+    x = torch.cat([half, -half[torch.randperm(len(half))], torch.ones(3)])  # the sum of these large terms is 3
     with pytest.raises(AssertionError):
         torch.testing.assert_close(sum(part.sum() for part in x.split(1000)), x.sum())
     assert checked(sums, rounds_otherwise, x).equal
@@ -161,13 +161,13 @@ def test_wrong_gradient_is_found_although_the_values_are_right() -> None:
         for node in list(gm.graph.nodes):
             if node.target is torch.exp:
                 with gm.graph.inserting_after(node):
-                    held = gm.graph.call_method("detach", (node,))
-                with gm.graph.inserting_after(held):
-                    zero = gm.graph.call_function(operator.sub, (node, held))
+                    detached = gm.graph.call_method("detach", (node,))
+                with gm.graph.inserting_after(detached):
+                    zero = gm.graph.call_function(operator.sub, (node, detached))
                 with gm.graph.inserting_after(zero):
                     more = gm.graph.call_function(operator.add, (node, zero))
-                ours = {held, zero, more}
-                node.replace_all_uses_with(more, delete_user_cb=lambda user, ours=ours: user not in ours)
+                added = {detached, zero, more}
+                node.replace_all_uses_with(more, delete_user_cb=lambda user, added=added: user not in added)
         gm.recompile()
         return gm.forward
 

@@ -1,4 +1,4 @@
-"""What a call costs: parts that add up, times that are known beforehand, operations counted otherwise."""
+"""The cost of a call: parts add up, times match known durations, operations match an independent count."""
 
 from __future__ import annotations
 
@@ -40,19 +40,20 @@ def measured(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> M
 
 
 def outside(cost: EntryCost) -> dict[str | None, float]:
-    """Return the times outside of graphs by their break: low quartiles, since a busy machine prolongs some calls."""
+    """Return the times outside graphs by break: lower quartiles, since a busy machine slows some calls down."""
     return {part.break_: part.time.low_us for part in cost.parts if part.kind == "outside"}
 
 
-def of_breaks(report: Report) -> list[str]:
-    return [found.id for found in sorted(report.breaks, key=lambda found: found.location.line if found.location else 0)]
+def breaks_by_line(report: Report) -> list[str]:
+    breaks = sorted(report.breaks, key=lambda break_: break_.location.line if break_.location else 0)
+    return [break_.id for break_ in breaks]
 
 
-# -- What a device is asked for, where there is one; here it is described.
+# -- The work of a device, which is simulated here.
 
 
 class Event:
-    """An event on a device that does everything at once."""
+    """An event on a device that finishes its work immediately."""
 
     def __init__(self, *, enable_timing: bool) -> None:
         assert enable_timing
@@ -84,7 +85,7 @@ def test_without_a_cuda_device_there_is_no_device_work() -> None:
     assert (cost.device_work, cost.eager_device_work) == (None, None)
 
 
-# -- Where the time goes.
+# -- How the time is divided.
 
 
 def three_breaks(x: torch.Tensor) -> torch.Tensor:
@@ -98,14 +99,14 @@ def three_breaks(x: torch.Tensor) -> torch.Tensor:
 
 
 def times_of_breaks(fn: Callable[..., Any], are_right: Callable[..., bool], attempts: int = 4) -> list[float]:
-    """Return the times outside of graphs by break, as measured when the machine let us."""
+    """Return the times outside graphs by break; repeat the measurement on a busy machine."""
     for _ in range(attempts):
         found = measured(fn, torch.rand(8))
         times = outside(found.cost)
-        listed = [times[ident] for ident in of_breaks(found.report)]
-        if are_right(*listed):
+        break_times = [times[ident] for ident in breaks_by_line(found.report)]
+        if are_right(*break_times):
             break
-    return listed
+    return break_times
 
 
 def test_time_between_graphs_belongs_to_the_breaks() -> None:
@@ -118,7 +119,7 @@ def test_time_between_graphs_belongs_to_the_breaks() -> None:
 
 def test_most_expensive_break_comes_first() -> None:
     report = jupyter_graphbreak.measure(torch.compile(three_breaks, backend="eager"), torch.rand(8))
-    assert report.order == of_breaks(report)[::-1]
+    assert report.order == breaks_by_line(report)[::-1]
 
 
 def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
@@ -338,7 +339,7 @@ def _(grad: torch.Tensor) -> torch.Tensor:
 slow_to_differentiate.register_autograd(lambda _, grad: slow_backward(grad))
 
 
-# -- What is measured.
+# -- The measured call.
 
 
 def test_user_objects_do_not_change() -> None:
@@ -473,7 +474,7 @@ def test_entry_has_the_backend_it_was_compiled_with() -> None:
 
 
 class Dispatched(TorchDispatchMode):
-    """Counts operations as PyTorch's dispatcher sees them, which is another way to count than ours."""
+    """Counts operations in PyTorch's dispatcher, independently of the profiler."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # it has no types
@@ -536,13 +537,13 @@ def numpy_between(x: torch.Tensor) -> torch.Tensor:
 
 def prints(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
-    print(y)  # noqa: T201 - which makes a text of it, by many operations
+    print(y)  # noqa: T201 - formats the tensor with many operations
     return y.cos()
 
 
 def prints_what_it_reads(x: torch.Tensor) -> torch.Tensor:
     total = x.sum()
-    print(f"{total.item():.2f} of {x}")  # noqa: T201 - as it is
+    print(f"{total.item():.2f} of {x}")  # noqa: T201 - a break
     return x / total
 
 

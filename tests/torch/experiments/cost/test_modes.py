@@ -1,4 +1,4 @@
-"""What is measured, tried and checked is the very call: in its modes, of each instance."""
+"""Trials, measurements and checks use the modes of the call, for each instance."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
         assert set(entered) == {there}
     assert CallModes.now() == before
     with made():
-        for way in (jupyter_graphbreak.measure, jupyter_graphbreak.check, jupyter_graphbreak.compare_frontends):
+        for function in (jupyter_graphbreak.measure, jupyter_graphbreak.check, jupyter_graphbreak.compare_frontends):
             entered.clear()
-            way(breaks, x)
+            function(breaks, x)
             assert set(entered) == {there}
         assert CallModes.now() == there
 
@@ -170,5 +170,5 @@ def test_failed_transform_leaves_no_functorch_level() -> None:
     assert report.check is None or len(report.check) == 1
 
     with CallModes.now().entered():
-        torch._C._functorch._vmap_increment_nesting(2, "error")  # as what fails half way leaves it
+        torch._C._functorch._vmap_increment_nesting(2, "error")  # the state after a failure inside vmap
     assert functorch_depth() == 0

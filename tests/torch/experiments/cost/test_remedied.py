@@ -1,4 +1,4 @@
-"""What remedies save, measured on the remedies that were found."""
+"""The time that working remedies save."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_settings_and_edits_apply_only_during_measuring() -> None:
     assert {"edit", "setting"} <= kinds
     assert torch._dynamo.config.get_config_copy() == config
     assert dict(os.environ) == environment
-    assert all(time_of(report, listed).startswith("mending it ") for listed in report.breaks)
+    assert all(time_of(report, break_).startswith("mending it ") for break_ in report.breaks)
 
 
 def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_backend() -> None:
@@ -106,7 +106,7 @@ def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_back
     (remedied,) = cost.remedied
     (remedy,) = [remedy for remedy in report.remedies if remedy.id in remedied.remedies]
     assert remedy.title == "Say it after the call"
-    assert len(COMPILED) == 3  # two graphs as it is, one with the remedy
+    assert len(COMPILED) == 3  # two graphs without the remedy, one with it
     assert remedied.time.runs >= 7
     assert time_of(report, report.breaks[0]).startswith("mending it ")
 

@@ -1,4 +1,4 @@
-"""The calls that a run makes itself are timed where they stand, once nothing is compiled in them any more."""
+"""The calls that a run makes are timed in the run, once they no longer compile anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs on copies warn and log under the filters and handlers of the process, in order, and leave both alone."""
+"""Runs on copies apply the process's warning filters and log handlers, in order, without changing them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENTS: list[str] = []
 
 
 class Recording(logging.Handler):
-    """Notes messages in a global and in an attribute."""
+    """Records messages in a global and in an attribute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Recording(logging.Handler):
 
 
 class Strict(logging.Handler):
-    """Refuses what it is given."""
+    """Raises an exception for each record."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise LookupError(record.getMessage())
@@ -105,7 +105,7 @@ def test_warnings_pass_the_process_filters(action: Any, shown: int | None) -> No
     with warnings.catch_warnings():
         warnings.simplefilter(action)
         before = list(warnings.filters)
-        for _ in range(2):  # what is shown once is shown once in each run
+        for _ in range(2):  # a warning shown once is shown once per run
             found = result_of(twice)
             if shown is None:
                 assert isinstance(found.raised, UserWarning)

@@ -1,4 +1,4 @@
-"""Inputs that are derived from one: they stay such that the function takes them."""
+"""Derived inputs are inputs that the function accepts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Output:
 
 
 class Encoding(UserDict[str, Any]):
-    """As a tokenizer returns it."""
+    """Like the output of a tokenizer."""
 
 
 class Pair(NamedTuple):

@@ -1,4 +1,4 @@
-"""Copies share large memory as long as no run changes it; the memory that is left is that of the container."""
+"""Copies share large memory as long as no run changes it; available memory respects the container's limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def weight_address(subject: Subject) -> int:
 class Changes(torch.nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            self.weight.data.add_(x.sum())  # which no version counter counts
+            self.weight.data.add_(x.sum())  # bypasses the version counter
         return super().forward(x)
 
 
@@ -85,7 +85,7 @@ def test_runs_use_a_kept_copy_and_restore_it() -> None:
     with entry.set_up():
         subject = Subject(entry.call, entry.arguments)
         (working,) = {item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == held.nbytes}
-        assert working == held.data_ptr()  # nothing was copied once more: the original can restore it
+        assert working == held.data_ptr()  # not copied again: the original can restore it
         held.data.zero_()
     assert torch.equal(held, before)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""References between objects lead to the same objects in every copy, however an object holds them."""
+"""References between objects stay references between their copies, however an object stores them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 
 
 class Metric(torch.nn.Module):
-    """Wraps its own methods when it is made, as torchmetrics does, and drops them when it is pickled."""
+    """Wraps its own methods in ``__init__``, like torchmetrics, and drops them when it is pickled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ def test_tuple_subclass_that_is_no_sequence_is_copied() -> None:
 
 
 class Handle:
-    """Frees something when it goes."""
+    """Counts in its destructor."""
 
     freed = 0
 
@@ -229,7 +229,7 @@ def test_run_that_would_consume_a_generator_is_stopped() -> None:
 
 
 class OneSize(UserDict[str, torch.Tensor]):
-    """Takes tensors of one size only, as a tensordict does."""
+    """Accepts tensors of one size only, like a tensordict."""
 
     def __setitem__(self, key: str, value: torch.Tensor) -> None:
         if value.shape[:1] != (4,):

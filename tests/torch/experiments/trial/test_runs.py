@@ -1,6 +1,6 @@
-"""What a run is observed to do, and what is said of two runs: each case fails when one observation is dropped."""
+"""Observations of runs and differences between runs: each case fails if one observation is missing."""
 
-# The functions that run print, draw random numbers, and take arguments that they leave alone.
+# The functions under test print, draw random numbers, and ignore arguments.
 # ruff: noqa: ARG001, ARG005, NPY002, PLW0108, S311, T201
 
 from __future__ import annotations
@@ -495,7 +495,7 @@ def test_messages_of_the_compiler_are_no_difference() -> None:
 
 
 class Counted(torch.nn.Module):
-    """Leaves behind how often it was called, and a tensor."""
+    """Counts its calls, and keeps a tensor."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a run on copies leaves alone, and what it starts from again: everything that a function can reach."""
+"""A run on copies changes nothing that the function can reach, and always starts from the same state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONES = torch.ones(3)
 
 
 def runs(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
-    """Run a function several times, each time from the beginning; the results are equal."""
+    """Run a function several times from the initial state, and check that the results are equal."""
     with sandboxed():
         subject = Subject(fn, Arguments(*args))
         results = []
@@ -40,7 +40,7 @@ def runs(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
     return subject, results
 
 
-# -- What is one object, or one memory, stays so.
+# -- Shared objects and shared memory stay shared.
 
 
 def test_tensor_that_is_a_global_and_an_argument_stays_one_object() -> None:
@@ -105,7 +105,7 @@ def test_tied_weights_stay_tied() -> None:
     assert first.aliases["the parameter 1.weight"] == ("is", frozenset({"the parameter 0.weight"}))
 
 
-# -- What a run starts from.
+# -- The initial state of a run.
 
 
 def test_existing_grads_are_copied_and_restored() -> None:
@@ -186,10 +186,10 @@ def test_parametrizations_and_closures_in_modules() -> None:
 
 
 class Counting(torch.nn.Module):
-    """A module whose methods read and write what belongs to nobody's copy: globals and its class."""
+    """A module whose methods read and write globals and class attributes."""
 
     calls = 0
-    sizes: list[int] = []  # noqa: RUF012 - that it is shared is what is tested
+    sizes: list[int] = []  # noqa: RUF012 - the test needs a shared list
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         global COUNT  # noqa: PLW0603
@@ -209,7 +209,7 @@ def test_globals_and_class_attributes_are_changed_only_during_the_run(fn: Any) -
 
 
 def test_defaults_and_attributes_of_functions_are_copied() -> None:
-    def f(x: torch.Tensor, cache: dict[int, torch.Tensor] = {}) -> int:  # noqa: B006 - that it is kept is what is tested
+    def f(x: torch.Tensor, cache: dict[int, torch.Tensor] = {}) -> int:  # noqa: B006 - the test needs a mutable default
         cache[len(cache)] = x
         f.calls += 1  # type: ignore[attr-defined]
         return len(cache)
@@ -249,7 +249,7 @@ def test_replaced_attribute_is_restored() -> None:
     assert torch.equal(first.arguments["x"], ONES)
 
 
-# -- What cannot be copied is said.
+# -- Objects that cannot be copied are reported.
 
 
 class Stubborn(torch.nn.Module):
@@ -310,7 +310,7 @@ def test_two_functions_call_the_same_copy_of_a_third() -> None:
 def test_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
     written = "SEEN = []\ndef f(x):\n    SEEN.append(1)\n    return x * len(SEEN)\n"
     for root in library_roots():
-        namespace: dict[str, Any] = {"__name__": "of_the_reader"}
+        namespace: dict[str, Any] = {"__name__": "user_module"}
         exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
         _, results = runs(namespace["f"], torch.ones(2), times=2)
         assert all(torch.equal(result.value, torch.ones(2)) for result in results)

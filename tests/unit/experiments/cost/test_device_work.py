@@ -1,4 +1,4 @@
-"""What a call has a CUDA device do, counted from what a profiler saw of the driver, on a device that is described."""
+"""Device work of a call, counted from simulated profiler activities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stretches between marks belong to graphs, breaks or guards; clocks of a device are read when it is done."""
+"""Stretches between marks belong to graphs, breaks or guards; device clocks are read after the work is done."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_parts_come_from_typical_calls_and_add_up() -> None:
     assert [part.time.median_us for part in parts] == [30.0, 73.0]
     assert parts[1].time.runs == 2
     assert time_share(parts) == pytest.approx(73 / 103, abs=0.001)
-    whole, parts = parts_of(calls[2:], Owners(two_breaks(), ["0/0"]))  # far from each other
+    whole, parts = parts_of(calls[2:], Owners(two_breaks(), ["0/0"]))  # widely spread calls
     assert sum(part.time.median_us for part in parts) == whole.median_us == 107.0
 
 
@@ -122,14 +122,14 @@ def test_overhead_is_subtracted_from_the_call() -> None:
     owners = Owners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
     call = CallTime(BROKEN.total_us, BROKEN.marks, 0, 100.0)
     whole, parts = parts_of([call], owners)
-    # Two marks and what follows a graph; half of a mark at each end of a stretch.
+    # Subtracted: two marks, the work after a graph, and half a mark at each end of a stretch.
     assert whole.median_us == pytest.approx(110.0 - 2.0 - 3.5 - 7.0)
     assert whole.processor_us == pytest.approx(100.0 - 2.0 - 3.5 - 7.0)
     assert sum(part.time.median_us for part in parts) == pytest.approx(whole.median_us)
 
 
-class Described:
-    """A device on which nothing runs: it says when events that were put on it come to pass."""
+class SimulatedDevice:
+    """A simulated device whose events have given times."""
 
     def __init__(self, *times_ms: float) -> None:
         self.times = list(times_ms)
@@ -138,7 +138,7 @@ class Described:
     def synchronize(self) -> None:
         self.waited += 1
 
-    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - as torch.cuda has it
+    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - the name in torch.cuda
         assert enable_timing
         device = self
 
@@ -157,7 +157,7 @@ class Described:
 
 
 def test_device_is_synchronized_once_after_all_marks() -> None:
-    device = Described(5.0, 6.0, 8.5)
+    device = SimulatedDevice(5.0, 6.0, 8.5)
     clock = CudaClock(device)
     marks = [clock.mark() for _ in range(3)]
     assert clock.times_us(marks) == [0.0, 1000.0, 3500.0]

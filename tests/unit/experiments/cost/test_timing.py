@@ -1,4 +1,4 @@
-"""Variants run in turn; what disturbed calls took does not count; two medians differ or may be the same."""
+"""Variants run in turn, disturbed calls do not count, and medians differ only if their spreads allow it."""
 
 from __future__ import annotations
 

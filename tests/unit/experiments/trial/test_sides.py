@@ -1,4 +1,4 @@
-"""Which sides of conditions are taken: the changed text does what the text did, and says so."""
+"""Instrumented source records which branches of conditions run, and otherwise behaves the same."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_nested_conditions(text: str, tests: list[Range]) -> None:
 
 
 def test_condition_is_evaluated_once_and_errors_propagate() -> None:
-    class Asked:
+    class Counting:
         times = 0
 
         def __bool__(self) -> bool:
@@ -80,7 +80,7 @@ def test_condition_is_evaluated_once_and_errors_propagate() -> None:
         def __bool__(self) -> bool:
             raise ValueError("ambiguous")
 
-    asked = Asked()
+    asked = Counting()
     changed = noting("1 if asked else 2", [Range(1, 5, 1, 10)])
     with noted() as taken:
         assert eval(changed, {"asked": asked}) == 2  # noqa: S307 - our own text

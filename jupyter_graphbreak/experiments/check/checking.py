@@ -192,7 +192,7 @@ def _wrong_output(wrong: WrongGraph) -> str | None:
 def computes_differently(
     module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool
 ) -> bool:
-    """Whether the result of a compiled graph differs from that of its operations run one by one."""
+    """Return whether the result of a compiled graph differs from that of its operations run one by one."""
     expected = _compute(_interpreter(module), inputs, subject, gradients=gradients)
     actual = _compute(compiled, inputs, subject, gradients=gradients)
     if difference_beyond_rounding(expected, actual) is None:

@@ -90,7 +90,7 @@ def _copy_code(code: types.CodeType) -> types.CodeType:
 _T = TypeVar("_T")
 #: The number of seeds, used in rotation, for a call that draws random numbers, since its path may depend on them.
 SEEDS = 8
-#: How many untimed calls precede the timed call, if a call takes less than ``_SHORT_US`` microseconds.
+#: The number of untimed calls before a timed call that takes less than ``_SHORT_US`` microseconds.
 _WARM_UP_CALLS = 2
 _SHORT_US = 5_000
 #: The maximum number of rounds through the seeds to wait until nothing is compiled.

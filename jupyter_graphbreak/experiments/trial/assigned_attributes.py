@@ -41,7 +41,7 @@ class LibraryAttribute(NamedTuple):
 
 
 def is_library_owner(owner: types.ModuleType | type) -> bool:
-    """Whether a module or a class belongs to the standard library or to an installed package."""
+    """Return whether a module or a class belongs to the standard library or to an installed package."""
     module = sys.modules.get(owner.__module__) if isinstance(owner, type) else owner
     if getattr(module, "__name__", "__main__") == "__main__":
         return False

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     #: Types of objects, and the functions that copy them.
     _Copiers = tuple[tuple[Any, Callable[[Any, Any], Any]], ...]
 
-#: Of a larger storage only the viewed part is copied.
+#: If a storage is larger and mostly unused by a view, only the view is copied.
 _MAX_STORAGE_BYTES = 1 << 26
 #: The flag ``Py_TPFLAGS_HEAPTYPE``: the class was created by a ``class`` statement.
 _HEAP_TYPE = 1 << 9
@@ -380,17 +380,17 @@ def _describe_error(error: BaseException) -> str:
 
 
 def _is_bound_to_data(method: types.BuiltinMethodType) -> bool:
-    """Whether a built-in method is bound to an object that is copied."""
+    """Return whether a built-in method is bound to an object that is copied."""
     return isinstance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in _LOCKS
 
 
 def _defines_copying(kind: type) -> bool:
-    """Whether a class defines how it is copied."""
+    """Return whether a class defines how it is copied."""
     return getattr(kind, "__deepcopy__", None) is not None
 
 
 def _has_attributes_only(kind: type) -> bool:
-    """Whether the instances of a class consist of attributes only."""
+    """Return whether the instances of a class consist of attributes only."""
     return all(base.__flags__ & _HEAP_TYPE or base in _PLAIN_BASES for base in kind.__mro__[:-1])
 
 
@@ -541,7 +541,7 @@ def to_slot(value: Any) -> Any:
 
 
 def _is_reference(value: Any) -> bool:
-    """Whether an object has no content of its own, but refers to objects that are saved."""
+    """Return whether an object has no content of its own, but refers to objects that are saved."""
     return isinstance(value, weakref.ref | functools.partial) or type(value) in _LOCKS
 
 
@@ -580,19 +580,19 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
 
 
 def is_atom(value: Any) -> bool:
-    """Whether an object is immutable."""
+    """Return whether an object is immutable."""
     return isinstance(value, _ATOMS) or type(value) is object
 
 
 def is_code(value: Any) -> bool:
-    """Whether an object is a function, a class or a module."""
+    """Return whether an object is a function, a class or a module."""
     return isinstance(
         value, type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType
     )
 
 
 def is_shared(value: Any) -> bool:
-    """Whether an object belongs to the process rather than to the program: a logger, a thread, an open stream."""
+    """Return whether an object belongs to the process rather than to the program: a logger, thread or open stream."""
     if isinstance(value, _PROCESS_TYPES) or (isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)):
         return True
     home: Any = type(value).__module__
@@ -604,7 +604,7 @@ def is_shared(value: Any) -> bool:
 
 
 def is_data(value: Any) -> bool:
-    """Whether a call may change an object: a tensor, module, optimizer, container or instance of a user class."""
+    """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
     if isinstance(value, _CONTAINERS):
         return True
     numpy = sys.modules.get("numpy")

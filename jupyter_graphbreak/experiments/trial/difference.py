@@ -103,12 +103,12 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
 
 
 def is_raised_by_statement(error: BaseException) -> bool:
-    """Whether a Python statement raised an exception, rather than an operation of PyTorch."""
+    """Return whether a Python statement raised an exception, rather than an operation of PyTorch."""
     return not _is_raised_by_operation(error)
 
 
 def _is_raised_by_operation(error: BaseException) -> bool:
-    """Whether an operation of PyTorch raised an exception, rather than a Python statement."""
+    """Return whether an operation of PyTorch raised an exception, rather than a Python statement."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -119,7 +119,7 @@ def _is_raised_by_operation(error: BaseException) -> bool:
 
 
 def _is_assertion(original: BaseException, changed: BaseException) -> bool:
-    """Whether a check in a graph failed for an input that the original rejects with the same message, if it has one."""
+    """Return whether a check in a graph failed for an input that the original rejects, with the same message if any."""
     if type(changed) is not RuntimeError:
         return False
     message = _message(changed)
@@ -177,7 +177,7 @@ def _state(expected: Result, actual: Result, *, values: bool) -> Iterator[Differ
 
 
 def _starts_differently(expected: Result, actual: Result, name: str) -> bool:
-    """Whether a part of the state already differed before the two runs, for example because a switch set it."""
+    """Return whether a part of the state already differed before the two runs, for example because a switch set it."""
     everywhere = all(name in states for run in (expected, actual) for states in (run.before, run.state))
     return everywhere and difference(expected.before[name], actual.before[name]) is not None
 
@@ -322,7 +322,7 @@ def _messages(
 
 
 def same_text(expected: str, actual: str) -> bool:
-    """Whether two texts are equal, apart from the last digits of numbers, addresses and gradient functions."""
+    """Return whether two texts are equal, apart from the last digits of numbers, addresses and gradient functions."""
     if expected == actual:
         return True
     expected, actual = (_COMPILER_TEXT.sub("", text) for text in (expected, actual))
@@ -332,7 +332,7 @@ def same_text(expected: str, actual: str) -> bool:
 
 
 def _same_number(expected: str, actual: str) -> bool:
-    """Whether two printed numbers are equal up to one unit in the last place, from the third decimal on."""
+    """Return whether two printed numbers are equal up to one unit in the last place, from the third decimal on."""
     decimals = len(expected.partition("e")[0].partition(".")[2])
     scale = 10.0 ** int(expected.partition("e")[2] or 0)
     unit = scale * 10.0**-decimals if decimals >= 3 else 0.0  # noqa: PLR2004

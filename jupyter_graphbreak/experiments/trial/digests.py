@@ -12,14 +12,14 @@ import torch
 _MIN_BYTES = 1 << 20
 #: Each row of so many neighbouring elements is reduced to so many weighted sums.
 _ELEMENTS, _SUMS = 1024, 8
-#: How many rows are reduced at once.
+#: The number of rows that are reduced at once.
 _CHUNK_ROWS = 512
 #: The attribute of a digest that stores the shape of its tensor.
 _SHAPE = "_graphbreak_shape"
 
 
 def is_large(value: torch.Tensor) -> bool:
-    """Whether a digest can replace a tensor and needs less memory."""
+    """Return whether a digest can replace a tensor and needs less memory."""
     return (
         type(value) in {torch.Tensor, torch.nn.Parameter}
         and value.layout == torch.strided

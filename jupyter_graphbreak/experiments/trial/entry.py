@@ -249,7 +249,7 @@ def recompiling(call: Any) -> Iterator[None]:
 
 
 def is_cell(call: Any) -> bool:
-    """Whether a callable is a cell that was compiled as one function."""
+    """Return whether a callable is a cell that was compiled as one function."""
     code = getattr(call, "__code__", None)
     return code is not None and code.co_name == "<module>"
 

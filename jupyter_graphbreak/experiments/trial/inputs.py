@@ -343,7 +343,7 @@ def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, t
 
 
 def _is_number(value: torch.Tensor, *, floating: bool) -> bool:
-    """Whether a tensor holds floating-point numbers, or integers if not ``floating``."""
+    """Return whether a tensor holds floating-point numbers, or integers if not ``floating``."""
     return value.is_floating_point() is floating and not value.is_complex() and value.dtype != torch.bool
 
 
@@ -413,7 +413,7 @@ def _indices(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor
 
 
 def _are_indices(value: torch.Tensor) -> bool:
-    """Whether a tensor may hold indices: non-negative integers."""
+    """Return whether a tensor may hold indices: non-negative integers."""
     integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
     return integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
 

@@ -101,12 +101,12 @@ class Memory:
         return _Block(storage, storage.clone())
 
     def restores(self, storage: torch.UntypedStorage) -> bool:
-        """Whether this restores a storage."""
+        """Return whether this restores a storage."""
         block = self._by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr()
 
     def is_intact(self, storage: torch.UntypedStorage) -> bool:
-        """Whether a storage is unchanged, so that :meth:`restore` restores its present content."""
+        """Return whether a storage is unchanged, so that :meth:`restore` restores its present content."""
         block = self._by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
@@ -170,7 +170,7 @@ def _release_free_memory() -> None:
 
 
 def equal_bytes(one: torch.UntypedStorage, other: torch.UntypedStorage) -> bool:
-    """Whether two storages have the same content."""
+    """Return whether two storages have the same content."""
     if one.nbytes() != other.nbytes() or one.device != other.device:
         return False
     if one.data_ptr() == other.data_ptr():

@@ -85,7 +85,7 @@ def _isolate_warnings() -> Iterator[None]:
     added: list[tuple[dict[Any, Any], Any]] = []
 
     def is_new(message: WarningMessage, action: str) -> bool:
-        """Whether a warning has not been shown before, in the sense of the filter's action."""
+        """Return whether a warning has not been shown before, in the sense of the filter's action."""
         text, category = str(message.message), message.category
         if action == "always":
             return True

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 #: An input for which the function runs more lines is skipped: the function may loop forever.
 _MAX_LINES = 20_000
-#: How many places of the same object or memory are recorded for an alias.
+#: The maximum number of recorded places for an alias.
 _MAX_NAMES = 20
 
 

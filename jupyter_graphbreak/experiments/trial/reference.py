@@ -133,7 +133,7 @@ class Reference:
                 yield case
 
     def repeats(self, case: ReferenceCase) -> bool:
-        """Whether the function gives the same result again; it does not if, say, it reads the time of day."""
+        """Return whether the function gives the same result again; it does not if, say, it reads the time of day."""
         again = self._run_input(case.input)
         same_error = type(case.expected.raised) is type(again.raised)
         return same_error and difference(case.expected.value, again.value) is None

@@ -135,7 +135,7 @@ def listen(listener: Listener) -> Iterator[None]:
 
 
 def is_listening() -> bool:
-    """Whether a listener is active on this thread."""
+    """Return whether a listener is active on this thread."""
     return threading.get_ident() in _listeners
 
 
@@ -231,7 +231,7 @@ def _role(filename: str) -> Role:
 
 
 def is_own_code(filename: str) -> bool:
-    """Whether a file contains user code."""
+    """Return whether a file contains user code."""
     return _role(filename) == "own"
 
 

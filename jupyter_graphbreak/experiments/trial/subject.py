@@ -505,7 +505,7 @@ def _function_places(function: types.FunctionType) -> Iterator[_Place]:
 
 
 def _closes_over_data(function: types.FunctionType) -> bool:
-    """Whether the closure of a function contains or refers to an object that a call may change."""
+    """Return whether the closure of a function contains or refers to an object that a call may change."""
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
             content = cell.cell_contents
@@ -516,7 +516,7 @@ def _closes_over_data(function: types.FunctionType) -> bool:
 
 
 def _is_consumable(value: Any) -> bool:
-    """Whether a run would consume an object: what a generator has yielded cannot be put back."""
+    """Return whether a run would consume an object: what a generator has yielded cannot be put back."""
     return isinstance(value, Iterator) and not is_shared(value)
 
 

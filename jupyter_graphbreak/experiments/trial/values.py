@@ -200,7 +200,7 @@ class _Comparison:
 
 
 def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor) -> bool:
-    """Whether elements differ by no more than the rounding of a compiler that fuses operations and reorders sums.
+    """Return whether elements differ by no more than rounding of a compiler that fuses operations and reorders sums.
 
     If terms cancel, the error is proportional to the terms; the largest element is the only hint of their size.
     """
@@ -246,7 +246,7 @@ def _summary(message: str) -> str:
 
 
 def _same_kind(expected: Any, actual: Any) -> bool:
-    """Whether two objects can be compared by value: they have the same type, or both are sequences or mappings."""
+    """Return whether two objects can be compared by value: same type, both sequences or both mappings."""
     if type(expected) is type(actual):
         return True
     return any(isinstance(expected, kind) and isinstance(actual, kind) for kind in (list | tuple, Mapping))

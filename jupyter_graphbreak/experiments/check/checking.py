@@ -395,10 +395,10 @@ def _observe_eager(entry: Entry) -> _Observation:
 def _observe_exact(entry: Entry) -> tuple[_Observation, _Observation] | None:
     """Return the outcomes in double precision for the inputs and for varied inputs; ``None`` if a run fails."""
     try:
-        seen = _observe_in_double(entry, varied=False), _observe_in_double(entry, varied=True)
+        observation = _observe_in_double(entry, varied=False), _observe_in_double(entry, varied=True)
     except Exception:  # noqa: BLE001 - copying may call the user's code
         return None
-    return seen if seen[0].raised is None and seen[1].raised is None else None
+    return observation if observation[0].raised is None and observation[1].raised is None else None
 
 
 def _observe_in_double(entry: Entry, *, varied: bool) -> _Observation:
@@ -431,22 +431,22 @@ def _observe(program: Callable[..., Any], subject: Subject, given: Arguments | N
         return _Observation(raised=raised)
     memo = subject.unchanged_memo()
     named = given.named(subject.call)
-    seen = _Observation({"the result": subject.snapshot(value, memo)})
-    seen.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named.items()}
-    seen.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
+    observation = _Observation({"the result": subject.snapshot(value, memo)})
+    observation.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named.items()}
+    observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
     inputs = dict(_differentiable(named, subject))
     try:
         with guarded(subject.call, assigned=subject.assigned), subject.activated():
             gradients = gradients_of(value, list(inputs.values()))
     except RuntimeError as error:  # such as an autograd graph that was freed
-        seen.gradients["the backward pass"] = type(error).__name__
-        return seen
+        observation.gradients["the backward pass"] = type(error).__name__
+        return observation
     for name, item in inputs.items():
         gradient = gradients.pop(0) if gradients else None
-        seen.gradients[f"the gradient of {name}"] = subject.snapshot(gradient, {})
+        observation.gradients[f"the gradient of {name}"] = subject.snapshot(gradient, {})
         if item.grad is not None:
-            seen.gradients[f"{name}.grad"] = subject.snapshot(item.grad, {})
-    return seen
+            observation.gradients[f"{name}.grad"] = subject.snapshot(item.grad, {})
+    return observation
 
 
 def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[str, torch.Tensor]]:
@@ -481,7 +481,7 @@ def _compare_observations(
         return
     for kind in ("values", "gradients"):
         expected_parts, actual_parts = getattr(expected, kind), getattr(actual, kind)
-        doubles = [getattr(seen, kind) for seen in exact or ()]
+        doubles = [getattr(observation, kind) for observation in exact or ()]
         for name in expected_parts:
             known = exact is not None and all(name in double for double in doubles)
             reference = Exact(*(double[name] for double in doubles)) if known else None
@@ -490,8 +490,8 @@ def _compare_observations(
                 yield f"{name}: {text}"
 
 
-def _describe_outcome(seen: _Observation) -> str:
-    return f"raises {seen.raised}" if seen.raised is not None else "returns"
+def _describe_outcome(observation: _Observation) -> str:
+    return f"raises {observation.raised}" if observation.raised is not None else "returns"
 
 
 def _first_divergence(compiled_call: _CompiledCall, correspondence: Correspondence) -> Divergence | None:

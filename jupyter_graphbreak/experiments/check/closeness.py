@@ -14,9 +14,9 @@ from jupyter_graphbreak.experiments.trial.values import difference
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: A result may be so many times farther from the one in double precision than rounding explains.
+#: A result may be this many times farther from the one in double precision than rounding explains.
 _FACTOR = 8.0
-#: If eager's distance is so many times the rounding, it took a different branch.
+#: If eager's distance is more than this many times the rounding, eager took a different branch.
 _OTHER_BRANCH = 100.0
 _DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
 

@@ -112,7 +112,7 @@ if TYPE_CHECKING:
 
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
-#: After so many seconds no further remedy is compiled.
+#: After this many seconds no further remedy is compiled.
 _MAX_COMPILE_S = 60.0
 
 

@@ -95,7 +95,7 @@ _WARM_UP_CALLS = 2
 _SHORT_US = 5_000
 #: The maximum number of rounds through the seeds to wait until nothing is compiled.
 _MAX_ROUNDS = 12
-#: A call that takes so many seconds is warmed up with one seed only.
+#: A call that takes this many seconds is warmed up with one seed only.
 _LONG_S = 0.5
 
 

@@ -10,7 +10,7 @@ import torch
 
 #: Tensors of fewer bytes are compared element by element.
 _MIN_BYTES = 1 << 20
-#: Each row of so many neighbouring elements is reduced to so many weighted sums.
+#: The number of neighbouring elements in a row, and the number of weighted sums that a row is reduced to.
 _ELEMENTS, _SUMS = 1024, 8
 #: The number of rows that are reduced at once.
 _CHUNK_ROWS = 512

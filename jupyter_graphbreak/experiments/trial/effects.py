@@ -46,13 +46,13 @@ def capture_package_logs(keep: Callable[[tuple[str, str, str]], None]) -> Iterat
         return
     thread = threading.get_ident()
 
-    def kept(self: Any, record: Any, *args: Any, **kwargs: Any) -> Any:
+    def capture(self: Any, record: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread:
             return emit(self, record, *args, **kwargs)
         keep((str(record["name"]), record["level"].name, record["message"]))
         return None
 
-    with patched(handlers, "emit", kept):
+    with patched(handlers, "emit", capture):
         yield
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MIN_SHARED_BYTES = 1 << 18
 #: The fraction of the available memory that trials may use.
 _TRIAL_SHARE = 0.5
-#: Trials of a call use at most so many times the memory of the call.
+#: Trials of a call use at most this many times the memory of the call.
 GROWTH = 4
 
 

@@ -39,13 +39,13 @@ class _Stream:
 def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
     """Redirect what this thread writes to the standard streams while the context is open."""
     before = {"stdout": sys.stdout, "stderr": sys.stderr}
-    ours = {"stdout": _Stream(out, sys.stdout), "stderr": _Stream(err, sys.stderr)}
-    for name, stream in ours.items():
+    streams = {"stdout": _Stream(out, sys.stdout), "stderr": _Stream(err, sys.stderr)}
+    for name, stream in streams.items():
         setattr(sys, name, stream)
     try:
         yield
     finally:
-        for name, stream in ours.items():
+        for name, stream in streams.items():
             stream.end()
             if getattr(sys, name) is stream:
                 setattr(sys, name, before[name])

@@ -20,7 +20,7 @@ from jupyter_graphbreak.report.frontends import Example, Raised
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-#: After so many seconds no further input is derived.
+#: After this many seconds no further input is derived.
 _MAX_SECONDS = 2.0
 
 
@@ -93,7 +93,7 @@ class Reference:
         limit : int, optional
             The maximum number of derived inputs.
         patience_s : float
-            After so many seconds no further input is derived.
+            After this many seconds no further input is derived.
         """
         cases: list[ReferenceCase] = []
         if given:
@@ -118,7 +118,7 @@ class Reference:
         Parameters
         ----------
         patience_s : float
-            After so many seconds no further input is derived.
+            After this many seconds no further input is derived.
         """
         start = time.monotonic()
         self.subject.restore()

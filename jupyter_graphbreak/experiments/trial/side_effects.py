@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     #: Describes an event, given its arguments; ``None`` if it has no effect.
     Describe = Callable[[tuple[Any, ...]], str | None]
-    Role = Literal["own", "library", "neutral", "exempt", "ours"]
+    Role = Literal["own", "library", "neutral", "exempt", "internal"]
 
 _STDLIB = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
 _TORCH = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
@@ -216,7 +216,7 @@ def _role(filename: str) -> Role:
     if filename.startswith(_GENERATED):
         return "neutral"
     if filename.startswith(OWN_FOLDER):
-        return "ours"
+        return "internal"
     if filename.startswith(_TORCH):
         compiles = filename.startswith(_COMPILER_FOLDERS) and not filename.startswith(_COMPILER_RUNTIME)
         return "exempt" if compiles else "neutral"
@@ -245,7 +245,7 @@ def _origin(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     a progress bar, such as that of ``torch.fx.Interpreter``, starts its monitor.
     """
     library: FrameType | None = None
-    while frame is not None and _role(frame.f_code.co_filename) == "ours":  # a stand-in, or a hook
+    while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook
         frame = frame.f_back
     for _ in range(_MAX_DEPTH):
         if frame is None:
@@ -256,7 +256,7 @@ def _origin(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
             return True, entry_of_frame(frame)
         if role == "exempt" or (code.co_name in _LOGGING_CALLS and code.co_filename.endswith(_LOGGING)):
             return False, None
-        if role == "ours":
+        if role == "internal":
             break
         if role == "library" and library is None:
             if code.co_filename.endswith(_MONITOR):

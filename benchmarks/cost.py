@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.cost.entry_cost import Measured, measure_entry
+from jupyter_graphbreak.experiments.cost.entry_cost import Measurement, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -136,7 +136,7 @@ def bart(backend: str, budget: Budget) -> None:
     show_parts(found)
 
 
-def show_parts(found: Measured) -> None:
+def show_parts(found: Measurement) -> None:
     """Print where the time of the compiled call goes."""
     cost = found.cost
     whole = cost.compiled.median_us
@@ -181,7 +181,7 @@ def known(backend: str, budget: Budget) -> None:
     by_itself(found, backend)
 
 
-def by_itself(found: Measured, backend: str) -> None:
+def by_itself(found: Measurement, backend: str) -> None:
     """Print what the parts come to beside the program timed by itself, compiled anew and with nothing marked."""
     compiled, x = torch.compile(three_waits, backend=backend), torch.rand(1000)
     times = []

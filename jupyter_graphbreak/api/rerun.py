@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.priority import with_priorities
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, time_limited
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
@@ -42,9 +42,9 @@ def keep_for_analysis() -> Iterator[KeptRun]:
     """Keep what further analysis needs while the context is open."""
     require_torch()
     from jupyter_graphbreak.experiments.cost.warm_calls import timed_calls
-    from jupyter_graphbreak.experiments.trial.entry import kept_entries
+    from jupyter_graphbreak.experiments.trial.entry import keep_entries
 
-    with timed_calls() as warm, kept_entries() as entries:
+    with timed_calls() as warm, keep_entries() as entries:
         yield KeptRun(entries, warm)
 
 
@@ -121,7 +121,7 @@ class Rerun:
         costs = []
         for entry in self._entries(late, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
-            with entry.set_up(), self._noting_failures(f"measuring {entry.function}"), time_limited(end):
+            with entry.set_up(), self._noting_failures(f"measuring {entry.function}"), limit_time(end):
                 remedied = self._found.remedied(entry) if self._found is not None else {}
                 try:
                     measured = measure_entry(entry, remedied, self.report, end=late, find_cell=self._find_cell).cost
@@ -150,7 +150,7 @@ class Rerun:
         checks = []
         for entry in self._entries(late, "checked"):
             self._on_status(f"{entry.function}: comparing compiled with eager results")
-            with entry.set_up(), self._noting_failures(f"checking {entry.function}"), time_limited(end):
+            with entry.set_up(), self._noting_failures(f"checking {entry.function}"), limit_time(end):
                 try:
                     checks.append(check_entry(entry, self.report, find_cell=self._find_cell).check)
                 except TrialStoppedError as stopped:

@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, time_limited
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.report import schema
@@ -151,7 +151,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
             return _empty_report(Diagnostic("warning", refused))
         limit = _PATIENCE_S if seconds is None else seconds
         try:
-            with time_limited(begun + limit):
+            with limit_time(begun + limit):
                 found = measure_entry(entry, end=begun + _SHARE_OF_CALLS * limit)
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
@@ -208,7 +208,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
         if refused is not None:
             return _empty_report(Diagnostic("warning", refused))
         try:
-            with time_limited(end):
+            with limit_time(end):
                 found = check_entry(entry)
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.api.stopped import report_until_stopped
@@ -334,7 +334,7 @@ def compare(
     entry = entry_of(fn, *first.args, **first.kwargs)
     end = time.monotonic() + (_PATIENCE_S if seconds is None else seconds)
     try:
-        with entry.set_up(), time_limited(end):
+        with entry.set_up(), limit_time(end):
             refused = entry.why_not_run()
             if refused is not None:
                 report = _empty_report(Diagnostic("warning", refused))
@@ -349,4 +349,4 @@ def compare(
     except Exception as fault:
         if not _is_internal(fault):
             raise
-        return Frontends.of(frontends.after_fault(fn, fault))
+        return Frontends.of(frontends.frontends_after_fault(fn, fault))

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.side_effects import SeenEffect
+    from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
 
 
 def report_until_stopped(
-    entry: Entry, effect: SeenEffect, find_cell: FindCell = lambda _: None
+    entry: Entry, effect: ObservedEffect, find_cell: FindCell = lambda _: None
 ) -> tuple[Report, dict[str, str]]:
     """Return the report of the compilations before a call was stopped, and its file names by source id.
 
@@ -23,7 +23,7 @@ def report_until_stopped(
     Parameters
     ----------
     entry : Entry
-    effect : SeenEffect
+    effect : ObservedEffect
         The effect that the call was about to have; the report lists it.
     find_cell : callable
         Returns the cell that a code object comes from, given its file name.
@@ -33,18 +33,18 @@ def report_until_stopped(
     from jupyter_graphbreak._torch_compat.default_device import default_device_name
     from jupyter_graphbreak.analysis.build import build_with_files
     from jupyter_graphbreak.experiments.trial.effect_places import with_effects
-    from jupyter_graphbreak.experiments.trial.entry import compiling_anew
-    from jupyter_graphbreak.experiments.trial.outcome import run, untouched
+    from jupyter_graphbreak.experiments.trial.entry import recompiling
+    from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
     from jupyter_graphbreak.experiments.trial.subject import Subject
     from jupyter_graphbreak.recording import recorder
     from jupyter_graphbreak.report.schema import Device
 
-    with untouched(), recorder.record(find_cell) as recording:
+    with sandboxed(), recorder.record(find_cell) as recording:
         recording.describe_device(Device("auto", default_device_name()))
         subject = Subject(entry.call, entry.arguments)
         try:
-            with compiling_anew(subject.call):
+            with recompiling(subject.call):
                 run(torch.compile(subject.call, backend="eager"), subject, subject.arguments or entry.arguments)
         except TrialStoppedError:
             pass  # at the same effect

@@ -1,4 +1,4 @@
-"""Capture a function with one front end, run the program, and give the verdict on it."""
+"""Capture a function with each front end, run the captured programs, and judge them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jupyter_graphbreak._torch_compat.separate_cache import own_backend, separat
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.trial.difference import differences
-from jupyter_graphbreak.experiments.trial.effects import observed, seed_all
+from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, describe
-from jupyter_graphbreak.experiments.trial.outcome import run, untouched
-from jupyter_graphbreak.experiments.trial.reference import Reference, Trial, raised_by
+from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, raised_by
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def _as_module(call: Any) -> Any:
-    """Return a module that calls a callable, as a user writes it by hand: ``torch.export`` takes modules only."""
+    """Return a module that wraps a callable, since ``torch.export`` accepts only modules."""
 
     def forward(_: Any, *args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
@@ -95,7 +95,7 @@ def _export(call: Any, first: Arguments, *, strict: bool) -> Program:
 
 
 def captures(backend: str) -> list[tuple[str, Capture]]:
-    """Return the name of each front end, and the function that captures a callable with arguments.
+    """Return each front end's name and the function that captures a callable with it.
 
     Parameters
     ----------
@@ -113,22 +113,22 @@ def captures(backend: str) -> list[tuple[str, Capture]]:
     ]
 
 
-#: The seed while a front end captures. No run starts from it, so that no run draws the same numbers by chance.
+#: The seed during capture. No run uses it, so that no run draws the same numbers by chance.
 _CAPTURE_SEED = 2
-#: What makes a program wrong beside its value, and what is worth a note.
-_WRONG = {"requires_grad", "gradient"}
-_NOTED = {"aliasing", "zero gradient"}
+#: Kinds of differences, besides the value, that make a program wrong, and kinds that get a note.
+_WRONG_KINDS = {"requires_grad", "gradient"}
+_NOTED_KINDS = {"aliasing", "zero gradient"}
 
 
 class Examination:
-    """One front end, the program that it captured of the function, and how that program differs from the function."""
+    """The examination of one front end: how the program that it captured differs from the function."""
 
     def __init__(
         self,
         name: str,
         capture: Capture,
         eager: Reference,
-        trials: list[Trial],
+        cases: list[ReferenceCase],
         find_cell: FindCell,
     ) -> None:
         self.name = name
@@ -142,72 +142,72 @@ class Examination:
         self._subject = Subject(eager.fn)
         self._warned_in_runs: list[warnings.WarningMessage] = []
         codes = own_codes(self._subject.call)
-        with separate_cache(codes), observed() as capturing:
+        with separate_cache(codes), capture_effects() as capturing:
             try:
-                program = self._first(capture, find_cell)
+                program = self._run_first_input(capture, find_cell)
             except TrialStoppedError as stopped:
                 self.raised = raised_by(stopped, "program")
                 program = None
             if program is not None:
-                self._others(program, trials)
+                self._run_other_inputs(program, cases)
         eager_warned = {str(warning.message) for warning in eager.result.effects.warnings}
         warned = [*capturing.warnings, *self._warned_in_runs]
         self._warned = [warning for warning in warned if str(warning.message) not in eager_warned]
 
-    def _first(self, capture: Capture, find_cell: FindCell) -> Program | None:
-        """Capture the function and run the program with the same input; return the program unless it raises."""
+    def _run_first_input(self, capture: Capture, find_cell: FindCell) -> Program | None:
+        """Capture the function and run the program with the first input; return the program unless it raises."""
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
-            with guarded(self._subject.call, assigned=self._subject.assigned), self._subject.entered():
-                program = capture(self._subject.call, eager.first.arguments.copy(self._subject.held()))
+            with guarded(self._subject.call, assigned=self._subject.assigned), self._subject.activated():
+                program = capture(self._subject.call, eager.first.arguments.copy(self._subject.state_memo()))
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             self.raised = raised_by(error, "capture")
             return None
-        compiles = self.name.startswith("torch.compile")  # it captures when the program is called
+        compiles = self.name.startswith("torch.compile")  # which captures when the program is called
         if compiles:
             with recorder.record(find_cell) as recording:
-                result = self._call(program, eager.first)
+                result = self._run(program, eager.first)
             self.report = build_report(recording.records)
         else:
-            result = self._call(program, eager.first)
+            result = self._run(program, eager.first)
         if result.raised is not None:
             self.raised = raised_by(result.raised, "capture" if compiles else "program")
             return None
-        difference_to_eager = self._compare(eager.result, result)
-        if difference_to_eager and not eager.holds(Trial(eager.first, eager.result)):
+        mismatch = self._compare(eager.result, result)
+        if mismatch and not eager.repeats(ReferenceCase(eager.first, eager.result)):
             eager.repeatable = self._values = False
-            difference_to_eager = self._compare(eager.result, result)
-        if difference_to_eager and eager.random and self._draws(program, result):
+            mismatch = self._compare(eager.result, result)
+        if mismatch and eager.random and self._draws_at_runtime(program, result):
             self._values = False
-            self.notes.append("draws other random numbers than eager from the same seed")
-            difference_to_eager = self._compare(eager.result, result)
-        if difference_to_eager:
-            self.difference = (eager.first, difference_to_eager)
-        self._side_effects(result)
+            self.notes.append("draws different random numbers than eager from the same seed")
+            mismatch = self._compare(eager.result, result)
+        if mismatch:
+            self.difference = (eager.first, mismatch)
+        self._note_side_effects(result)
         kind, expected = type(result.value).__name__, type(eager.result.value).__name__
-        if kind != expected and not difference_to_eager:
-            self.notes.append(f"returns a {kind} where the function returns a {expected}")
+        if kind != expected and not mismatch:
+            self.notes.append(f"returns a {kind}, but the function returns a {expected}")
         return program
 
-    def _draws(self, program: Program, result: Result) -> bool:
-        """Whether a program draws random numbers when it runs, instead of holding those drawn at capture."""
-        other = self._call(program, replace(self._eager.first, seed=1))
+    def _draws_at_runtime(self, program: Program, result: Result) -> bool:
+        """Return whether a program draws random numbers when it runs, instead of containing those drawn at capture."""
+        other = self._run(program, replace(self._eager.first, seed=1))
         return other.raised is None and difference(result.value, other.value) is not None
 
-    def _others(self, program: Program, trials: list[Trial]) -> None:
-        for trial in trials:
+    def _run_other_inputs(self, program: Program, cases: list[ReferenceCase]) -> None:
+        for case in cases:
             try:
-                result = self._call(program, trial.input)
+                result = self._run(program, case.input)
             except TrialStoppedError as stopped:
-                self.refused.append((trial.input, stopped))
+                self.refused.append((case.input, stopped))
                 continue
-            if result.raised is not None and trial.expected.raised is None:
-                self.refused.append((trial.input, result.raised.with_traceback(None)))
-            elif self.difference is None and (difference_to_eager := self._compare(trial.expected, result)):
-                self.difference = (trial.input, difference_to_eager)
+            if result.raised is not None and case.expected.raised is None:
+                self.refused.append((case.input, result.raised.with_traceback(None)))
+            elif self.difference is None and (mismatch := self._compare(case.expected, result)):
+                self.difference = (case.input, mismatch)
 
-    def _call(self, program: Program, given: Input) -> Result:
+    def _run(self, program: Program, given: Input) -> Result:
         eager = self._eager
         self._subject.restore()
         if given.again and eager.changed:
@@ -221,20 +221,20 @@ class Examination:
             if result.raised is not None:
                 return None
             raised = raised_by(expected.raised, "program")
-            return f"{show(result.value)}, where eager raises {raised.type}: {raised.message}"
+            return f"{show(result.value)}, but eager raises {raised.type}: {raised.message}"
         in_value = difference(expected.value, result.value, values=self._values)
         if in_value is not None:
             return in_value
         in_arguments = difference(expected.arguments, result.arguments, values=self._values)
         if in_arguments is not None:
-            return f"leaves its arguments otherwise: {in_arguments}"
-        found = differences(expected, result, values=self._values)
-        return next((item.text for item in found if item.kind in _WRONG), None)
+            return f"leaves its arguments different: {in_arguments}"
+        all_differences = differences(expected, result, values=self._values)
+        return next((item.text for item in all_differences if item.kind in _WRONG_KINDS), None)
 
-    def _side_effects(self, result: Result) -> None:
+    def _note_side_effects(self, result: Result) -> None:
         eager = self._eager
-        found = differences(eager.result, result, values=self._values)
-        self.notes += [item.text for item in found if item.kind in _NOTED]
+        all_differences = differences(eager.result, result, values=self._values)
+        self.notes += [item.text for item in all_differences if item.kind in _NOTED_KINDS]
         if eager.result.printed and not result.printed:
             self.notes.append("drops what the function prints")
         elif eager.repeatable and eager.result.printed != result.printed:
@@ -261,7 +261,7 @@ class Examination:
             special, error = self.refused[0]
             notes.append(f"refuses {special.example.what}: {type(error).__name__}")
         if not self._eager.repeatable and self.raised is None:
-            notes.append("eager's own result is another each time; only types and shapes are compared")
+            notes.append("eager's own result differs each time; only types and shapes are compared")
         if self.raised is not None:
             outcome = "raises"
         return Verdict(
@@ -272,13 +272,13 @@ class Examination:
             example=example,
             difference=self.difference[1] if self.difference is not None else None,
             raised=raised,
-            warnings=list(dict.fromkeys(_first_sentence(w) for w in self._warned if not _deprecation(w))),
+            warnings=list(dict.fromkeys(_first_sentence(w) for w in self._warned if not _is_deprecation(w))),
             deprecated=any(f"`{self.name}` is deprecated" in str(warning.message) for warning in self._warned),
             notes=notes,
         )
 
 
-def _deprecation(warning: warnings.WarningMessage) -> bool:
+def _is_deprecation(warning: warnings.WarningMessage) -> bool:
     return "is deprecated" in str(warning.message) and "`torch." in str(warning.message)
 
 
@@ -301,11 +301,11 @@ def compare(
     Parameters
     ----------
     fn : callable
-        A function, a method or a module; a compiled one stands for the one that was compiled.
+        A function, a method or a module; of a compiled callable the original is compared.
     first : Arguments
         The arguments with which each front end captures the function.
     others : sequence of Arguments
-        Further arguments that each captured program is run with; without any, inputs are derived from the first.
+        Further arguments for each captured program; if empty, inputs are derived from the first.
     backend : str
         The backend of ``torch.compile``.
     find_cell : callable
@@ -314,9 +314,9 @@ def compare(
     Raises
     ------
     TrialStoppedError
-        If the function does something outside of its copies; nothing of that has happened.
+        If the function was stopped before it had an effect outside its copies.
     Exception
-        Whatever the function itself raises on the first input.
+        Whatever the function raises on the first input.
     """
     version = require_torch()
     fn = _uncompiled(fn)
@@ -324,7 +324,7 @@ def compare(
     given = [arguments.bound(fn) for arguments in others]
     example = describe("the first input", first, fn)
     changes: list[str] = []
-    trials: list[Trial] = []
+    cases: list[ReferenceCase] = []
     verdicts: list[Verdict] = []
     report: Report | None = None
     diagnostics: list[Diagnostic] = []
@@ -333,26 +333,26 @@ def compare(
         diagnostics.append(Diagnostic("error", internal_error(what, fault)))
 
     left = [name for name, _ in captures(backend)]
-    with untouched(), contextlib.suppress(TimeUpError):
+    with sandboxed(), contextlib.suppress(TimeUpError):
         eager = Reference(fn, Input(first, example))
         changes = sorted(eager.changed)
-        trials = eager.trials(given)
+        cases = eager.cases(given)
         for name, capture in captures(backend):
             require_time()
             with noted(f"examining {name}", note, passing=(TrialStoppedError,)):
-                examination = Examination(name, capture, eager, trials, find_cell)
+                examination = Examination(name, capture, eager, cases, find_cell)
                 verdicts.append(examination.verdict(searched=not given))
                 if name == "torch.compile":
                     report = examination.report
-                del examination  # and with it the copy of the function, the program and what it returned
+                del examination  # frees the copy of the function, the program and its results
             left.remove(name)
             eager.subject.memory.release()
     advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
-        function=_name(fn),
+        function=_function_name(fn),
         torch=version,
         example=example,
-        others=[trial.example() for trial in trials],
+        others=[case.example() for case in cases],
         searched=not given,
         changes=changes,
         verdicts=verdicts,
@@ -371,11 +371,11 @@ def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -
     fn : callable
     first : Arguments
     report : Report
-        Its diagnostics say why. If the function was stopped before it did something outside of its copies, the report
-        is that of what ``torch.compile`` did until then, and its effects name what the function was about to do.
+        Its diagnostics give the reason. If the function was stopped before it had an effect outside its copies, the
+        report covers what ``torch.compile`` did until then, and lists the effect.
     """
     return Frontends(
-        function=_name(fn),
+        function=_function_name(fn),
         torch=require_torch(),
         example=describe("the first input", first, fn),
         others=[],
@@ -386,15 +386,15 @@ def without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -
     )
 
 
-def after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends:
-    """Return a comparison without verdicts, which says that an internal error ended it."""
+def frontends_after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends:
+    """Return a comparison without verdicts that reports an internal error."""
     note = Diagnostic("error", internal_error("comparing the front ends", fault))
     name = str(getattr(fn, "__name__", type(fn).__name__))
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
 
 
-def as_it_is(fn: Callable[..., Any]) -> Subject:
-    """Copy a function and what it depends on, so that the front ends can be compared on it after it has run."""
+def copy_for_comparison(fn: Callable[..., Any]) -> Subject:
+    """Copy a function and its state, so that the front ends can be compared on it after it has run."""
     return Subject(_uncompiled(fn))
 
 
@@ -403,7 +403,7 @@ def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn if inner is None else inner
 
 
-def _name(fn: Any) -> str:
+def _function_name(fn: Any) -> str:
     fn = getattr(fn, "func", fn)  # of a partial
     name = getattr(fn, "__qualname__" if hasattr(fn, "__code__") else "__name__", type(fn).__name__)
     return str(name).rpartition("<locals>.")[2]

@@ -58,10 +58,10 @@ class FrontendComparison:
     def prepared(self, calls: list[EvaluatedCall]) -> Callable[[], Frontends]:
         """Return what compares them on the function and the inputs of some calls, as they are now."""
         from jupyter_graphbreak.api.single_calls import compare
-        from jupyter_graphbreak.experiments.frontends import as_it_is
+        from jupyter_graphbreak.experiments.frontends import copy_for_comparison
         from jupyter_graphbreak.experiments.trial.inputs import Arguments
 
-        function = as_it_is(calls[0][0])
+        function = copy_for_comparison(calls[0][0])
         first, *others = [Arguments(*arguments, **keywords).copy() for _, arguments, keywords in calls]
         return lambda: compare(function.call, first, others, backend=self._backend, find_cell=self._cells.find)
 
@@ -71,7 +71,7 @@ class FrontendComparison:
         if not any(isinstance(node, _ACTIVE) for value in values for node in ast.walk(value)):
             return evaluate(call, self._namespace)
         from jupyter_graphbreak.experiments.trial.guard import guarded
-        from jupyter_graphbreak.experiments.trial.outcome import untouched
+        from jupyter_graphbreak.experiments.trial.outcome import sandboxed
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
         from jupyter_graphbreak.experiments.trial.subject import Subject
 
@@ -79,9 +79,9 @@ class FrontendComparison:
         collect = ast.Call(ast.Lambda(_ANY_ARGUMENTS, _BOTH), call.args, call.keywords)
         text = ast.unparse(ast.Lambda(_NO_ARGUMENTS, collect))
         try:
-            with untouched():
+            with sandboxed():
                 subject = Subject(eval(text, self._namespace))  # noqa: S307 - the user's code, in a function
-                with guarded(subject.call, assigned=subject.assigned), subject.entered():
+                with guarded(subject.call, assigned=subject.assigned), subject.activated():
                     args, kwargs = subject.call()
         except TrialStoppedError as stopped:
             raise UsageError(

@@ -412,14 +412,14 @@ class Observation:
 def _silenced(shell: InteractiveShell) -> Iterator[None]:
     """Show nothing of what this thread writes or displays while the context is open."""
     from jupyter_graphbreak._torch_compat.patching import redirected_here
-    from jupyter_graphbreak.experiments.trial.other_threads import streams_here
+    from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 
     def drop(*_: Any, **__: Any) -> tuple[Callable[[], None], tuple[()], dict[str, Any]]:
         return _nothing, (), {}
 
     publisher = type(shell.display_pub)
     with (
-        streams_here(io.StringIO(), io.StringIO()),
+        redirect_thread_streams(io.StringIO(), io.StringIO()),
         redirected_here(publisher, "publish", drop),
         redirected_here(publisher, "clear_output", drop),
     ):

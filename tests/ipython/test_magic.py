@@ -559,7 +559,7 @@ def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("module", "function", "options"),
     [
-        ("experiments.frontends", "as_it_is", "--frontends"),
+        ("experiments.frontends", "copy_for_comparison", "--frontends"),
         ("recording.targets", "forget", ""),
         ("recording.targets", "is_compiled", ""),
         ("compiling.compile_options", "ensure_compiled", ""),

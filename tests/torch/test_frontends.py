@@ -1,4 +1,4 @@
-"""What the front ends do with many kinds of functions: each verdict is what running it by hand gives."""
+"""Verdicts on the front ends, for many kinds of functions, agree with running the front ends by hand."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.frontends import Examination
 from jupyter_graphbreak.report.frontends import Raised
 
-#: Not imported by name: it is written as people write functions, without types.
+#: Imported dynamically, since the module has no type annotations.
 CASES: dict[str, Any] = importlib.import_module("tests.programs.front_ends.many_kinds").CASES
 
-# -- The same by hand.
+# -- Running the front ends by hand.
 
 
 class ByHand(NamedTuple):
@@ -78,13 +78,13 @@ def captured(frontend: str, fn: Any, case: Any, backend: Any) -> Any:
 
 
 def by_hand(frontend: str, case: Any) -> ByHand:
-    """Capture, run with both inputs, compare with eager; nothing of ours is used."""
+    """Capture, run with both inputs and compare with eager, without using the package."""
     torch._dynamo.reset()
     torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export of torch 2.9 leaves one
     backend, counted = counting()
     fn = case.make()
     initial = held(fn)
-    random.seed(7)  # not the one that it is called with
+    random.seed(7)  # different from the seed of the calls
     try:
         program = captured(frontend, fn, case, backend)
         restore(fn, initial)  # capturing may run it
@@ -168,7 +168,7 @@ def _silence() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_every_verdict_is_what_running_the_front_end_by_hand_gives(name: str) -> None:
+def test_every_verdict_agrees_with_running_the_front_end_by_hand(name: str) -> None:
     case = CASES[name]
     verdicts = compare_frontends(case.make(), *case.first, also=[case.second], **case.kwargs)
     for frontend in FRONTENDS:
@@ -181,7 +181,7 @@ def test_every_verdict_is_what_running_the_front_end_by_hand_gives(name: str) ->
     assert verdicts["torch.compile"].breaks == case.breaks
 
 
-def test_what_was_compiled_before_does_not_use_up_the_recompile_limit() -> None:
+def test_earlier_compilations_do_not_count_towards_the_recompile_limit() -> None:
     kind = type(CASES["module_with_a_buffer"].make())
     compiled: list[Any] = [torch.compile(kind(), backend="eager") for _ in range(12)]
     for program in compiled:
@@ -193,14 +193,14 @@ def test_what_was_compiled_before_does_not_use_up_the_recompile_limit() -> None:
     assert {name: dict(counted) for name, counted in torch._dynamo.utils.counters.items()} == counters
 
 
-# -- What is found without a second input, and what is kept.
+# -- Derived inputs and preserved state.
 
 
 def outcomes(verdicts: Frontends) -> dict[str, str]:
     return {verdict.frontend: verdict.outcome for verdict in verdicts.verdicts}
 
 
-def test_the_input_that_exposes_a_trace_is_found() -> None:
+def test_finds_an_input_that_exposes_a_trace() -> None:
     verdicts = compare_frontends(CASES["data_dependent_branch"].make(), torch.asarray([1, 2, 3]))
     assert outcomes(verdicts) == {
         "torch.jit.trace": "silently wrong",
@@ -238,18 +238,18 @@ def test_inputs_are_derived_until_one_exposes_the_trace(name: str, what: str) ->
     assert (trace.outcome, trace.example.what) == ("silently wrong", what)
 
 
-def test_an_input_on_which_the_function_never_ends_is_left_out() -> None:
+def test_input_for_which_the_function_never_returns_is_skipped() -> None:
     verdicts = compare_frontends(CASES["while_loop"].make(), torch.tensor(3.0))
     assert verdicts.others
     assert not {"x negated", "x zero"} & {example.what for example in verdicts.others}
 
 
-def test_a_program_made_for_one_size_is_a_capture_and_says_so() -> None:
+def test_program_for_one_size_is_a_capture_with_a_note() -> None:
     export = compare_frontends(CASES["plain"].make(), torch.ones(3))["torch.export.export"]
     assert (export.outcome, export.notes) == ("captures", ["refuses size 4 instead of 3: AssertionError"])
 
 
-def test_the_other_inputs_follow_the_first_where_a_call_changes_something() -> None:
+def test_other_inputs_follow_the_first_if_a_call_changes_state() -> None:
     verdicts = compare_frontends(CASES["remembers_its_first_input"].make(), torch.ones(3))
     fx = verdicts["torch.fx.symbolic_trace"]
     assert fx.example is not None
@@ -258,15 +258,15 @@ def test_the_other_inputs_follow_the_first_where_a_call_changes_something() -> N
     assert "A call changes seen, so each of these was run after the first input." in verdicts.to_text()
 
 
-def test_a_function_that_calls_itself_calls_the_one_that_is_compiled() -> None:
+def test_recursive_function_calls_its_compiled_copy() -> None:
     def halved(x: torch.Tensor) -> torch.Tensor:
         return x if x < 2 else halved(x / 2)
 
     compiled = compare_frontends(halved, torch.tensor(8.0))["torch.compile"]
-    assert (compiled.outcome, compiled.graphs) == ("breaks", 2)  # the others come from the cache
+    assert (compiled.outcome, compiled.graphs) == ("breaks", 2)  # the other graphs come from the cache
 
 
-def test_an_optimizer_works_on_copies_too() -> None:
+def test_optimizer_works_on_copies() -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
 
@@ -285,7 +285,7 @@ def test_an_optimizer_works_on_copies_too() -> None:
     assert not optimizer.state
 
 
-def test_lost_side_effects_are_told() -> None:
+def test_lost_side_effects_are_noted() -> None:
     printing = compare_frontends(CASES["prints"].make(), torch.ones(3))
     assert "drops what the function prints" in printing["torch.jit.trace"].notes
     assert printing["torch.compile"].notes == []
@@ -293,7 +293,7 @@ def test_lost_side_effects_are_told() -> None:
     assert "does not change seen as the function does" in counting["torch.fx.symbolic_trace"].notes
 
 
-def test_a_program_with_equal_values_and_other_gradients_is_wrong() -> None:
+def test_program_with_equal_values_and_different_gradients_is_wrong() -> None:
     def detaches(x: torch.Tensor) -> torch.Tensor:
         if x.sum() > 0:
             return x * 1
@@ -301,7 +301,7 @@ def test_a_program_with_equal_values_and_other_gradients_is_wrong() -> None:
 
     trace = compare_frontends(detaches, torch.ones(3, requires_grad=True))["torch.jit.trace"]
     assert trace.outcome == "silently wrong"
-    assert trace.difference == "makes the result require a gradient, where the original does not"
+    assert trace.difference == "makes the result require a gradient, but the original does not"
 
 
 def test_a_program_that_returns_a_copy_of_its_argument_is_noted() -> None:
@@ -312,10 +312,10 @@ def test_a_program_that_returns_a_copy_of_its_argument_is_noted() -> None:
     assert verdicts["torch.compile"].notes == []
     script = verdicts["torch.jit.script"]
     assert script.outcome == "captures"
-    assert "has the result apart, where the original's is the argument values" in script.notes
+    assert "makes the result a separate object, but in the original it is the argument values" in script.notes
 
 
-def test_numbers_drawn_while_capturing_are_wrong_and_those_drawn_in_another_order_are_not() -> None:
+def test_numbers_drawn_during_capture_are_wrong_but_a_different_order_is_not() -> None:
     def noise(x: torch.Tensor) -> torch.Tensor:
         return x + torch.randn(3)
 
@@ -324,7 +324,7 @@ def test_numbers_drawn_while_capturing_are_wrong_and_those_drawn_in_another_orde
     assert outcome_by_frontend["torch.jit.trace"] == outcome_by_frontend["torch.compile"] == "captures"
 
 
-def test_a_function_of_the_time_is_not_held_against_the_front_ends() -> None:
+def test_result_that_depends_on_the_time_is_compared_by_type_and_shape() -> None:
     def stamp(x: torch.Tensor) -> torch.Tensor:
         return x.double() * time.perf_counter_ns()
 
@@ -333,13 +333,13 @@ def test_a_function_of_the_time_is_not_held_against_the_front_ends() -> None:
     assert any("only types and shapes" in note for note in compiled.notes)
 
 
-def test_an_error_on_the_first_input_is_the_callers() -> None:
+def test_error_on_the_first_input_is_raised_to_the_caller() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         compare_frontends(lambda x: x / (1 // 0), torch.ones(1))
     assert caught.traceback[-1].name == "<lambda>"
 
 
-def test_an_input_with_which_the_function_itself_raises_is_named() -> None:
+def test_input_for_which_the_function_raises_is_named() -> None:
     def root(x: torch.Tensor) -> torch.Tensor:
         if x.sum() < 0:
             raise ValueError("negative")
@@ -347,14 +347,14 @@ def test_an_input_with_which_the_function_itself_raises_is_named() -> None:
 
     verdicts = compare_frontends(root, torch.ones(2), also=[-torch.ones(2)])
     assert verdicts["torch.jit.trace"].outcome == "silently wrong"
-    assert "where eager raises ValueError: negative" in str(verdicts["torch.jit.trace"].difference)
+    assert "but eager raises ValueError: negative" in str(verdicts["torch.jit.trace"].difference)
     assert verdicts["torch.compile"].breaks == 1
     assert "Graphs and breaks are counted with the first input." in verdicts.to_text()
     assert verdicts.others[0].raised == Raised("ValueError", "negative", "function")
     assert "The function itself raises ValueError with x = tensor([-1., -1.])." in verdicts.to_text()
 
 
-class Unprintable(Exception):  # noqa: N818 - a name is all that it shows
+class Unprintable(Exception):  # noqa: N818 - only the name is shown
     def __str__(self) -> str:
         raise RuntimeError("no message")
 
@@ -374,7 +374,7 @@ def test_hostile_errors_and_values_stay_text() -> None:
     assert "\x1b" not in verdicts.to_html()
 
 
-def test_the_users_function_module_and_settings_are_as_before() -> None:
+def test_user_function_module_and_settings_do_not_change() -> None:
     module = CASES["module_in_training"].make()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     given = torch.ones(4, 3)
@@ -395,7 +395,7 @@ def test_the_users_function_module_and_settings_are_as_before() -> None:
     assert torch.equal(given, torch.ones(4, 3))
 
 
-def test_what_was_compiled_before_stays_compiled() -> None:
+def test_earlier_compilations_stay_valid() -> None:
     backend, counted = counting()
     module = CASES["module_in_training"].make()
     compiled: Any = torch.compile(module, backend=backend)
@@ -406,21 +406,21 @@ def test_what_was_compiled_before_stays_compiled() -> None:
     assert len(counted) == 1
 
 
-def test_a_comparison_goes_to_json() -> None:
+def test_comparison_converts_to_json() -> None:
     verdicts = compare_frontends(CASES["dict_output"].make(), torch.ones(3))
     assert msgspec.convert(json.loads(json.dumps(verdicts.to_dict())), Frontends) == verdicts
     assert set(verdicts._repr_mimebundle_()) == {"text/plain", "text/html"}
 
 
 @pytest.mark.parametrize("script", [torch.jit.script, lambda module: torch.jit.trace(module, torch.ones(3))])
-def test_a_scripted_module_is_none_that_is_compiled(script: Any) -> None:
+def test_scripted_module_is_not_a_compiled_callable(script: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert compiled_callable(script(torch.nn.Sequential(torch.nn.ReLU()))) is None
 
 
-def test_a_call_that_leaves_no_room_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jupyter_graphbreak.experiments.trial.memory.memory_left", lambda _=None: 1000)
+def test_call_without_enough_memory_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jupyter_graphbreak.experiments.trial.memory.available_memory", lambda _=None: 1000)
     verdicts = compare_frontends(torch.nn.Linear(8, 8), torch.ones(1, 8))
     assert verdicts.verdicts == []
     assert verdicts.report is not None
@@ -429,15 +429,13 @@ def test_a_call_that_leaves_no_room_is_not_compared(monkeypatch: pytest.MonkeyPa
     assert "was not run again" in verdicts.to_html()
 
 
-@pytest.mark.parametrize(
-    "function", ["examination.own_codes", "examination.Examination.verdict", "comparison.describe"]
-)
+@pytest.mark.parametrize("function", ["own_codes", "Examination.verdict", "describe"])
 def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
 
-    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # internal errors end in our code
-    monkeypatch.setattr(f"jupyter_graphbreak.frontends.{function}", fail)
+    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # so that it counts as an internal error
+    monkeypatch.setattr(f"jupyter_graphbreak.experiments.frontends.{function}", fail)
     found = compare_frontends(lambda x: x + 1, torch.ones(2))
     assert not found.verdicts
     assert found.diagnostics
@@ -446,8 +444,8 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
     assert "RuntimeError: broken" in found.to_html()
 
 
-def test_one_front_end_whose_examination_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    examined = Examination._first
+def test_failed_examination_of_one_front_end_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    examined = Examination._run_first_input
 
     def fail_once(self: Examination, *args: Any) -> Any:
         if self.name == "torch.fx.symbolic_trace":
@@ -455,7 +453,7 @@ def test_one_front_end_whose_examination_fails_leaves_the_others(monkeypatch: py
         return examined(self, *args)
 
     whole = compare_frontends(lambda x: x + 1, torch.ones(2))
-    monkeypatch.setattr(Examination, "_first", fail_once)
+    monkeypatch.setattr(Examination, "_run_first_input", fail_once)
     found = compare_frontends(lambda x: x + 1, torch.ones(2))
     expected = [verdict.frontend for verdict in whole.verdicts if verdict.frontend != "torch.fx.symbolic_trace"]
     assert [verdict.frontend for verdict in found.verdicts] == expected
@@ -464,6 +462,6 @@ def test_one_front_end_whose_examination_fails_leaves_the_others(monkeypatch: py
     assert "while examining torch.fx.symbolic_trace (RuntimeError: broken)" in note.message
 
 
-def test_the_error_of_a_function_of_pytorch_goes_on() -> None:
+def test_error_of_a_pytorch_function_is_raised() -> None:
     with pytest.raises(RuntimeError, match="size of tensor"):
         compare_frontends(torch.add, torch.ones(2), torch.ones(3))

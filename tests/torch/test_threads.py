@@ -30,8 +30,8 @@ from jupyter_graphbreak._torch_compat.patching import (
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 from jupyter_graphbreak.compiling.routes import route
-from jupyter_graphbreak.experiments.trial.effects import kept_warnings, observed
-from jupyter_graphbreak.experiments.trial.other_threads import streams_here
+from jupyter_graphbreak.experiments.trial.effects import capture_effects, preserve_warnings
+from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.faults import shielded
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.report.schema import Report
@@ -410,7 +410,7 @@ def test_other_threads_print_log_and_warn_as_ever_during_a_trial(capsys: pytest.
     try:
         with Worker() as worker, warnings.catch_warnings(record=True) as shown:
             warnings.simplefilter("default")
-            with kept_warnings(), observed() as effects:
+            with preserve_warnings(), capture_effects() as effects:
                 print("ours")  # noqa: T201
                 log.warning("ours")
                 warned("ours")
@@ -441,12 +441,12 @@ def test_the_filters_hold_for_other_threads_during_a_trial(action: Any, expected
 
     with Worker() as worker, warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter(action)
-        with kept_warnings(), observed():
+        with preserve_warnings(), capture_effects():
             assert worker(warn_twice) == expected
 
 
 def test_a_stream_that_somebody_kept_is_the_processs_own_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
-    with streams_here(io.StringIO(), io.StringIO()):
+    with redirect_thread_streams(io.StringIO(), io.StringIO()):
         kept = sys.stdout
     print("afterwards", file=kept)
     assert capsys.readouterr().out == "afterwards\n"

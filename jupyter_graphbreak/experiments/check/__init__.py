@@ -1,5 +1,5 @@
-"""Check that compiled code computes what the function itself computes, and find the operation that does not.
+"""Check that compiled code computes the same as the eager function, and find the first operation that does not.
 
-In: an entry. Out: the report's ``Check``.
+Input: an entry. Output: the report's ``Check``.
 May import ``trial`` and the clock of ``cost``.
 """

@@ -1,4 +1,4 @@
-"""A backend around a backend, which compares what its graphs compute with what their operations compute one by one."""
+"""Compare compiled graphs with their operations run one by one, and a compiled call with the eager one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.experiments.check.closeness import Exact, double_state, doubled, leaves, unlike
+from jupyter_graphbreak.experiments.check.closeness import (
+    Exact,
+    difference_beyond_rounding,
+    double_state,
+    flatten,
+    to_double,
+)
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.entry_cost import backend_name
 from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
-from jupyter_graphbreak.experiments.trial.copies import Saved, clone
-from jupyter_graphbreak.experiments.trial.effects import kept_generators, seed_all, seed_torch
-from jupyter_graphbreak.experiments.trial.entry import compiling_anew
+from jupyter_graphbreak.experiments.trial.copies import SavedState, clone
+from jupyter_graphbreak.experiments.trial.effects import preserve_generators, seed_all, seed_torch
+from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
-from jupyter_graphbreak.experiments.trial.outcome import untouched
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.recording import recorder
@@ -44,7 +50,7 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class WrongGraph:
-    """A compiled graph that computes something else than its operations do.
+    """A compiled graph whose result differs from that of its operations.
 
     Parameters
     ----------
@@ -53,13 +59,13 @@ class WrongGraph:
     module : GraphModule
         The graph as Dynamo captured it.
     left : GraphModule
-        The graph as the backend left it.
+        The graph after the backend has changed it.
     compiled : callable
-        What the backend made of it.
+        The compiled graph.
     inputs : list
-        Copies of those with which it was called.
+        Copies of the inputs of the call.
     gradients : bool
-        Whether it is its backward pass only.
+        Whether only its backward pass is wrong.
     """
 
     frame: str
@@ -71,19 +77,21 @@ class WrongGraph:
 
 
 class GraphComparison:
-    """A backend that compiles as another does; while it compares, each graph also runs operation by operation.
+    """A backend that wraps another one; while it compares, each graph also runs operation by operation.
 
     Parameters
     ----------
     backend : str or callable
+        The backend that compiles.
     subject : Subject
-        What is compiled: its graphs may change the memory that it shares.
+        The copied function that is compiled; its graphs may change shared memory.
 
     Attributes
     ----------
     compares : {"nothing", "values", "gradients"}
+        What to compare in the next call.
     wrong : WrongGraph or None
-        The first graph, in the order in which they ran, whose result was another.
+        The first graph to run whose result differed.
     """
 
     def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
@@ -93,7 +101,7 @@ class GraphComparison:
         self.wrong: WrongGraph | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Return what Dynamo asks of a backend, such as its settings, from the one inside."""
+        """Return an attribute that Dynamo reads, such as the backend's settings, from the wrapped backend."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._backend, name)
@@ -101,7 +109,7 @@ class GraphComparison:
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
         frame = compile_id()
-        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change its own
+        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
 
         def run(*args: Any) -> Any:
@@ -109,36 +117,36 @@ class GraphComparison:
             # A graph that was compiled for a call without gradients has no backward pass.
             has_these = torch.is_grad_enabled() if gradients else self.compares == "values"
             if has_these and self.wrong is None:
-                # Not copied as a whole: among them are all parameters.
+                # The inputs are not copied, since they include all parameters.
                 given = _leaves_of(args)
-                if computes_otherwise(captured, compiled, given, self._subject, gradients=gradients):
+                if computes_differently(captured, compiled, given, self._subject, gradients=gradients):
                     self.wrong = WrongGraph(frame, captured, module, compiled, clone(given), gradients)
             return compiled(*args)
 
         return run
 
     def first_wrong_operation(self) -> str | None:
-        """Return the name of the first operation of the wrong graph that the backend computes otherwise."""
+        """Return the name of the first operation of the wrong graph that the backend computes wrongly."""
         wrong = self.wrong
         return first_wrong_operation(wrong, self._backend, self._subject) if wrong is not None else None
 
 
 def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
-    """Find the operation with which a graph becomes wrong, by compiling beginnings of it.
+    """Find the operation at which a graph becomes wrong, by compiling prefixes of it.
 
-    A backend need not do the same a second time. Where it does not, it is the first operation that the backend changed
-    in the graph itself; or else, the one that makes the first output which is wrong.
+    If the backend does not reproduce the error, return the first operation that the backend has changed in the graph,
+    or else the operation of the first wrong output.
     """
     names: list[str] = [node.name for node in wrong.module.graph.nodes if node.op.startswith("call")]
 
     def is_wrong(length: int) -> bool:
-        part = _beginning(wrong, set(names[:length]))
+        part = _graph_prefix(wrong, set(names[:length]))
         if part is None:
             return False
         try:
             compiled = backend(_copy(part), clone(wrong.inputs))
-            return computes_otherwise(part, compiled, wrong.inputs, subject, gradients=wrong.gradients)
-        except Exception:  # noqa: BLE001 - the backend cannot compile a part
+            return computes_differently(part, compiled, wrong.inputs, subject, gradients=wrong.gradients)
+        except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
             return False
 
     right, first_wrong = 0, len(names)
@@ -154,85 +162,92 @@ def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subjec
 
 
 def _changed_operation(wrong: WrongGraph) -> str | None:
-    """Return the first operation that has another value in the graph which the backend left."""
-    expected = _values(wrong.module, wrong.inputs)
+    """Return the first operation with a different value in the graph that the backend has changed."""
+    expected = _values_by_operation(wrong.module, wrong.inputs)
     try:
-        actual = _values(wrong.left, wrong.inputs)
-    except Exception:  # noqa: BLE001 - it is not meant to be run
+        actual = _values_by_operation(wrong.left, wrong.inputs)
+    except Exception:  # noqa: BLE001 - the backend may leave a graph that cannot run
         return None
-    return next((name for name in expected if unlike(expected[name], actual.get(name)) is not None), None)
+    return next(
+        (name for name in expected if difference_beyond_rounding(expected[name], actual.get(name)) is not None), None
+    )
 
 
 def _wrong_output(wrong: WrongGraph) -> str | None:
-    """Return the operation that makes the first output which is wrong."""
+    """Return the operation of the first wrong output."""
     nodes = next(node for node in wrong.module.graph.nodes if node.op == "output").all_input_nodes
-    expected = _values(wrong.module, wrong.inputs)
+    expected = _values_by_operation(wrong.module, wrong.inputs)
     with torch.no_grad():
         outputs = wrong.compiled(*clone(wrong.inputs))
-    made = [output for output in outputs if isinstance(output, torch.Tensor)]
-    if len(made) != len(nodes):
+    tensors = [output for output in outputs if isinstance(output, torch.Tensor)]
+    if len(tensors) != len(nodes):
         return None
     names: list[str] = [node.name for node in nodes]
-    pairs = zip(names, made, strict=True)
-    return next((name for name, output in pairs if unlike(expected[name], output) is not None), None)
+    pairs = zip(names, tensors, strict=True)
+    return next(
+        (name for name, output in pairs if difference_beyond_rounding(expected[name], output) is not None), None
+    )
 
 
-def computes_otherwise(
+def computes_differently(
     module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool
 ) -> bool:
-    """Whether a compiled graph computes something else than its operations one by one."""
-    expected = _computed(_interpreted(module), inputs, subject, gradients=gradients)
-    actual = _computed(compiled, inputs, subject, gradients=gradients)
-    if unlike(expected, actual) is None:
+    """Return whether the result of a compiled graph differs from that of its operations run one by one."""
+    expected = _compute(_interpreter(module), inputs, subject, gradients=gradients)
+    actual = _compute(compiled, inputs, subject, gradients=gradients)
+    if difference_beyond_rounding(expected, actual) is None:
         return False
     try:
         exact = Exact(
-            *(_computed_double(module, inputs, subject, gradients=gradients, varied=varied) for varied in (False, True))
+            *(
+                _compute_in_double(module, inputs, subject, gradients=gradients, varied=varied)
+                for varied in (False, True)
+            )
         )
     except Exception:  # noqa: BLE001 - operations that mix precisions
         exact = None
-    return unlike(expected, actual, exact) is not None
+    return difference_beyond_rounding(expected, actual, exact) is not None
 
 
 def _leaves_of(inputs: Iterable[Any]) -> Inputs:
-    """Return tensors in the same memory that are leaves."""
+    """Return leaf tensors that share the memory of the inputs."""
     return [
         item.detach().requires_grad_(item.requires_grad) if type(item) in {torch.Tensor, torch.nn.Parameter} else item
         for item in inputs
     ]
 
 
-def _computed(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool) -> Any:
-    """Return what a graph returns and leaves in its inputs, or else the gradients of these; from one random seed.
+def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool) -> Any:
+    """Return a graph's result and its inputs after the call, or the gradients of the inputs, with a fixed random seed.
 
-    Afterwards the inputs are as before.
+    The inputs are restored.
     """
-    saved = Saved(inputs, subject.memory.is_intact)
-    intact = subject.unchanged()
+    saved = SavedState(inputs, subject.memory.is_intact)
+    intact = subject.unchanged_memo()
     try:
-        with kept_generators(), torch.set_grad_enabled(gradients):
+        with preserve_generators(), torch.set_grad_enabled(gradients):
             seed_torch(_SEED)
             value = function(*inputs)
             if gradients:
                 value = gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
-                return subject.seen(value, {})
-        return subject.seen((value, inputs), subject.unchanged())
+                return subject.snapshot(value, {})
+        return subject.snapshot((value, inputs), subject.unchanged_memo())
     finally:
         subject.memory.restore(intact)
-        saved.put_back()
+        saved.restore()
 
 
-def _computed_double(
+def _compute_in_double(
     module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, varied: bool
 ) -> Any:
-    change = functools.partial(doubled, varied=varied)
-    return _computed(_interpreted(_copy(module, change)), change(inputs), subject, gradients=gradients)
+    change = functools.partial(to_double, varied=varied)
+    return _compute(_interpreter(_copy(module, change)), change(inputs), subject, gradients=gradients)
 
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
-    """Return the gradients of a result, weighted unevenly, with respect to those inputs that have one."""
+    """Return the gradients of an unevenly weighted result with respect to the inputs that require gradients."""
     wanted = [given for given in inputs if given.requires_grad and given.is_leaf]
-    results = [part for part in leaves(value) if isinstance(part, torch.Tensor) and part.requires_grad]
+    results = [part for part in flatten(value) if isinstance(part, torch.Tensor) and part.requires_grad]
     if not wanted or not results:
         return []
     weights = [
@@ -241,67 +256,67 @@ def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | 
     return list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
 
 
-def _interpreted(module: torch.fx.GraphModule) -> Callable[..., Any]:
+def _interpreter(module: torch.fx.GraphModule) -> Callable[..., Any]:
     return torch.fx.Interpreter(module).run
 
 
 def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) -> torch.fx.GraphModule:
-    """Return a copy of a graph and of the tensors that it holds."""
-    made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-    for name, value in list(vars(made).items()):
+    """Return a copy of a graph and of its tensors."""
+    result = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    for name, value in list(vars(result).items()):
         if isinstance(value, torch.Tensor):
-            setattr(made, name, change(value))
-    for name, buffer in list(made.named_buffers(recurse=False)):
-        setattr(made, name, change(buffer))
-    return made
+            setattr(result, name, change(value))
+    for name, buffer in list(result.named_buffers(recurse=False)):
+        setattr(result, name, change(buffer))
+    return result
 
 
-def _beginning(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None:
-    """Return the graph up to some operation, with all its tensors that the rest would use as outputs."""
-    values = _values(wrong.module, wrong.inputs)
+def _graph_prefix(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None:
+    """Return the graph up to an operation; its outputs are the tensors that the rest of the graph uses."""
+    values = _values_by_operation(wrong.module, wrong.inputs)
     graph = torch.fx.Graph()
-    made: dict[torch.fx.Node, torch.fx.Node] = {}
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in wrong.module.graph.nodes:
         if node.op in {"placeholder", "get_attr"} or node.name in kept:
-            made[node] = graph.node_copy(node, made.__getitem__)
-            # The values that it had when it was traced belong to that trace.
-            made[node].meta = {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            # Other metadata, such as example values, belongs to the original trace.
+            copies[node].meta = {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
     alive = [
         node
-        for node in made
+        for node in copies
         if node.name in kept
         and isinstance(values.get(node.name), torch.Tensor)
-        and any(user not in made for user in node.users)
+        and any(user not in copies for user in node.users)
     ]
     if not alive:
         return None
-    graph.output(tuple(made[node] for node in alive))
+    graph.output(tuple(copies[node] for node in alive))
     return torch.fx.GraphModule(wrong.module, graph)
 
 
-def _values(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
-    """Return what each operation of a graph computes."""
+def _values_by_operation(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
+    """Return the value of each operation of a graph."""
     values: dict[str, Any] = {}
 
     class Keeping(torch.fx.Interpreter):
         def run_node(self, n: torch.fx.Node) -> Any:
             value = super().run_node(n)
             if n.op != "output":
-                values[n.name] = clone(value)  # as it is now: a later operation may change it
+                values[n.name] = clone(value)  # a later operation may change it in place
             return value
 
-    with torch.no_grad(), kept_generators():
+    with torch.no_grad(), preserve_generators():
         seed_torch(_SEED)
         Keeping(_copy(module)).run(*clone(inputs))
     return values
 
 
 Step = Literal["eager", "aot_eager", "backend"]
-_MOST_DIFFERENCES = 8
+_MAX_DIFFERENCES = 8
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """The check of an entry, and the report of the run on copies in which it was compiled."""
 
     check: Check
@@ -309,208 +324,213 @@ class Checked:
 
 
 @dataclass
-class _Seen:
-    """What a call did: its result, its arguments and its state afterwards, gradients; each by a name."""
+class _Observation:
+    """The outcome of a call, by name: its result, its arguments and state afterwards, and gradients."""
 
     values: dict[str, Any] = field(default_factory=dict)
     gradients: dict[str, Any] = field(default_factory=dict)
     raised: str | None = None
 
 
-def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell = lambda _: None) -> Checked:
-    """Compare the compiled run of an entry with the eager one, both on copies: values and gradients.
+def check_entry(entry: Entry, run: Report | None = None, *, find_cell: FindCell = lambda _: None) -> CheckResult:
+    """Compare values and gradients of an entry's compiled run with those of the eager run, both on copies.
 
-    Random numbers are the same in both.
+    Both runs draw the same random numbers.
 
     Parameters
     ----------
     entry : Entry
+        The entry to check.
     run : Report or None
-        The report whose graphs the check names; without it those of the report that is made here.
+        The report whose ids for graphs the check uses; by default the report of this run.
     find_cell : callable
-        Given the file name of a code object, the cell it comes from.
+        Returns the cell that a code object comes from, given its file name.
     """
-    with entry.set_up(), untouched(), eager_random_numbers():
-        trial = _CompiledTrial(entry, entry.backend)
-        with compiling_anew(trial.subject.call):
+    with entry.set_up(), sandboxed(), eager_random_numbers():
+        compiled_call = _CompiledCall(entry, entry.backend)
+        with recompiling(compiled_call.subject.call):
             with recorder.record(find_cell) as recording:
-                actual = trial.see()
+                actual = compiled_call.observe()
             own = build_report(recording.records)
-            differences = _differences(entry, _eager(entry), actual)
-            first = _first(trial, Correspondence(own, run if run is not None else own, entry.frame))
+            differences = _differences(entry, _observe_eager(entry), actual)
+            first = _first_divergence(compiled_call, Correspondence(own, run if run is not None else own, entry.frame))
             if first is not None and not differences:
-                differences = [f"graph {first.graph} computes something else, which the result does not show"]
-        step = _step(entry) if differences else None
+                differences = [f"graph {first.graph} computes a different value, which does not affect the result"]
+        step = _first_wrong_step(entry) if differences else None
     check = Check(
         function=entry.function,
         backend=backend_name(entry.backend),
         equal=not differences,
-        differences=differences[:_MOST_DIFFERENCES],
+        differences=differences[:_MAX_DIFFERENCES],
         first=first,
         step=step,
     )
-    return Checked(check, own)
+    return CheckResult(check, own)
 
 
-class _CompiledTrial:
-    """An entry that is compiled once and called from the same state each time."""
+class _CompiledCall:
+    """An entry that is compiled once and always called from the same state."""
 
     def __init__(self, entry: Entry, backend: str | Callable[..., Any]) -> None:
         self.subject = Subject(entry.call, entry.arguments)
         self.graphs = GraphComparison(backend, self.subject)
         self._program = torch.compile(self.subject.call, backend=self.graphs, dynamic=entry.dynamic)
 
-    def see(self) -> _Seen:
+    def observe(self) -> _Observation:
         self.subject.restore()
-        return _see(self._program, self.subject)
+        return _observe(self._program, self.subject)
 
     def call(self) -> None:
-        """Call it for its graphs alone."""
+        """Call it only to run its graphs."""
         self.subject.restore()
         _call(self._program, self.subject)
 
 
-def _eager(entry: Entry) -> _Seen:
+def _observe_eager(entry: Entry) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
-    return _see(subject.call, subject)
+    return _observe(subject.call, subject)
 
 
-def _exact(entry: Entry) -> tuple[_Seen, _Seen] | None:
-    """Return what the function does in double precision, and with inputs a little off; ``None`` if it does not work."""
+def _observe_exact(entry: Entry) -> tuple[_Observation, _Observation] | None:
+    """Return the outcomes in double precision for the inputs and for varied inputs; ``None`` if a run fails."""
     try:
-        seen = _in_double(entry, varied=False), _in_double(entry, varied=True)
-    except Exception:  # noqa: BLE001 - what the user's objects do when they are copied
+        observation = _observe_in_double(entry, varied=False), _observe_in_double(entry, varied=True)
+    except Exception:  # noqa: BLE001 - copying may call the user's code
         return None
-    return seen if seen[0].raised is None and seen[1].raised is None else None
+    return observation if observation[0].raised is None and observation[1].raised is None else None
 
 
-def _in_double(entry: Entry, *, varied: bool) -> _Seen:
+def _observe_in_double(entry: Entry, *, varied: bool) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
     subject.modes = replace(subject.modes, dtype=torch.float64)
     double_state(subject, varied=varied)
     given = subject.arguments or entry.arguments
-    args, kwargs = doubled((given.args, given.kwargs), subject.held(), varied=varied)
-    return _see(subject.call, subject, Arguments(*args, **kwargs))
+    args, kwargs = to_double((given.args, given.kwargs), subject.state_memo(), varied=varied)
+    return _observe(subject.call, subject, Arguments(*args, **kwargs))
 
 
 def _call(
     program: Callable[..., Any], subject: Subject, given: Arguments | None = None
 ) -> tuple[Any, Arguments, str | None]:
-    """Call a program; return its result, its arguments afterwards, and what it raised."""
+    """Call a program; return its result, its arguments after the call, and the name of the exception it raised."""
     require_time()
     given = given or subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
-    with guarded(subject.call, assigned=subject.assigned), subject.entered():
+    with guarded(subject.call, assigned=subject.assigned), subject.activated():
         try:
             return program(*given.args, **given.kwargs), given, None
         except Exception as error:  # noqa: BLE001 - that it raises is the finding
             return None, given, type(error).__name__
 
 
-def _see(program: Callable[..., Any], subject: Subject, given: Arguments | None = None) -> _Seen:
+def _observe(program: Callable[..., Any], subject: Subject, given: Arguments | None = None) -> _Observation:
     value, given, raised = _call(program, subject, given)
     if raised is not None:
-        return _Seen(raised=raised)
-    memo = subject.unchanged()
+        return _Observation(raised=raised)
+    memo = subject.unchanged_memo()
     named = given.named(subject.call)
-    seen = _Seen({"the result": subject.seen(value, memo)})
-    seen.values |= {f"{name} afterwards": subject.seen(item, memo) for name, item in named.items()}
-    seen.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
+    observation = _Observation({"the result": subject.snapshot(value, memo)})
+    observation.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named.items()}
+    observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
     inputs = dict(_differentiable(named, subject))
     try:
-        with guarded(subject.call, assigned=subject.assigned), subject.entered():
+        with guarded(subject.call, assigned=subject.assigned), subject.activated():
             gradients = gradients_of(value, list(inputs.values()))
-    except RuntimeError as error:  # such as a graph that is used up
-        seen.gradients["the backward pass"] = type(error).__name__
-        return seen
+    except RuntimeError as error:  # such as an autograd graph that was freed
+        observation.gradients["the backward pass"] = type(error).__name__
+        return observation
     for name, item in inputs.items():
-        found = gradients.pop(0) if gradients else None
-        seen.gradients[f"the gradient of {name}"] = subject.seen(found, {})
+        gradient = gradients.pop(0) if gradients else None
+        observation.gradients[f"the gradient of {name}"] = subject.snapshot(gradient, {})
         if item.grad is not None:
-            seen.gradients[f"{name}.grad"] = subject.seen(item.grad, {})
-    return seen
+            observation.gradients[f"{name}.grad"] = subject.snapshot(item.grad, {})
+    return observation
 
 
 def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors that gradients are taken of, with a name for each."""
+    """Yield the tensors to differentiate with respect to, with their names."""
     pending = [*named.items(), *([("self", subject.owner)] if subject.owner is not None else [])]
     for name, value in pending:
         match value:
             case torch.Tensor() if value.requires_grad and value.is_leaf:
                 yield name, value
             case torch.nn.Module():
-                yield from ((part, found) for part, found in value.named_parameters() if found.requires_grad)
+                yield from (
+                    (part, parameter) for part, parameter in value.named_parameters() if parameter.requires_grad
+                )
             case list() | tuple():
                 pending += [(f"{name}[{number}]", item) for number, item in enumerate(value)]
             case dict():
                 pending += [(f"{name}[{key!r}]", item) for key, item in value.items()]
 
 
-def _differences(entry: Entry, expected: _Seen, actual: _Seen) -> list[str]:
+def _differences(entry: Entry, expected: _Observation, actual: _Observation) -> list[str]:
     """Return how a compiled call differs from the eager one by more than rounding."""
-    found = list(_unlike(expected, actual, None))
-    # A run in double precision takes twice the memory, and time: it is made if there is something that it may explain.
-    return list(_unlike(expected, actual, _exact(entry))) if found else []
+    apparent = list(_compare_observations(expected, actual, None))
+    # The runs in double precision take memory and time, so they are made only if there is a difference to explain.
+    return list(_compare_observations(expected, actual, _observe_exact(entry))) if apparent else []
 
 
-def _unlike(expected: _Seen, actual: _Seen, exact: tuple[_Seen, _Seen] | None) -> Iterator[str]:
+def _compare_observations(
+    expected: _Observation, actual: _Observation, exact: tuple[_Observation, _Observation] | None
+) -> Iterator[str]:
     if expected.raised != actual.raised:
-        yield f"{_outcome(actual)} where eager {_outcome(expected)}"
+        yield f"{_describe_outcome(actual)}, but eager {_describe_outcome(expected)}"
         return
     for kind in ("values", "gradients"):
-        ones, others = getattr(expected, kind), getattr(actual, kind)
-        doubles = [getattr(seen, kind) for seen in exact or ()]
-        for name in ones:
+        expected_parts, actual_parts = getattr(expected, kind), getattr(actual, kind)
+        doubles = [getattr(observation, kind) for observation in exact or ()]
+        for name in expected_parts:
             known = exact is not None and all(name in double for double in doubles)
             reference = Exact(*(double[name] for double in doubles)) if known else None
-            found = unlike(ones[name], others.get(name), reference)
-            if found is not None:
-                yield f"{name}: {found}"
+            text = difference_beyond_rounding(expected_parts[name], actual_parts.get(name), reference)
+            if text is not None:
+                yield f"{name}: {text}"
 
 
-def _outcome(seen: _Seen) -> str:
-    return f"raises {seen.raised}" if seen.raised is not None else "returns"
+def _describe_outcome(observation: _Observation) -> str:
+    return f"raises {observation.raised}" if observation.raised is not None else "returns"
 
 
-def _first(trial: _CompiledTrial, found: Correspondence) -> Divergence | None:
-    """Return the first graph and operation that differ, in a further call of what was compiled."""
-    graphs = trial.graphs
-    _compare_graphs(trial)
+def _first_divergence(compiled_call: _CompiledCall, correspondence: Correspondence) -> Divergence | None:
+    """Return the first graph and operation that differ, from further calls of the compiled program."""
+    graphs = compiled_call.graphs
+    _compare_graphs(compiled_call)
     if graphs.wrong is None:
         return None
-    frame = next((frame for frame in found.own.frames if frame.id == graphs.wrong.frame), None)
+    frame = next((frame for frame in correspondence.own.frames if frame.id == graphs.wrong.frame), None)
     letter = frame.graphs[0] if frame is not None and frame.graphs else None
-    named = found.graph(letter)
+    named = correspondence.graph(letter)
     if letter is None or named is None:
         return None
     name = graphs.first_wrong_operation()
-    graph = next(graph for graph in found.run.graphs if graph.id == named)
+    graph = next(graph for graph in correspondence.run.graphs if graph.id == named)
     op = next((op for op in graph.ops if op.name == name), None)
     return Divergence(named, op.location if op is not None else None, op.name if op is not None else name)
 
 
-def _compare_graphs(trial: _CompiledTrial) -> None:
-    graphs = trial.graphs
+def _compare_graphs(compiled_call: _CompiledCall) -> None:
+    graphs = compiled_call.graphs
     for graphs.compares in ("values", "gradients"):
-        trial.call()
+        compiled_call.call()
         if graphs.wrong is not None:
             break
     graphs.compares = "nothing"
 
 
-def _step(entry: Entry) -> Step:
-    """Return the first step of compiling that brings a difference in."""
+def _first_wrong_step(entry: Entry) -> Step:
+    """Return the first compilation step that introduces a difference."""
     steps: tuple[Step, ...] = ("eager", "aot_eager")
     for step in steps:
         if step == backend_name(entry.backend):
             return step
-        trial = _CompiledTrial(entry, step)
-        with compiling_anew(trial.subject.call):
-            if _differences(entry, _eager(entry), trial.see()):
+        compiled_call = _CompiledCall(entry, step)
+        with recompiling(compiled_call.subject.call):
+            if _differences(entry, _observe_eager(entry), compiled_call.observe()):
                 return step
-            _compare_graphs(trial)
-            if trial.graphs.wrong is not None:
+            _compare_graphs(compiled_call)
+            if compiled_call.graphs.wrong is not None:
                 return step
     return "backend"

@@ -1,4 +1,4 @@
-"""Tell a wrong result from one that is only rounded otherwise, with the help of one in double precision."""
+"""Distinguish a wrong result from different rounding, by comparing with a result in double precision."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.places import tensors
+from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.values import difference
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: How many times as far as rounding alone a result may be from that in double precision.
+#: A result may be this many times farther from the one in double precision than rounding explains.
 _FACTOR = 8.0
-#: From how far on eager's own distance is no rounding: it took another way, where a number decides.
-_ANOTHER_WAY = 100.0
+#: If eager's distance is more than this many times the rounding, eager took a different branch.
+_OTHER_BRANCH = 100.0
 _DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
 
 
 class Exact(NamedTuple):
-    """A result in double precision, and that of inputs which are as much off as rounding makes them."""
+    """A result in double precision, and the result for inputs that are varied by as much as rounding."""
 
     value: Any
     varied: Any
 
 
-def unlike(expected: Any, actual: Any, exact: Exact | None = None) -> str | None:
+def difference_beyond_rounding(expected: Any, actual: Any, exact: Exact | None = None) -> str | None:
     """Return how a result differs from the expected one beyond rounding, ``None`` if it does not.
 
     Parameters
@@ -36,25 +36,25 @@ def unlike(expected: Any, actual: Any, exact: Exact | None = None) -> str | None
     expected, actual
         The results, of any kind.
     exact : Exact or None
-        Tells how large rounding is, where the expected one could be had in double precision.
+        The results in double precision, if available, from which the size of rounding follows.
     """
-    found = difference(expected, actual)
-    if found is None or exact is None or difference(expected, actual, values=False) is not None:
-        return found
-    parts = [leaves(value) for value in (expected, actual, exact.value, exact.varied)]
+    result = difference(expected, actual)
+    if result is None or exact is None or difference(expected, actual, values=False) is not None:
+        return result
+    parts = [flatten(value) for value in (expected, actual, exact.value, exact.varied)]
     if len({len(part) for part in parts}) > 1:
-        return found
-    return None if all(_is_rounding(*each) for each in zip(*parts, strict=True)) else found
+        return result
+    return None if all(_is_rounding(*leaf) for leaf in zip(*parts, strict=True)) else result
 
 
-def leaves(value: Any) -> list[Any]:
-    """Return what containers and objects hold: tensors, numbers, strings."""
-    found: list[Any] = []
+def flatten(value: Any) -> list[Any]:
+    """Return the tensors, numbers and strings in containers and objects."""
+    result: list[Any] = []
     pending, seen = [value], set()
     while pending:
         item = pending.pop()
         if isinstance(item, torch.Tensor | str | bytes | int | float | complex | type(None)):
-            found.append(item)
+            result.append(item)
             continue
         if id(item) in seen:
             continue
@@ -65,7 +65,7 @@ def leaves(value: Any) -> list[Any]:
             pending += item
         elif hasattr(item, "__dict__"):
             pending += vars(item).values()
-    return found
+    return result
 
 
 def _is_rounding(expected: Any, actual: Any, exact: Any, varied: Any) -> bool:
@@ -89,62 +89,64 @@ def _is_rounding(expected: Any, actual: Any, exact: Any, varied: Any) -> bool:
             return True
         rounding = (varied - exact).abs().max() + precision * exact.abs().max()
         off = (expected - exact).abs().max()
-        if off > _ANOTHER_WAY * rounding:
+        if off > _OTHER_BRANCH * rounding:
             return False
         return bool((actual - exact).abs().max() <= _FACTOR * max(off, rounding))
 
 
-def doubled(value: Any, memo: dict[Any, Any] | None = None, *, varied: bool = False) -> Any:
-    """Return a copy of a value, its tensors and modules in double precision.
+def to_double(value: Any, memo: dict[Any, Any] | None = None, *, varied: bool = False) -> Any:
+    """Return a copy of a value with its tensors and modules in double precision.
 
     Parameters
     ----------
+    value : object
+        The value to copy.
     memo : dict
         Objects that are not copied, by their ids.
     varied : bool
-        Whether to change each number by as much as rounding it to its own precision may.
+        Whether to change each number randomly by up to the rounding error of its precision.
     """
-    return _doubled(clone(value, memo), {}, torch.Generator().manual_seed(0) if varied else None)
+    return _to_double(clone(value, memo), {}, torch.Generator().manual_seed(0) if varied else None)
 
 
 def double_state(subject: Subject, *, varied: bool = False) -> None:
-    """Put the tensors of everything that a program may change into double precision, in place."""
+    """Convert the tensors of a subject's state to double precision, in place."""
     noise = torch.Generator().manual_seed(0) if varied else None
     seen: set[int] = set()
     for name, root in subject.roots():
-        for _, tensor in tensors(root, name, seen):
+        for _, tensor in named_tensors(root, name, seen):
             if tensor.dtype in _DOUBLE:
-                tensor.data = _tensor(tensor.data, noise)
+                tensor.data = _to_double_tensor(tensor.data, noise)
 
 
-def _doubled(value: Any, memo: dict[int, Any], noise: torch.Generator | None) -> Any:
+def _to_double(value: Any, memo: dict[int, Any], noise: torch.Generator | None) -> Any:
     if id(value) in memo:
         return memo[id(value)]
-    made: Any = value
+    result: Any = value
     match value:
         case torch.nn.Module():
             with torch.no_grad():
-                for held in (*value.parameters(), *value.buffers()):
-                    held.data = _tensor(held.data, noise)
+                for tensor in (*value.parameters(), *value.buffers()):
+                    tensor.data = _to_double_tensor(tensor.data, noise)
         case torch.Tensor():
-            made = _tensor(value.detach(), noise).requires_grad_(value.requires_grad)
+            result = _to_double_tensor(value.detach(), noise).requires_grad_(value.requires_grad)
         case dict():
             for key in value:
-                value[key] = _doubled(value[key], memo, noise)
+                value[key] = _to_double(value[key], memo, noise)
         case list():
-            value[:] = [_doubled(item, memo, noise) for item in value]
+            value[:] = [_to_double(item, memo, noise) for item in value]
         case tuple():
-            parts = [_doubled(item, memo, noise) for item in value]
-            made = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    memo[id(value)] = made
-    return made
+            parts = [_to_double(item, memo, noise) for item in value]
+            result = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    memo[id(value)] = result
+    return result
 
 
-def _tensor(value: torch.Tensor, noise: torch.Generator | None) -> torch.Tensor:
+def _to_double_tensor(value: torch.Tensor, noise: torch.Generator | None) -> torch.Tensor:
     if value.dtype not in _DOUBLE:
         return value
-    made = value.double()
+    result = value.double()
     if noise is None:
-        return made
+        return result
     drawn = torch.rand(value.shape, dtype=torch.float64, generator=noise).to(value.device) * 2 - 1
-    return made * (1 + torch.finfo(value.dtype).eps / 2 * drawn)
+    return result * (1 + torch.finfo(value.dtype).eps / 2 * drawn)

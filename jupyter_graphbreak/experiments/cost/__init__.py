@@ -1,5 +1,5 @@
 """Measure what compiling a function costs and what it saves.
 
-In: an entry and the report of its run. Out: the report's ``Cost``.
+Input: an entry and the report of its run. Output: the report's ``Cost``.
 May import ``trial``.
 """

@@ -1,4 +1,4 @@
-"""Clocks: of the processor, and of a CUDA device, which works on while the processor goes ahead."""
+"""Clocks for calls on the processor, and for calls on a CUDA device, which runs asynchronously."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Marks moments; when all are marked, says when they were."""
+    """Records moments, and converts them to times afterwards."""
 
     def mark(self) -> Any:
         """Return the present moment."""
@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class ProcessorClock:
-    """The clock of a call whose work is done when it returns."""
+    """The clock for a call whose work is done when it returns."""
 
     def mark(self) -> int:
         """Return the present moment."""
@@ -34,15 +34,15 @@ class ProcessorClock:
 
 
 class CudaClock:
-    """The clock of a call that hands work to a CUDA device.
+    """The clock for a call that queues work on a CUDA device.
 
-    A moment is an event on the device's stream, so that the time between two includes what the device waited for the
-    processor. Nothing waits for the device until all moments are marked.
+    A moment is an event on the device's stream, so the time between two includes the time that the device waited for
+    the processor. The processor waits for the device only after all moments are recorded.
 
     Parameters
     ----------
     cuda
-        What has ``Event`` and ``synchronize`` as ``torch.cuda`` does.
+        An object with ``Event`` and ``synchronize``, like ``torch.cuda``.
     """
 
     def __init__(self, cuda: Any = torch.cuda) -> None:
@@ -61,5 +61,5 @@ class CudaClock:
 
 
 def clock_for(tensors: Iterable[torch.Tensor]) -> Clock:
-    """Return the clock of a call that works with these tensors."""
+    """Return the clock for a call that uses these tensors."""
     return CudaClock() if any(tensor.is_cuda for tensor in tensors) else ProcessorClock()

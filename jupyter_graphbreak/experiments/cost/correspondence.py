@@ -1,4 +1,4 @@
-"""Find the frames, graphs and breaks of one report in another one of the same program."""
+"""Match the frames, graphs and breaks of two reports of the same program."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class Correspondence:
-    """What a run that was made again has in common with the first.
+    """Maps the ids of a repeated run to those of the original run.
 
     Parameters
     ----------
     own : Report
-        Of the run that was made again, on copies.
+        The report of the repeated run on copies.
     run : Report
-        Whose ids are wanted; the same report where there is no other.
+        The report of the original run; the same report if there is none.
     entry : str or None
-        The frame of ``run`` with which the part that was made again begins.
+        The frame of ``run`` at which the repeated part begins.
     """
 
     def __init__(self, own: Report, run: Report, entry: str | None = None) -> None:
@@ -49,29 +49,35 @@ class Correspondence:
             ),
         )
         self._breaks = _pairs(
-            ((found.id, (found.gb_id or found.gb_type, _place(found.location, own_names))) for found in own.breaks),
-            ((found.id, (found.gb_id or found.gb_type, _place(found.location, run_names))) for found in run.breaks),
+            (
+                (break_.id, (break_.gb_id or break_.gb_type, _place(break_.location, own_names)))
+                for break_ in own.breaks
+            ),
+            (
+                (break_.id, (break_.gb_id or break_.gb_type, _place(break_.location, run_names)))
+                for break_ in run.breaks
+            ),
         )
 
     def frame(self, ident: str | None) -> str | None:
-        """Return the id that a frame has in the run's report."""
+        """Return the id of a frame in the original run's report."""
         return self._frames.get(ident or "")
 
     def graph(self, ident: str | None) -> str | None:
-        """Return the letter that a graph has in the run's report."""
+        """Return the letter of a graph in the original run's report."""
         return self._graphs.get(ident or "")
 
     def break_(self, ident: str | None) -> str | None:
-        """Return the id that a break has in the run's report."""
+        """Return the id of a break in the original run's report."""
         return self._breaks.get(ident or "")
 
     def frames(self) -> set[str]:
-        """Return the ids of the frames of the run's report that were found again."""
+        """Return the ids of the original run's frames that have a match."""
         return set(self._frames.values())
 
 
 def _pairs(own: Iterable[tuple[str, Hashable]], run: Iterable[tuple[str, Hashable]]) -> dict[str, str]:
-    """Pair what has equal keys, in order."""
+    """Pair the ids with equal keys, in order."""
     waiting: defaultdict[Hashable, list[str]] = defaultdict(list)
     for ident, key in run:
         waiting[key].append(ident)

@@ -1,4 +1,4 @@
-"""Measure the steady state of an entry: as it is, compiled, with remedies, and where the time goes."""
+"""Measure the steady state of an entry: eager, compiled and with remedies, and how the time is divided."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from jupyter_graphbreak.experiments.cost.parts import (
     leaving_us,
     mark_us,
     parts_of,
-    renamed,
     time_share,
+    with_new_ids,
 )
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
-from jupyter_graphbreak.experiments.trial.entry import Entry, compiling_anew
+from jupyter_graphbreak.experiments.trial.entry import Entry, recompiling
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
-from jupyter_graphbreak.experiments.trial.outcome import untouched
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
 
 def lookups_us(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
-    """Return how long it took to choose the code of each frame, by its compile id: the median of some calls."""
+    """Return the median time to select the code of each frame, by compile id."""
     seen: defaultdict[str, list[float]] = defaultdict(list)
     for ranges in profiles:
-        kept = [read for read in ranges if read.kind in {"lookup", "region"}]
+        kept = [range_ for range_ in ranges if range_.kind in {"lookup", "region"}]
         for lookup, region in itertools.pairwise(kept):
             if (lookup.kind, region.kind) == ("lookup", "region"):
                 seen[region.name].append(lookup.end_us - lookup.start_us)
@@ -57,43 +57,43 @@ def lookups_us(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
 
 
 def operations_outside(ranges: Sequence[Range]) -> int:
-    """Count the operations that ran neither in a graph nor in one's backward pass, each with all that it is made of.
+    """Count the top-level operations that ran neither in a graph nor in the backward pass of one.
 
-    Of ranges in which no graph ran it is the number of all operations. Those of which a tensor is printed do not count.
+    Operations that print a tensor do not count.
     """
     count = 0
-    hidden: dict[int, float] = {}  # until when a thread is inside a graph or an operation
-    for read in ranges:
-        if read.start_us < hidden.get(read.thread, 0.0):
+    hidden: dict[int, float] = {}  # by thread, the end of the graph or operation that it is in
+    for range_ in ranges:
+        if range_.start_us < hidden.get(range_.thread, 0.0):
             continue
-        if read.kind in {"graph", "backward", "printing", "operation"}:
-            hidden[read.thread] = read.end_us
-            count += read.kind == "operation"
+        if range_.kind in {"graph", "backward", "printing", "operation"}:
+            hidden[range_.thread] = range_.end_us
+            count += range_.kind == "operation"
     return count
 
 
-#: Functions of the CUDA runtime and driver, and of HIP, by what they do.
+#: Functions of the CUDA runtime, the CUDA driver and HIP that launch kernels or graphs, or synchronise.
 _LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
 _GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch(_\w+)?")
-_SYNCHRONISE = re.compile(
+_SYNCHRONISATION = re.compile(
     r"(cuda|hip)(Device|Stream|Event)Synchronize|cu(Ctx|Stream|Event)Synchronize|(cuda|hip)Memcpy"
 )
 
 
 def device_work(activities: Sequence[Activity]) -> DeviceWork:
-    """Return what a call had the device do.
+    """Return the work of a call on its device.
 
     Parameters
     ----------
     activities : sequence of Activity
-        In the order in which they happened.
+        The activities in order.
     """
     names = [activity.name for activity in activities]
     taken = itertools.accumulate((seen.nbytes for seen in activities if seen.memory not in {"", "cpu"}), initial=0)
     return DeviceWork(
         launches=sum(_LAUNCH.fullmatch(name) is not None for name in names),
         graph_launches=sum(_GRAPH_LAUNCH.fullmatch(name) is not None for name in names),
-        synchronisations=sum(_SYNCHRONISE.fullmatch(name) is not None for name in names),
+        synchronisations=sum(_SYNCHRONISATION.fullmatch(name) is not None for name in names),
         peak_bytes=max(taken),
     )
 
@@ -107,18 +107,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import CostPart
     from jupyter_graphbreak.report.schema import Report
 
-    #: Applies remedies while its context is open, and hands out the entry with them.
+    #: Applies remedies while its context is open, and yields the entry with them.
     Remedied = Callable[[], AbstractContextManager[Entry]]
 
-#: Profiled calls, the first of which is slow.
-_PROFILES = 15
-#: Seconds after which no further remedy is compiled to be measured.
-_PATIENCE_S = 60.0
+#: The number of profiled calls.
+_PROFILED_CALLS = 15
+#: After this many seconds no further remedy is compiled.
+_MAX_COMPILE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What an entry costs, and the report of the run on copies in which it was compiled."""
+class Measurement:
+    """The cost of an entry, and the report of the run on copies in which it was compiled."""
 
     cost: EntryCost
     report: Report
@@ -132,45 +132,47 @@ def measure_entry(
     budget: Budget | None = None,
     end: float = float("inf"),
     find_cell: FindCell = lambda _: None,
-) -> Measured:
-    """Measure an entry on copies: nothing of the user's changes.
+) -> Measurement:
+    """Measure an entry on copies, so that the user's objects do not change.
 
     Parameters
     ----------
     entry : Entry
+        The entry to measure.
     remedied : mapping
-        The ids of remedies, and what applies them; entered around each call of that variant.
+        The contexts that apply remedies, by the ids of the remedies; each call of the variant runs in its context.
     run : Report or None
-        The report whose graphs, breaks and frames the parts name; without it those of the report that is made here.
+        The report whose ids for graphs, breaks and frames the parts use; by default the report of this run.
     budget : Budget or None
-        How long measuring may take, compiling aside; without it a second for each variant.
+        How long measuring may take, without compiling; by default one second for each variant.
     end : float
-        When to stop, in seconds of :func:`time.monotonic`: no further remedy is measured then, and calls are few.
+        When to stop, in seconds of :func:`time.monotonic`: later no further remedy is measured, and few calls are made.
     find_cell : callable
-        Given the file name of a code object, the cell it comes from.
+        Returns the cell that a code object comes from, given its file name.
 
     Returns
     -------
-    Measured
+    Measurement
+        The cost and the report.
 
     Raises
     ------
     Exception
-        Whatever the call itself raises.
+        Whatever the call raises.
     """
-    with entry.set_up(), untouched(), contextlib.ExitStack() as opened:
+    with entry.set_up(), sandboxed(), contextlib.ExitStack() as opened:
         eager = Variant(entry, compiled=False)
         compiled = Variant(entry, compiled=True, marked=True)
-        others = dict(_changed(remedied or {}, compiled))
+        others = dict(_remedied_variants(remedied or {}, compiled))
         empty = Variant(Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager"), compiled=True, marked=True)
         for variant in (compiled, empty, *others.values()):
-            opened.enter_context(compiling_anew(variant.subject.call))
+            opened.enter_context(recompiling(variant.subject.call))
         eager.warm_up()
         with recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             settled = compiled.warm_up()
         own = build_report(recording.records)
-        others = dict(_warm(others, end)) if settled else {}
+        others = dict(_settled_variants(others, end)) if settled else {}
         empty.warm_up()
         begun = compilations_begun()
         runs = [eager.run, compiled.run_in_parts, empty.run_in_parts, *(variant.run for variant in others.values())]
@@ -180,10 +182,10 @@ def measure_entry(
         coverage = _operations(eager, ranges)
         work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]
     on_processor = isinstance(compiled.clock, ProcessorClock)
-    ours = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
-    whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), ours))
+    overhead = Overhead(mark_us(calls[1]), leaving_us(calls[2])) if on_processor else NO_OVERHEAD
+    whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), overhead))
     eager_time = spread_of(calls[0])
-    found = Correspondence(own, run if run is not None else own, entry.frame)
+    correspondence = Correspondence(own, run if run is not None else own, entry.frame)
     share = time_share(parts)
     cost = EntryCost(
         function=entry.function,
@@ -192,35 +194,37 @@ def measure_entry(
         eager=eager_time,
         compiled=whole,
         remedied=[
-            RemediedCost(list(ids), spread_of(made), done)
-            for ids, made, done in zip(others, calls[3:], work[2:], strict=True)
+            RemediedCost(list(ids), spread_of(timed), device)
+            for ids, timed, device in zip(others, calls[3:], work[2:], strict=True)
         ],
-        parts=_named(parts, found),
+        parts=_with_run_ids(parts, correspondence),
         coverage=Coverage(*coverage, share) if coverage is not None else None,
-        break_even_calls=_break_even(gain_us(eager_time, whole), found),
+        break_even_calls=_break_even(gain_us(eager_time, whole), correspondence),
         eager_device_work=work[0],
         device_work=work[1],
     )
-    return Measured(cost, own)
+    return Measurement(cost, own)
 
 
-def _changed(
+def _remedied_variants(
     remedied: Mapping[tuple[str, ...], Remedied], compiled: Variant
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
-    """Yield a variant for each remedy that can be applied, as many as there is memory for."""
+    """Yield a variant for each remedy that can be applied, as far as the memory allows."""
     size = sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in compiled.tensors()}.values())
     room = memory_limit() // max(size, 1)
     for ids, applied in itertools.islice(remedied.items(), room):
         variant = None
-        with contextlib.suppress(Exception), applied() as changed:  # it has no time then
+        with contextlib.suppress(Exception), applied() as changed:  # a remedy that fails is not timed
             variant = Variant(changed, compiled=not changed.compiles_itself, applied=applied)
         if variant is not None:
             yield ids, variant
 
 
-def _warm(variants: Mapping[tuple[str, ...], Variant], end: float) -> Iterator[tuple[tuple[str, ...], Variant]]:
-    """Yield the variants that settle, until it gets late; what fails has no time."""
-    end = min(end, time.monotonic() + _PATIENCE_S)
+def _settled_variants(
+    variants: Mapping[tuple[str, ...], Variant], end: float
+) -> Iterator[tuple[tuple[str, ...], Variant]]:
+    """Yield the variants that reach a steady state, until time runs out; variants that fail are skipped."""
+    end = min(end, time.monotonic() + _MAX_COMPILE_S)
     longest = 0.0
     for ids, variant in variants.items():
         begun = time.monotonic()
@@ -233,11 +237,11 @@ def _warm(variants: Mapping[tuple[str, ...], Variant], end: float) -> Iterator[t
 
 
 def _profiles(compiled: Variant, end: float) -> list[list[Range]]:
-    """Return profiles of some calls, as many as there is time for; none where a profiler of the user's is at work."""
+    """Return profiles of calls, as many as time allows; none if the user's profiler is active."""
     seeds = SEEDS if compiled.random else 1
     profiles: list[list[Range]] = []
     try:
-        for number in range(_PROFILES + seeds):
+        for number in range(_PROFILED_CALLS + seeds):
             if time.monotonic() > end:
                 break
             profiles.append(compiled.profiled(number % seeds))
@@ -247,7 +251,7 @@ def _profiles(compiled: Variant, end: float) -> list[list[Range]]:
 
 
 def _device_work(variant: Variant) -> DeviceWork | None:
-    """Return what a call has its CUDA device do; ``None`` without one, or where a profiler of the user's is at work."""
+    """Return the work of a call on its CUDA device; ``None`` without one, or if the user's profiler is active."""
     if not isinstance(variant.clock, CudaClock):
         return None
     with contextlib.suppress(RuntimeError):
@@ -255,21 +259,20 @@ def _device_work(variant: Variant) -> DeviceWork | None:
     return None
 
 
-_nothing: Callable[[], None] = torch.compiler.disable(lambda: None)
+_break_graph: Callable[[], None] = torch.compiler.disable(lambda: None)
 
 
 def _empty_break(x: torch.Tensor) -> torch.Tensor:
-    """Break for nothing, which shows what Dynamo does at any break."""
+    """Contain a break that does nothing, to measure Dynamo's overhead at a break."""
     y = x + 1
-    _nothing()
+    _break_graph()
     return y + 1
 
 
 def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
-    """Return how many operations of a call ran compiled, and how many eagerly.
+    """Return how many top-level operations of a call ran compiled, and how many eagerly.
 
-    An operation is one that Python calls, with all that it is made of. Those that ran compiled are those of the eager
-    call that are not to be seen outside of graphs.
+    The operations of the eager call that do not run outside graphs in the compiled call ran compiled.
     """
     if not compiled:
         return None
@@ -281,31 +284,31 @@ def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] 
     return max(0, operations_outside(ranges) - outside), outside
 
 
-def _named(parts: list[CostPart], found: Correspondence) -> list[CostPart]:
+def _with_run_ids(parts: list[CostPart], correspondence: Correspondence) -> list[CostPart]:
     names: dict[str, Callable[[str | None], str | None]] = {
-        "graph": found.graph,
-        "break": found.break_,
-        "frame": found.frame,
+        "graph": correspondence.graph,
+        "break": correspondence.break_,
+        "frame": correspondence.frame,
     }
-    return renamed(parts, lambda kind, ident: names[kind](ident))
+    return with_new_ids(parts, lambda kind, ident: names[kind](ident))
 
 
-def _break_even(gain: float | None, found: Correspondence) -> int | None:
-    """Return after how many calls what was gained makes up for what compiling took."""
-    frames = found.frames()
-    spent = sum(frame.compile_s or 0.0 for frame in found.run.frames if frame.id in frames)
+def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:
+    """Return the number of calls after which the time saved exceeds the compile time."""
+    frames = correspondence.frames()
+    spent = sum(frame.compile_s or 0.0 for frame in correspondence.run.frames if frame.id in frames)
     return max(1, math.ceil(spent * 1e6 / gain)) if gain is not None and spent > 0 else None
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
-    """Return the entry that calling a function would be: with the backend it was compiled with, ``inductor`` if none.
+    """Return the entry for a call of a function, with the backend it was compiled with, or else ``inductor``.
 
     Parameters
     ----------
     fn : callable
         A function, a method or a module; compiled or not.
     *args, **kwargs
-        What to call it with.
+        The arguments of the call.
     """
     call = compiled_callable(fn)
     backend, dynamic = (compiled_with(fn) if call is not None else None) or ("inductor", None)
@@ -315,12 +318,12 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
 
 
 def device_of(entry: Entry) -> str:
-    """Return the device that a call works on: that of its first tensor which is not the processor's."""
+    """Return the device of a call: that of its first tensor that is not on the CPU, or else ``cpu``."""
     return next((str(tensor.device) for tensor in entry.tensors() if tensor.device.type != "cpu"), "cpu")
 
 
 def backend_name(backend: str | Callable[..., Any]) -> str:
-    """Return how a person calls a backend."""
+    """Return the name to show for a backend."""
     if isinstance(backend, str):
         return backend
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)

@@ -1,4 +1,4 @@
-"""A backend around a backend, which takes the time of each graph that it compiled, and of what is between them."""
+"""A backend that wraps another one and times its compiled graphs and the code between them."""
 
 from __future__ import annotations
 
@@ -24,30 +24,32 @@ _T = TypeVar("_T")
 
 
 class GraphTimer:
-    """A backend that compiles as another does, and whose graphs mark when they begin and end while it listens.
+    """A backend that wraps another one; its graphs record marks when they begin and end during a timed call.
 
-    So does, if it was asked to while it compiled, the code around them: see :meth:`marking_code`.
+    The code around the graphs does so if it was compiled within :meth:`marking_code`.
 
     Parameters
     ----------
     backend : str or callable
+        The backend that compiles.
     clock : Clock
+        The clock for the marks.
 
     Attributes
     ----------
     compile_ids : list of str
-        For each graph, in order, the id of the frame that was compiled.
+        The id of the compiled frame of each graph, in order.
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
         self._backend = own_backend(backend) if isinstance(backend, str) else backend
         self._clock = clock
         self._marks: list[tuple[str, str, Any]] | None = None
-        self._profiled = False
+        self._is_profiled = False
         self.compile_ids: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
-        """Return what Dynamo asks of a backend, such as its settings, from the one inside."""
+        """Return an attribute that Dynamo reads, such as the backend's settings, from the wrapped backend."""
         if name.startswith("_torchdynamo") or name == "_backend":
             raise AttributeError(name)
         return getattr(self._backend, name)
@@ -67,7 +69,7 @@ class GraphTimer:
                 self._watch_backward(result, name)
                 marks.append(("graph is noted", name, now()))
                 return result
-            if self._profiled:
+            if self._is_profiled:
                 with marked_graph(number):
                     return compiled(*args)
             return compiled(*args)
@@ -75,7 +77,7 @@ class GraphTimer:
         return run
 
     def marking_code(self) -> AbstractContextManager[None]:
-        """Return a context in which the code that Dynamo makes is made to mark its moments while this listens."""
+        """Return a context in which Dynamo generates code that records marks during a timed call."""
 
         def mark(moment: Moment) -> Callable[[], None]:
             return self._marker(moment, compile_id())
@@ -83,7 +85,7 @@ class GraphTimer:
         return marked_code(mark)
 
     def time(self, call: Callable[[], Any], *, parts: bool = False) -> CallTime:
-        """Make a call and take its time, and with ``parts`` mark what happens in it."""
+        """Make a call and time it; with ``parts`` record marks in it."""
         marks: list[tuple[str, str, Any]] = []
         self._marks = marks if parts else None
         before, worked = yields(), time.process_time_ns()
@@ -96,17 +98,17 @@ class GraphTimer:
         finally:
             self._marks = None
         first, *times, last = self._clock.times_us([start, *(mark for _, _, mark in marks), end])
-        del result  # not while the clock runs
-        made = [Mark(kind, name, us - first) for (kind, name, _), us in zip(marks, times, strict=True)]
-        return CallTime(last - first, made, yielded, processor_us)
+        del result  # after the clock has stopped
+        timed = [Mark(kind, name, us - first) for (kind, name, _), us in zip(marks, times, strict=True)]
+        return CallTime(last - first, timed, yielded, processor_us)
 
     def profiling(self, call: Callable[[], _T]) -> _T:
-        """Make a call in which graphs are ranges of the profiler."""
-        self._profiled = True
+        """Make a call in which each graph is a range of the profiler."""
+        self._is_profiled = True
         try:
             return call()
         finally:
-            self._profiled = False
+            self._is_profiled = False
 
     def _marker(self, kind: str, name: str) -> Callable[..., None]:
         def mark(*_: Any) -> None:
@@ -118,7 +120,7 @@ class GraphTimer:
         return mark
 
     def _watch_backward(self, result: Any, number: str) -> None:
-        """Mark when the backward pass of a graph runs, if it runs in the same call."""
+        """Record marks for the backward pass of a graph, if it runs in the same call."""
         for value in result if isinstance(result, tuple | list) else [result]:
             node = value.grad_fn if isinstance(value, torch.Tensor) else None
             if node is not None and node.name().startswith("CompiledFunctionBackward"):
@@ -128,6 +130,6 @@ class GraphTimer:
 
 
 def compile_id() -> str:
-    """Return the id of the frame that is being compiled, as a report names it."""
+    """Return the id of the frame that is being compiled, as in a report."""
     context = envelope()
     return f"{context.get('frame_id', '-')}/{context.get('frame_compile_id', '-')}"

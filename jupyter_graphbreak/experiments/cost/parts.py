@@ -1,4 +1,4 @@
-"""Share the time of a compiled call among its graphs, the breaks between them, and guards."""
+"""Divide the time of a compiled call among its graphs, the breaks between them, and guards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Owner(NamedTuple):
-    """Whose time it is, as ids of a report."""
+    """The owner of some time: a graph, a break or the guards of a frame, as ids of a report."""
 
     kind: str
     graph: str | None = None
@@ -26,62 +26,62 @@ class Owner(NamedTuple):
     frame: str | None = None
 
 
-#: Time that belongs to nothing that the report has: Dynamo's own, before the first graph and after the last.
-NOBODY = Owner("outside")
+#: The owner of time that belongs to nothing in the report: Dynamo's, before the first graph and after the last.
+NO_OWNER = Owner("outside")
 
 
-#: What the code that Dynamo made calls. Other marks take next to nothing.
-_IN_CODE = {"entered", "marked", "resumes", "left"}
+#: Marks recorded by the code that Dynamo generates. The time that other marks take is negligible.
+_CODE_MARKS = {"entered", "marked", "resumes", "left"}
 
 
 class Overhead(NamedTuple):
-    """What making a mark takes, which is no part of the call; and what Dynamo does between a graph and a break."""
+    """The time to record a mark, which is not part of the call, and Dynamo's time between a graph and a break."""
 
     mark_us: float = 0.0
     leaving_us: float = 0.0
 
 
 NO_OVERHEAD = Overhead()
-#: How far from the median, as a share of it, a typical call may be; where none is, those nearest to it are typical.
-_TYPICAL = 0.04
+#: The maximum relative distance of a typical call from the median; if no call is within it, the nearest are typical.
+_TYPICAL_DISTANCE = 0.04
 _ROUNDING_US = 1e-3
 
 
 def mark_us(calls: Iterable[CallTime]) -> float:
-    """Return what it takes code that Dynamo made to make a mark."""
-    return _between(calls, "entered", "marked")
+    """Return how long generated code takes to record a mark."""
+    return _median_between(calls, "entered", "marked")
 
 
 def leaving_us(calls: Iterable[CallTime]) -> float:
-    """Return what Dynamo does between a graph and a break, from calls of a program whose break does nothing."""
-    return max(0.0, _between(calls, "graph is noted", "resumes") - mark_us(calls) / 2)
+    """Return Dynamo's time between a graph and a break, from calls of a program whose break does nothing."""
+    return max(0.0, _median_between(calls, "graph is noted", "resumes") - mark_us(calls) / 2)
 
 
-def _between(calls: Iterable[CallTime], kind: str, later_kind: str) -> float:
-    """Return the median time between marks of two kinds that follow each other."""
+def _median_between(calls: Iterable[CallTime], kind: str, later_kind: str) -> float:
+    """Return the median time between consecutive marks of two kinds."""
     pairs = (pair for call in calls for pair in itertools.pairwise(call.marks))
     stretches = [later.us - mark.us for mark, later in pairs if (mark.kind, later.kind) == (kind, later_kind)]
     return statistics.median(stretches) if stretches else 0.0
 
 
 def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[CostPart]]:
-    """Return what a call takes, and the parts of a typical call in the order in which they first ran.
+    """Return the time of a call, and the parts of a typical call in the order in which they first ran.
 
-    A part is the sum of the stretches between two marks that belong to it. All stretches together are the call, but for
-    what marking takes; that is what makes the parts add up. Typical are the calls that took next to the median,
-    and the parts are their means.
+    A part is the sum of the stretches between marks that belong to its owner. All stretches add up to the call without
+    the time for recording marks, so the parts add up. Typical calls are those nearest to the median; the parts are
+    their means.
     """
-    shared = [owners.of_call(call) for call in calls]
+    shared = [owners.times_by_owner(call) for call in calls]
     totals = [sum(times.values()) for times in shared]
-    whole = spread_of([call.lasting(total) for call, total in zip(calls, totals, strict=True)])
+    whole = spread_of([call.with_total(total) for call, total in zip(calls, totals, strict=True)])
     off = [abs(total - statistics.median(totals)) for total in totals]
-    reach = max(min(off), _TYPICAL * whole.median_us) + _ROUNDING_US
+    reach = max(min(off), _TYPICAL_DISTANCE * whole.median_us) + _ROUNDING_US
     typical = [number for number in range(len(calls)) if off[number] <= reach]
     parts = []
     for owner in dict.fromkeys(owner for times in shared for owner in times):
         times = [shared[number].get(owner, 0.0) for number in typical]
         low, _, high = quartiles(times)
-        middle = statistics.fmean(times)  # which adds up, and leaves a part that few calls have its share
+        middle = statistics.fmean(times)  # means add up, and count parts that few calls have
         if middle <= 0:
             continue
         time = Spread(round(middle, 2), round(min(low, middle), 2), round(max(high, middle), 2), len(times))
@@ -99,24 +99,25 @@ def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[Co
 
 
 def time_share(parts: Sequence[CostPart]) -> float | None:
-    """Return which share of the time is that of graphs."""
+    """Return the graphs' share of the time."""
     whole = sum(part.time.median_us for part in parts)
     graphs = sum(part.time.median_us for part in parts if part.kind == "graph")
     return round(graphs / whole, 4) if whole > 0 else None
 
 
 class Owners:
-    """Says whose time each stretch of a call is, after the report of the run in which the call was compiled.
+    """Assigns each stretch of a call to its owner, using the report of the run in which the call was compiled.
 
     Parameters
     ----------
     report : Report
+        The report of that run.
     compile_ids : sequence of str
-        For each graph, in the order in which they were compiled, the id of its frame.
+        The id of each graph's frame, in the order in which the graphs were compiled.
     lookups_us : mapping
-        How long the choice of a frame's code takes, by the frame's id: it is told from what runs before it.
+        How long it takes to select a frame's code, by the frame's id, to separate this from the code before it.
     overhead : Overhead
-        What to tell from what the user's code does.
+        The times to subtract from the user's code.
     """
 
     def __init__(
@@ -128,117 +129,119 @@ class Owners:
     ) -> None:
         self._overhead = overhead
         self._frames = {frame.id: frame for frame in report.frames}
-        self._first = next(iter(report.frames), None)
+        self._first_frame = next(iter(report.frames), None)
         self._breaks = {graph.id: graph.break_ for graph in report.graphs}
-        self._of_resume = {resume.id: resume.break_ for resume in report.resumes}
+        self._break_by_resume = {resume.id: resume.break_ for resume in report.resumes}
         self._skipped_frames = {skipped.frame: skipped.break_ for skipped in report.skipped}
-        self._eager = self._whole_call(report)
+        self._eager = self._break_of_whole_call(report)
         self._lookups = lookups_us or {}
         seen: Counter[str] = Counter()
         self._graphs: list[Owner] = []
         for ident in compile_ids:
-            self._graphs.append(self._graph(ident, seen[ident]))
+            self._graphs.append(self._graph_owner(ident, seen[ident]))
             seen[ident] += 1
 
-    def of_call(self, call: CallTime) -> dict[Owner, float]:
+    def times_by_owner(self, call: CallTime) -> dict[Owner, float]:
         """Return the time of each owner in one call."""
-        found: defaultdict[Owner, float] = defaultdict(float)
-        open_frames: list[str] = []  # that were entered and not left yet
+        times: defaultdict[Owner, float] = defaultdict(float)
+        open_frames: list[str] = []  # entered, but not left yet
         before = Mark("begins", "", 0.0)
         for mark in (*call.marks, Mark("ends", "", call.total_us)):
-            taken = sum(edge.kind in _IN_CODE for edge in (before, mark)) * self._overhead.mark_us / 2
+            taken = sum(edge.kind in _CODE_MARKS for edge in (before, mark)) * self._overhead.mark_us / 2
             us = max(0.0, mark.us - before.us - taken)
-            for owner, part in self._stretch(before, mark, us, open_frames):
-                found[owner] += part
+            for owner, part in self._share_stretch(before, mark, us, open_frames):
+                times[owner] += part
             match mark.kind:
                 case "entered":
                     open_frames.append(mark.name)
                 case "left" if mark.name in open_frames:
-                    del open_frames[_last(open_frames, mark.name) :]
+                    del open_frames[_last_index(open_frames, mark.name) :]
             before = mark
-        return found
+        return times
 
-    def _stretch(self, before: Mark, after: Mark, us: float, open_frames: list[str]) -> Iterator[tuple[Owner, float]]:
-        """Yield whose time the stretch between two marks is."""
+    def _share_stretch(
+        self, before: Mark, after: Mark, us: float, open_frames: list[str]
+    ) -> Iterator[tuple[Owner, float]]:
+        """Yield the owners of the stretch between two marks, with their shares of its time."""
         match before.kind, after.kind:
             case ("graph ends", "graph is noted") | ("entered", "marked"):
                 return
             case ("graph", "graph ends") | ("backward", "backward ends"):
                 yield self._graphs[int(before.name)], us
             case _, "graph" if open_frames:
-                yield self._guards(open_frames[-1]), us
+                yield self._guards_owner(open_frames[-1]), us
             case _, "entered":
                 way_in = us
                 if before.kind != "resumes" and not (before.kind == "begins" and self._is_entry(after.name)):
                     way_in = min(us, self._lookups.get(after.name, 0.0))
-                yield self._guards(after.name), way_in
-                yield self._outside(open_frames), us - way_in
+                yield self._guards_owner(after.name), way_in
+                yield self._eager_owner(open_frames), us - way_in
             case "graph is noted", "resumes" | "left" if open_frames:
                 leaving = min(us, self._overhead.leaving_us)
-                yield self._guards(open_frames[-1]), leaving
-                yield self._outside(open_frames), us - leaving
-            case "left", "left" if self._resumes(before.name):  # it returns to what it resumes, and that returns
-                yield NOBODY, us
+                yield self._guards_owner(open_frames[-1]), leaving
+                yield self._eager_owner(open_frames), us - leaving
+            case "left", "left" if self._is_resume(before.name):  # a resumed frame returns, and then its caller
+                yield NO_OWNER, us
             case _:
-                yield self._outside(open_frames), us
+                yield self._eager_owner(open_frames), us
 
-    def _resumes(self, frame: str) -> bool:
+    def _is_resume(self, frame: str) -> bool:
         return frame in self._frames and self._frames[frame].role == "resume"
 
     def _is_entry(self, frame: str) -> bool:
-        return self._first is not None and self._first.id == frame
+        return self._first_frame is not None and self._first_frame.id == frame
 
-    def _graph(self, compile_id: str, ordinal: int) -> Owner:
-        """Return the owner of a graph: the frame's, by the order in which they were compiled."""
+    def _graph_owner(self, compile_id: str, ordinal: int) -> Owner:
+        """Return the owner of the time of a frame's graph, by its position among the frame's graphs."""
         frame = self._frames.get(compile_id)
         letters = frame.graphs if frame is not None else []
         return Owner("graph", letters[ordinal] if ordinal < len(letters) else None, None, compile_id)
 
-    def _guards(self, compile_id: str) -> Owner:
+    def _guards_owner(self, compile_id: str) -> Owner:
         frame = self._frames.get(compile_id)
         graphs = frame.graphs if frame is not None else []
-        return Owner("guards", next(iter(graphs), None), self._cause(frame), compile_id)
+        return Owner("guards", next(iter(graphs), None), self._causing_break(frame), compile_id)
 
-    def _outside(self, open_frames: list[str]) -> Owner:
-        """Return whose time it is that Python takes in the innermost frame."""
+    def _eager_owner(self, open_frames: list[str]) -> Owner:
+        """Return the owner of the time that Python takes in the innermost frame."""
         if not open_frames:
-            return Owner("outside", None, self._eager) if self._eager is not None else NOBODY
+            return Owner("outside", None, self._eager) if self._eager is not None else NO_OWNER
         frame = self._frames.get(open_frames[-1])
-        broken = self._own(frame) or self._cause(frame) if frame is not None else None
-        return Owner("outside", None, broken) if broken is not None else NOBODY
+        broken = self._break_of(frame) or self._causing_break(frame) if frame is not None else None
+        return Owner("outside", None, broken) if broken is not None else NO_OWNER
 
-    def _whole_call(self, report: Report) -> str | None:
-        """Return the break because of which what was called runs eagerly itself, if it does."""
+    def _break_of_whole_call(self, report: Report) -> str | None:
+        """Return the break because of which the called function itself runs eagerly, if it does."""
         first = next(iter(report.frames), None)
         if first is not None and first.outcome != "skipped":
             return None
         own = self._skipped_frames.get(first.id) if first is not None else None
         return own or next((skipped.break_ for skipped in report.skipped if skipped.break_ is not None), None)
 
-    def _own(self, frame: Frame) -> str | None:
-        """Return the break at which a frame's graph ended, or at which it was given up."""
+    def _break_of(self, frame: Frame) -> str | None:
+        """Return the break that ended a frame's graph, or because of which the frame was skipped."""
         ending = next((self._breaks[graph] for graph in frame.graphs if self._breaks.get(graph)), None)
         return ending or (frame.breaks[-1] if frame.breaks else self._skipped_frames.get(frame.id))
 
-    def _cause(self, frame: Frame | None) -> str | None:
-        """Return the break because of which a frame is one of its own."""
+    def _causing_break(self, frame: Frame | None) -> str | None:
+        """Return the break because of which a frame is compiled separately."""
         seen: set[str] = set()
         while frame is not None and frame.id not in seen:
             seen.add(frame.id)
-            if frame.resume is not None and self._of_resume.get(frame.resume) is not None:
-                return self._of_resume[frame.resume]
+            if frame.resume is not None and self._break_by_resume.get(frame.resume) is not None:
+                return self._break_by_resume[frame.resume]
             frame = self._frames.get(frame.caller or "")
-            if frame is not None and (own := self._own(frame)) is not None:
+            if frame is not None and (own := self._break_of(frame)) is not None:
                 return own
         return None
 
 
-def _last(items: list[str], wanted: str) -> int:
+def _last_index(items: list[str], wanted: str) -> int:
     return len(items) - 1 - items[::-1].index(wanted)
 
 
-def renamed(parts: Sequence[CostPart], name: Callable[[str, str | None], str | None]) -> list[CostPart]:
-    """Return parts with other ids: ``name`` is given the kind of an id ("graph", "break", "frame") and the id."""
+def with_new_ids(parts: Sequence[CostPart], name: Callable[[str, str | None], str | None]) -> list[CostPart]:
+    """Return parts with new ids; ``name`` maps the kind of an id ("graph", "break", "frame") and the id."""
     return [
         CostPart(part.kind, part.time, name("graph", part.graph), name("break", part.break_), name("frame", part.frame))
         for part in parts

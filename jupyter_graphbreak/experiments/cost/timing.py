@@ -1,4 +1,4 @@
-"""Time several variants of a call in turn, and say what the times were."""
+"""Time several variants of a call in turn, and summarize the times."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ from jupyter_graphbreak.report.cost import Spread, overlap
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Each variant runs at least so often, however long it takes, and at most so often, however short.
-FEWEST_RUNS = 7
-MOST_RUNS = 300
-#: So often each variant runs even when it is late, and when the time is up.
-_FEWEST_LATE = 3
-_FEWEST_AT_END = 1
+#: The minimum number of runs of each variant, however long they take, and the maximum, however short they are.
+MIN_RUNS = 7
+MAX_RUNS = 300
+#: The minimum number of runs of each variant after ``end``, and after the time limit.
+_MIN_RUNS_LATE = 3
+_MIN_RUNS_AT_END = 1
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much time measuring may take: ``seconds`` for all variants together, ``runs`` of each at the most.
+    """The time for measuring: ``seconds`` for all variants together, and at most ``runs`` of each.
 
-    Where the machine does other things most of the time, it takes twice as long.
+    On a busy machine measuring takes up to twice as long.
     """
 
     seconds: float = 2.0
-    runs: int = MOST_RUNS
+    runs: int = MAX_RUNS
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened in a call, so many microseconds after its beginning.
+    """A recorded moment of a call.
 
     Parameters
     ----------
     kind : str
-        ``graph``, ``graph ends``; ``graph is noted``, when our own work after it is done; ``backward``, ``backward
-        ends``: a graph's backward pass; ``entered``, ``marked``, ``resumes``, ``left``: as
-        :data:`~jupyter_graphbreak._torch_compat.hooks.code_marks.Moment` says.
+        ``graph``, ``graph ends``; ``graph is noted``, when the timer's own work after it is done; ``backward``,
+        ``backward ends``: a graph's backward pass; ``entered``, ``marked``, ``resumes``, ``left``: see
+        :data:`~jupyter_graphbreak._torch_compat.hooks.code_marks.Moment`.
     name : str
         The number of the graph, or the compile id of the frame.
+    us : float
+        The microseconds since the call began.
     """
 
     kind: str
@@ -56,9 +58,9 @@ class Mark:
 
 @dataclass(frozen=True)
 class CallTime:
-    """What one call took, what happened in it, and how often the process had to yield a processor meanwhile.
+    """The time of one call, its marks, and how often the process had to yield a processor meanwhile.
 
-    ``processor_us`` is the time that all processors worked for it.
+    ``processor_us`` is the time that all processors worked for the call.
     """
 
     total_us: float
@@ -66,10 +68,10 @@ class CallTime:
     yields: int = 0
     processor_us: float | None = None
 
-    def lasting(self, total_us: float) -> CallTime:
-        """Return this call without what was done in it for us: it takes less time, also of a processor."""
-        ours = self.total_us - total_us
-        worked = max(0.0, self.processor_us - ours) if self.processor_us is not None else None
+    def with_total(self, total_us: float) -> CallTime:
+        """Return this call with a shorter total time, and the processor time reduced by the same amount."""
+        overhead = self.total_us - total_us
+        worked = max(0.0, self.processor_us - overhead) if self.processor_us is not None else None
         return CallTime(total_us, self.marks, self.yields, worked)
 
 
@@ -80,24 +82,25 @@ def time_in_turn(
     *,
     end: float = float("inf"),
 ) -> list[list[CallTime]]:
-    """Run variants in turn until the budget is spent, so that a drift of the machine favours none of them.
+    """Run variants in turn until the budget is spent, so that changes in the machine's speed affect all equally.
 
-    Who goes first changes from round to round. Garbage is collected before, and not while they run.
+    The first variant changes from round to round. Garbage is collected before the runs, not during them.
 
     Parameters
     ----------
     variants : sequence of callable
-        Each prepares a call, makes it, and returns what it took.
+        Functions that make a call and return its time.
     budget : Budget
+        The time for all variants.
     clock : callable
         Returns seconds.
     end : float
-        From when on a few runs must do.
+        When to stop after a few runs.
 
     Returns
     -------
     list of list of CallTime
-        The calls of each variant that tell: those in which nothing else had the processor, if they are enough.
+        The undisturbed calls of each variant, see :func:`undisturbed`.
     """
     budget = Budget() if budget is None else budget
     spent = clock() + budget.seconds
@@ -106,14 +109,14 @@ def time_in_turn(
     gc.collect()
     gc.disable()
     try:
-        for done in range(max(budget.runs, FEWEST_RUNS)):
+        for done in range(max(budget.runs, MIN_RUNS)):
             now = clock()
             late = now - spent
-            if done >= _FEWEST_LATE and now >= end:
+            if done >= _MIN_RUNS_LATE and now >= end:
                 break
-            if done >= _FEWEST_AT_END and seconds_left() <= 0:
+            if done >= _MIN_RUNS_AT_END and seconds_left() <= 0:
                 break
-            if done >= FEWEST_RUNS and (late >= budget.seconds or (late >= 0 and all(map(_is_enough, calls)))):
+            if done >= MIN_RUNS and (late >= budget.seconds or (late >= 0 and all(map(_is_enough, calls)))):
                 break
             for place in range(len(variants)):
                 number = (done + place) % len(variants)
@@ -121,21 +124,21 @@ def time_in_turn(
     finally:
         if collecting:
             gc.enable()
-    return [undisturbed(made) for made in calls]
+    return [undisturbed(variant_calls) for variant_calls in calls]
 
 
 def undisturbed(calls: list[CallTime]) -> list[CallTime]:
-    """Return the calls in which nothing else had the processor; where these are too few, those with the least of it."""
-    most = sorted(call.yields for call in calls)[:FEWEST_RUNS][-1]
+    """Return the calls during which no other process had the processor, or the least disturbed if they are too few."""
+    most = sorted(call.yields for call in calls)[:MIN_RUNS][-1]
     return [call for call in calls if call.yields <= most]
 
 
 def _is_enough(calls: list[CallTime]) -> bool:
-    return sum(call.yields == 0 for call in calls) >= FEWEST_RUNS
+    return sum(call.yields == 0 for call in calls) >= MIN_RUNS
 
 
 def yields() -> int:
-    """Return how often this process has had to yield a processor so far; 0 where the system does not say."""
+    """Return how often this process has had to yield a processor so far; 0 if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -144,20 +147,20 @@ def yields() -> int:
 
 
 def spread_of(calls: Sequence[CallTime]) -> Spread:
-    """Return what calls took."""
-    made = spread([call.total_us for call in calls])
+    """Return the spread of the times of calls, with the median processor time."""
+    times = spread([call.total_us for call in calls])
     worked = [call.processor_us for call in calls if call.processor_us is not None]
-    return replace(made, processor_us=round(statistics.median(worked), 2)) if worked else made
+    return replace(times, processor_us=round(statistics.median(worked), 2)) if worked else times
 
 
 def spread(times_us: Sequence[float]) -> Spread:
-    """Return the median of times with the quartiles around it."""
+    """Return the median and the quartiles of times."""
     low, median, high = quartiles(times_us)
     return Spread(round(median, 2), round(low, 2), round(high, 2), len(times_us))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the quartiles of values, the median in the middle."""
+    """Return the lower quartile, the median and the upper quartile of values."""
     if len(values) == 1:
         return values[0], values[0], values[0]
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -165,6 +168,6 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def gain_us(slow: Spread, fast: Spread) -> float | None:
-    """Return how many microseconds a call is shorter, ``None`` where no gain can be measured."""
+    """Return how many microseconds a call is shorter, ``None`` if no gain is measurable."""
     gain = slow.median_us - fast.median_us
     return gain if gain > 0 and not overlap(slow, fast) else None

@@ -1,4 +1,4 @@
-"""Variants of one call that run in turn: as it is, compiled, and compiled with remedies; each on its own copies."""
+"""Variants of one call that run in turn, each on its own copies: eager, compiled, and compiled with remedies."""
 
 from __future__ import annotations
 
@@ -32,26 +32,28 @@ if TYPE_CHECKING:
 
 
 class PrivateCode:
-    """Code objects of the methods and library functions that a callable leads to.
+    """Private code objects for the methods and library functions that a callable uses.
 
-    Dynamo keeps what it compiled, and that it gave up, with the code object: programs that share one would run as the
-    last of them was compiled.
+    Dynamo stores compiled code, and the decision to skip, with the code object: programs that share one would all run
+    what was compiled last.
 
     Parameters
     ----------
     call
         The callable.
     copies : collection of function
-        Those that no other program shares. Python specializes what calls a function anew when its code was replaced,
-        which takes longer than many a call.
+        Functions that no other program shares, and which keep their code: after a replacement Python specializes the
+        callers again, which can take longer than a call.
     """
 
     def __init__(self, call: Any, copies: Collection[types.FunctionType] = ()) -> None:
-        self._codes = {function: _copy(function.__code__) for function in _functions(call) if function not in copies}
+        self._codes = {
+            function: _copy_code(function.__code__) for function in _functions(call) if function not in copies
+        }
 
     @contextlib.contextmanager
-    def in_force(self) -> Iterator[None]:
-        """Have the functions run this code while the context is open."""
+    def installed(self) -> Iterator[None]:
+        """Make the functions run the private code while the context is open."""
         before = {function: function.__code__ for function in self._codes}
         try:
             for function, code in self._codes.items():
@@ -63,9 +65,9 @@ class PrivateCode:
 
 
 def _functions(call: Any) -> Iterator[types.FunctionType]:
-    for found in reached(call):
-        held = [found] if isinstance(found, types.FunctionType) else _members(found)
-        for function in held:
+    for item in reached(call):
+        functions = [item] if isinstance(item, types.FunctionType) else _members(item)
+        for function in functions:
             if is_own(function):
                 yield function
 
@@ -80,38 +82,39 @@ def _members(value: Any) -> Iterator[types.FunctionType]:
                 wrapped = getattr(wrapped, "__wrapped__", None)
 
 
-def _copy(code: types.CodeType) -> types.CodeType:
-    inner = tuple(_copy(const) if isinstance(const, types.CodeType) else const for const in code.co_consts)
+def _copy_code(code: types.CodeType) -> types.CodeType:
+    inner = tuple(_copy_code(const) if isinstance(const, types.CodeType) else const for const in code.co_consts)
     return code.replace(co_consts=inner)
 
 
 _T = TypeVar("_T")
-#: A call that draws random numbers may take another way each time: it is made with so many seeds, over and over.
+#: The number of seeds, used in rotation, for a call that draws random numbers, since its path may depend on them.
 SEEDS = 8
-#: How often a call that is shorter is made before the one that counts.
-_WARMING = 2
+#: The number of untimed calls before a timed call that takes less than ``_SHORT_US`` microseconds.
+_WARM_UP_CALLS = 2
 _SHORT_US = 5_000
-#: Rounds through the seeds after which compiling is not waited for any longer.
-_MOST_ROUNDS = 12
-#: A call that takes so many seconds is made with one seed only.
+#: The maximum number of rounds through the seeds to wait until nothing is compiled.
+_MAX_ROUNDS = 12
+#: A call that takes this many seconds is warmed up with one seed only.
 _LONG_S = 0.5
 
 
 class Variant:
-    """A call that can be made again and again, and finds the same each time.
+    """A call that can be repeated from the same state.
 
-    What the first call changes, such as the state of an optimizer that begins to exist, stays changed; what later calls
-    change is restored after each, outside of the time that is taken. Arguments that the call changes are copied anew.
+    Changes of the first call, such as the creation of an optimizer's state, are kept; changes of later calls are undone
+    after each call, outside the timed section. Arguments that the call changes are copied again.
 
     Parameters
     ----------
     entry : Entry
+        The entry to call.
     compiled : bool
-        Whether to compile it, or to leave it as it is.
+        Whether to compile it.
     marked : bool
-        Whether what is compiled can say what happens in it.
+        Whether the compiled code can record marks.
     applied : callable
-        Makes a context in which each call is made.
+        Returns a context for each call.
     """
 
     def __init__(
@@ -145,17 +148,17 @@ class Variant:
         yield from tensors_of(self.subject, self._arguments)
 
     def warm_up(self) -> bool:
-        """Call it until nothing is compiled any more; return whether that came about."""
+        """Call it until nothing more is compiled; return whether that happened."""
         with self.timer.marking_code() if self._marked else contextlib.nullcontext():
             return self._warm_up()
 
     def _warm_up(self) -> bool:
         with guarded(self.subject.call, assigned=self.subject.assigned):
             self._call(0)
-        self.subject.separate_changed()
+        self.subject.detach_changed_memory()
         self._state = self.subject.state()
         self._arguments = self.subject.copies_of(self._given)
-        # Whether the call changes something is seen from the second one on: the first may prepare what then stays.
+        # Changes are detected from the second call on, since the first one may initialize state.
         given = self.subject.copies_of(self._given)
         seed_all(0)
         before = _random_state()
@@ -163,41 +166,41 @@ class Variant:
         with guarded(self.subject.call, assigned=self.subject.assigned):
             self._call(0)
         self._seconds = time.monotonic() - begun
-        self.subject.separate_changed()
+        self.subject.detach_changed_memory()
         self.random = before != _random_state()
         self._changes_arguments = _differ((given.args, given.kwargs), (self._arguments.args, self._arguments.kwargs))
         self._changes_state = _differ(self._state, self.subject.state())
         self._restore()
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             before_round = compilations_begun()
-            for seed in range(self._seeds_now()):
+            for seed in range(self._seeds_per_round()):
                 self._call(seed)
             if before_round == compilations_begun():
                 return True
         return False
 
-    def _seeds_now(self) -> int:
-        """Return with how many seeds to call it in one round."""
+    def _seeds_per_round(self) -> int:
+        """Return the number of seeds in one round."""
         return (SEEDS if self._seconds < _LONG_S else 1) if self.random else 1
 
     def run(self) -> CallTime:
-        """Call it, and return what that took; each time with the next random seed."""
+        """Call it with the next random seed, and return the time."""
         return self._timed(next(self._seeds), parts=False)
 
     def run_in_parts(self) -> CallTime:
-        """Call it, and return also what happened in it; each time with the next random seed."""
+        """Call it with the next random seed, and return the time with marks."""
         return self._timed(next(self._seeds_of_parts), parts=True)
 
     def _timed(self, seed: int, *, parts: bool) -> CallTime:
-        """Call it, before that a short one some times: what ran in between has used the processor's caches."""
-        warming = _WARMING if self._is_short else 0
+        """Time a call; a short call is first made untimed, since other code has used the processor's caches."""
+        warming = _WARM_UP_CALLS if self._is_short else 0
         if self.random or self._changes_arguments or self._changes_state:
             for _ in range(warming):
                 self._call(seed)
             warming = 0
             seed_all(seed)
         arguments = self._arguments
-        with self._applied(), self.subject.entered(), self._code.in_force():
+        with self._applied(), self.subject.activated(), self._code.installed():
             for _ in range(warming):
                 self._program(*arguments.args, **arguments.kwargs)
             taken = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
@@ -206,25 +209,25 @@ class Variant:
         return taken
 
     def profiled(self, seed: int = 0) -> list[Range]:
-        """Call it under a profiler, and return what that saw."""
+        """Call it under a profiler, and return the recorded ranges."""
         return self._observed(seed, lambda call: self.timer.profiling(lambda: profiled(call)))
 
     def device_activities(self) -> list[Activity]:
-        """Call it under the profiler that sees what a device is asked for, and return that."""
+        """Call it under a profiler, and return the activities of its device."""
         return self._observed(0, device_activities)
 
     def _observed(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
         seed_all(seed)
         arguments = self._arguments
         try:
-            with self._applied(), self.subject.entered(), self._code.in_force():
+            with self._applied(), self.subject.activated(), self._code.installed():
                 return observe(lambda: self._program(*arguments.args, **arguments.kwargs))
         finally:
             self._restore()
 
     def _call(self, seed: int) -> None:
         seed_all(seed)
-        with self._applied(), self.subject.entered(), self._code.in_force():
+        with self._applied(), self.subject.activated(), self._code.installed():
             self._program(*self._arguments.args, **self._arguments.kwargs)
         self._restore()
 
@@ -236,7 +239,7 @@ class Variant:
 
 
 def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors that a call works with: those of its arguments, and those of what it changes."""
+    """Yield the tensors of a call's arguments and of the object whose state it may change."""
     pending: list[Any] = [arguments.args, arguments.kwargs, subject.owner]
     while pending:
         value = pending.pop()
@@ -257,7 +260,7 @@ def _differ(before: Any, after: Any) -> bool:
 
 
 def _random_state() -> tuple[Any, ...]:
-    """Return the state of the random generators, as values that can be compared."""
+    """Return the state of the random generators as comparable values."""
     numpy = sys.modules.get("numpy")
     states = [torch.random.get_rng_state().numpy().tobytes()]
     if torch.cuda.is_available() and torch.cuda.is_initialized():

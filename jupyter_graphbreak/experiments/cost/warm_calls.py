@@ -1,4 +1,4 @@
-"""Time the calls of compiled callables as a run makes them, once nothing is compiled in them any more."""
+"""Time the calls that a run makes of compiled callables, once they no longer compile anything."""
 
 from __future__ import annotations
 
@@ -20,61 +20,61 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.clock import Clock
     from jupyter_graphbreak.report.cost import Spread
 
-#: Fewer calls are no loop.
-_FEWEST = 5
-#: Of a longer loop the last calls count.
-_MOST = 10_000
+#: Fewer calls are not reported.
+_MIN_CALLS = 5
+#: Only the last calls of a longer loop are used.
+_MAX_CALLS = 10_000
 
 
 class _Begun(NamedTuple):
-    """A call that has begun: how many compilations there had been, and the moment."""
+    """The start of a call: the number of compilations so far, and the moment."""
 
     compilations: int | None
     mark: Any
 
 
 class WarmCalls:
-    """Takes the time of each call that compiles nothing."""
+    """Times each call that compiles nothing."""
 
     def __init__(self) -> None:
         self._clock: Clock = (
             CudaClock() if torch.cuda.is_available() and torch.cuda.is_initialized() else ProcessorClock()
         )
         self._begun: dict[FrameType, _Begun] = {}
-        self._made: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
+        self._finished: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
 
-    def edge(self, frame: FrameType, wrapped: int) -> None:
-        """Note that a call begins or ends."""
+    def note_edge(self, frame: FrameType, wrapped: int) -> None:
+        """Record that a call begins or ends."""
         begun = self._begun.pop(frame, None)
         if begun is None:
             self._begun[frame] = _Begun(compilations_begun(), self._clock.mark())
             return
         now = self._clock.mark()
         if begun.compilations == compilations_begun():
-            made = self._made[wrapped]
-            made.append((begun.mark, now))
-            del made[:-_MOST]
+            finished = self._finished[wrapped]
+            finished.append((begun.mark, now))
+            del finished[:-_MAX_CALLS]
         else:
-            self._made[wrapped].clear()  # what came before it was not the steady state
+            self._finished[wrapped].clear()  # earlier calls were not the steady state
 
-    def end(self) -> None:
-        """Let go of the calls that did not end."""
+    def clear(self) -> None:
+        """Discard the calls that did not end."""
         self._begun.clear()
 
     def spread_of(self, wrapped: int | None) -> Spread | None:
-        """Return what the calls of a callable took, ``None`` where they were too few."""
-        made = self._made.get(wrapped, []) if wrapped is not None else []
-        if len(made) < _FEWEST:
+        """Return the times of a callable's calls, ``None`` if there were too few."""
+        finished = self._finished.get(wrapped, []) if wrapped is not None else []
+        if len(finished) < _MIN_CALLS:
             return None
-        return spread([self._clock.times_us(pair)[-1] for pair in made])
+        return spread([self._clock.times_us(pair)[-1] for pair in finished])
 
 
 @contextlib.contextmanager
 def timed_calls() -> Iterator[WarmCalls]:
-    """Time the calls that are made while the context is open."""
+    """Time the calls of compiled callables while the context is open."""
     warm = WarmCalls()
     try:
-        with watch_calls(warm.edge, lambda _: None, lambda _: None):
+        with watch_calls(warm.note_edge, lambda _: None, lambda _: None):
             yield warm
     finally:
-        warm.end()
+        warm.clear()

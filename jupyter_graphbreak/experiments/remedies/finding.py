@@ -16,10 +16,10 @@ from jupyter_graphbreak.experiments.remedies.own_edits import Patch
 from jupyter_graphbreak.experiments.remedies.rehearsal import Rehearsal
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import RANK, Search
-from jupyter_graphbreak.experiments.trial.entry import Entry, name_of
+from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, time_limited
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.report.schema import Device, Diagnostic, Report
 
 if TYPE_CHECKING:
@@ -102,14 +102,14 @@ def remedies_of_call(
     """
     call = _uncompiled(fn)
     backend, dynamic = compiled_with(fn) or ("eager", None)
-    entry = Entry(name_of(call), None, call, Arguments(*args, **kwargs).bound(call), backend, dynamic)
+    entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).bound(call), backend, dynamic)
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     refused = entry.why_not_run()
     if refused is not None:
         return _nothing(refused)
     with entry.set_up():
         try:
-            with time_limited(max(end, time.monotonic() + _LEAST_S)):
+            with limit_time(max(end, time.monotonic() + _LEAST_S)):
                 rehearsal = Rehearsal(entry)
         except TimeUpError:
             return _nothing(_late(entry))
@@ -189,7 +189,7 @@ def find_remedies(
             tell(f"{entry.function}: runs again on copies")
             with entry.set_up():
                 try:
-                    with time_limited(max(own_end, time.monotonic() + _LEAST_S)):
+                    with limit_time(max(own_end, time.monotonic() + _LEAST_S)):
                         rehearsal = Rehearsal(entry, compile_text, find_cell)
                 except TimeUpError:
                     reasons.append(_late(entry))

@@ -14,9 +14,9 @@ import torch
 from jupyter_graphbreak.experiments.remedies.application import applied
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
-from jupyter_graphbreak.experiments.trial.outcome import TooLongError, limited, run, untouched
-from jupyter_graphbreak.experiments.trial.places import tensors
-from jupyter_graphbreak.experiments.trial.reference import Reference, Trial
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, run, sandboxed
+from jupyter_graphbreak.experiments.trial.places import named_tensors
+from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import seconds_left
 
@@ -114,17 +114,17 @@ class Original:
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
-        with untouched():
+        with sandboxed():
             self._reference = Reference(entry.call, first)
-            derived = self._reference.trials(patience_s=min(_PATIENCE_S, seconds_left() * _SHARE_OF_INPUTS))
+            derived = self._reference.cases(patience_s=min(_PATIENCE_S, seconds_left() * _SHARE_OF_INPUTS))
             others = [trial for trial in derived if _is_ordinary(trial.input, entry.arguments)]
             if self._reference.repeatable:  # otherwise the function reads memory that is not its own, or the time
-                others = [trial for trial in others if seconds_left() > 0 and self._reference.holds(trial)]
+                others = [trial for trial in others if seconds_left() > 0 and self._reference.repeats(trial)]
         #: All inputs, with what the function does with them.
-        self.pool = [Trial(first, self._reference.result), *others]
-        self._edges: list[Trial] | None = None
+        self.pool = [ReferenceCase(first, self._reference.result), *others]
+        self._edges: list[ReferenceCase] | None = None
 
-    def edges(self) -> list[Trial]:
+    def edges(self) -> list[ReferenceCase]:
         """Return inputs at the edges of what the function can be given, which it may refuse, and what it does there.
 
         They must be asked for while the program is as it was: a change that is in force changes what they say. What
@@ -132,8 +132,8 @@ class Original:
         """
         if self._edges is None:
             most = max(_FEWEST_EDGES, _LARGEST_KEPT // max(1, _size(self._reference.result)))
-            with untouched():
-                found = self._reference.edges(patience_s=_PATIENCE_S) if self.repeatable else iter(())
+            with sandboxed():
+                found = self._reference.edge_cases(patience_s=_PATIENCE_S) if self.repeatable else iter(())
                 self._edges = _accepted(list(itertools.islice(found, most)))
         return self._edges
 
@@ -142,16 +142,16 @@ class Original:
         """Whether the function returns the same again."""
         return bool(self._reference.repeatable)
 
-    def usual(self) -> list[Trial]:
+    def usual(self) -> list[ReferenceCase]:
         """Return the inputs on which every program is tried."""
         return self.pool[:_MOST_INPUTS]
 
-    def leave_out(self, trial: Trial) -> None:
+    def leave_out(self, trial: ReferenceCase) -> None:
         """Try no program on a derived input on which compiling by itself changes the result."""
         if trial is not self.pool[0]:
             self.pool = [each for each in self.pool if each is not trial]
 
-    def run(self, program: Callable[..., Any], subject: Subject, trial: Trial) -> Result:
+    def run(self, program: Callable[..., Any], subject: Subject, trial: ReferenceCase) -> Result:
         """Call a program with the arguments of a trial; what they share with the state, the copies share, too."""
         own = zip(_values(self.entry.arguments), _values(subject.arguments or self.entry.arguments), strict=True)
         copies = {id(value): copy for value, copy in own}
@@ -165,7 +165,7 @@ class Original:
             run(program, subject, arguments(self.pool[0].input), gradients=False)
         return run(program, subject, arguments(trial.input), trial.input.seed)
 
-    def chosen(self, program: Program, watched: Sequence[Watched]) -> tuple[list[Trial], bool | None]:
+    def chosen(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
         """Choose the inputs so that each condition comes out true and false; return whether that was possible."""
         chosen = self.usual()
         if not watched:
@@ -195,7 +195,7 @@ class Original:
         return chosen, not wanted
 
     def _sides(
-        self, program: Program, change: Change, conditions: list[Condition], trials: list[Trial]
+        self, program: Program, change: Change, conditions: list[Condition], trials: list[ReferenceCase]
     ) -> list[set[tuple[int, bool]]]:
         """Return for each input how each condition of the changed program came out, run as it is."""
         texts = {**program.texts, **change.texts}
@@ -205,7 +205,7 @@ class Original:
             ranges = [Range(c.line, c.column, c.end_line, c.end_column) for c in conditions if c.source == source]
             instrumented[source] = noting(texts[source], ranges, count)
             count += len(ranges)
-        with untouched(), noted() as sides:
+        with sandboxed(), noted() as sides:
             subject = Subject(self.entry.call, self.entry.arguments)  # as it reads before the change
             scope = getattr(subject.call, "__globals__", None)
             scopes = [scope] if scope is not None else []
@@ -213,7 +213,7 @@ class Original:
             with applied(program, instrumented, subject.functions()) as made, made.defined(*scopes):
                 for trial in trials:
                     sides.clear()
-                    with contextlib.suppress(TooLongError), limited():
+                    with contextlib.suppress(LineLimitError), line_limit():
                         self.run(subject.call, subject, trial)
                     taken.append({(index, side) for index, found in sides.items() for side in found})
         places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
@@ -221,14 +221,14 @@ class Original:
         return [{(numbers[number], side) for number, side in found} for found in taken]
 
 
-def _accepted(trials: list[Trial]) -> list[Trial]:
+def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
     """Leave out tensors of a kind that the function refuses for some values: it is not made for them."""
     refused = {trial.input.other_kind for trial in trials if trial.expected.raised is not None}
     return [trial for trial in trials if not trial.input.other_kind or trial.input.other_kind not in refused]
 
 
 def _size(result: Result) -> int:
-    held = {id(tensor): tensor for _, tensor in tensors((result.state, result.arguments), "")}
+    held = {id(tensor): tensor for _, tensor in named_tensors((result.state, result.arguments), "")}
     return sum(tensor.numel() * tensor.element_size() for tensor in held.values())
 
 

@@ -30,9 +30,9 @@ from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.original import Original
 from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
 from jupyter_graphbreak.experiments.trial.difference import differences, is_raised_by_statement
-from jupyter_graphbreak.experiments.trial.entry import compiling_anew
-from jupyter_graphbreak.experiments.trial.outcome import TooLongError, limited, untouched
-from jupyter_graphbreak.experiments.trial.places import tensors
+from jupyter_graphbreak.experiments.trial.entry import recompiling
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
+from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import seconds_left
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.reference import Trial
+    from jupyter_graphbreak.experiments.trial.reference import ReferenceCase
     from jupyter_graphbreak.records.source_texts import CellText, FindCell
     from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
@@ -168,7 +168,7 @@ class _Candidate:
     """
 
     change: Change
-    perform: Callable[[list[Trial], Promises], Performed]
+    perform: Callable[[list[ReferenceCase], Promises], Performed]
     uncompiled: Callable[[], AbstractContextManager[tuple[Any, Subject]]]
     elsewhere: bool
 
@@ -202,7 +202,7 @@ class Rehearsal:
         #: What it does compiled as it is.
         self.original = self._performed(Change(), usual, lambda _: True)
         self._seconds = time.monotonic() - begun
-        self._edges_of_original: tuple[Performed, list[Trial]] | None = None
+        self._edges_of_original: tuple[Performed, list[ReferenceCase]] | None = None
         texts = {source: _text(filename, find_cell) for source, filename in self.original.files.items()}
         #: Other cells that may compile it, by ids of their own.
         self.others = {
@@ -226,7 +226,7 @@ class Rehearsal:
             if not all(difference.declared for difference in found):
                 self._itself.leave_out(trial)
 
-    def _differences(self, trial: Trial, result: Result) -> list[Difference]:
+    def _differences(self, trial: ReferenceCase, result: Result) -> list[Difference]:
         return differences(trial.expected, result, values=self._itself.repeatable)
 
     def attempt(
@@ -270,22 +270,24 @@ class Rehearsal:
         """
         trials = _refused_last(self._itself.pool)
 
-        def perform(some: list[Trial], promises: Promises) -> Performed:
-            with untouched(), eager_random_numbers():
+        def perform(some: list[ReferenceCase], promises: Promises) -> Performed:
+            with sandboxed(), eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
-                with compiling_anew(subject.call):
+                with recompiling(subject.call):
                     return self._run_all(subject.call, subject, Change(), some, self.program.find_cell, promises)
 
         @contextlib.contextmanager
         def uncompiled() -> Iterator[tuple[Any, Subject]]:
-            with untouched(), eager_random_numbers():
+            with sandboxed(), eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 yield subject.call, subject
 
         tried = _Candidate(change, perform, uncompiled, elsewhere=True)
         return self._judged(tried, goals, trials, both=None)
 
-    def _judged(self, tried: _Candidate, goals: frozenset[str], trials: list[Trial], *, both: bool | None) -> Attempt:
+    def _judged(
+        self, tried: _Candidate, goals: frozenset[str], trials: list[ReferenceCase], *, both: bool | None
+    ) -> Attempt:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
         reason: str | None = None
@@ -339,7 +341,7 @@ class Rehearsal:
         """
         try:
             seen = _looked_at(self._edge_differences(tried), _AtTheEdges(found))
-        except TooLongError:
+        except LineLimitError:
             return "fails", "runs too long on some inputs", gone, found, 0
         original = self._edges_compiled() if seen.grave is None else None
         if original is not None:
@@ -360,13 +362,15 @@ class Rehearsal:
         verdict: RemedyVerdict = "works" if seen.other_kind is None else "works on what ran"
         return ("works but differs" if found else verdict), seen.other_kind, gone, found, inputs
 
-    def _compiled_differences(self, trial: Trial, result: Result, usual: Result) -> tuple[Trial, list[Difference]]:
+    def _compiled_differences(
+        self, trial: ReferenceCase, result: Result, usual: Result
+    ) -> tuple[ReferenceCase, list[Difference]]:
         """Return how a changed program, compiled, differs, beyond how the program itself, compiled, does."""
         known = {difference.text for difference in differences(trial.expected, usual)}
         found = _on_edge(differences(trial.expected, result), trial, result)
         return trial, [difference for difference in found if difference.text not in known]
 
-    def _edge_differences(self, tried: _Candidate) -> Iterator[tuple[Trial, list[Difference]]]:
+    def _edge_differences(self, tried: _Candidate) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
         """Yield each input at the edges, and how a changed program, uncompiled, differs there."""
         if not tried.change.texts and not tried.elsewhere:
             return  # uncompiled it is the program itself
@@ -378,14 +382,14 @@ class Rehearsal:
                     return
                 # PyTorch compiles what is given to its own control flow, which takes many lines.
                 compiles = any(name in text for text in tried.change.texts.values() for name in _CONTROL_FLOW)
-                with contextlib.nullcontext() if compiles else limited():
+                with contextlib.nullcontext() if compiles else line_limit():
                     result = self._itself.run(call, subject, trial)
                 yield trial, _on_edge(differences(trial.expected, result), trial, result)
 
-    def _edges_compiled(self) -> tuple[Performed, list[Trial]] | None:
+    def _edges_compiled(self) -> tuple[Performed, list[ReferenceCase]] | None:
         """Return what the program itself, compiled, does on some inputs at the edges; ``None`` if it takes too long."""
         if self._edges_of_original is None and self._seconds <= _LONGEST_FOR_EDGES:
-            trials: list[Trial] = []
+            trials: list[ReferenceCase] = []
             kinds = set[str]()
             for trial in self._itself.edges():
                 kind = _kind_of_edge(trial)
@@ -427,7 +431,7 @@ class Rehearsal:
             return "not tried", "the function returns something else each time: its results cannot be compared"
         return ("works but differs" if found else "works"), None
 
-    def _compared(self, performed: Performed, trials: list[Trial]) -> tuple[str | None, list[Difference]]:
+    def _compared(self, performed: Performed, trials: list[ReferenceCase]) -> tuple[str | None, list[Difference]]:
         """Return why the changed program fails, and how its results differ."""
         found: list[Difference] = []
         for trial, result in zip(trials, performed.results, strict=False):
@@ -437,7 +441,9 @@ class Rehearsal:
             found += [difference for difference in self._differences(trial, result) if difference.text not in usual]
         return None, found
 
-    def _evidence(self, performed: Performed, trials: list[Trial], inputs: int, *, both: bool | None) -> Evidence:
+    def _evidence(
+        self, performed: Performed, trials: list[ReferenceCase], inputs: int, *, both: bool | None
+    ) -> Evidence:
         before, after = self.original.report.summary, performed.report.summary
         return Evidence(
             backend=_name_of(self.entry.backend),
@@ -481,27 +487,27 @@ class Rehearsal:
 
         _replace_definitions(application, call, compiled)
 
-    def _performed(self, change: Change, trials: list[Trial], promises: Promises) -> Performed:
+    def _performed(self, change: Change, trials: list[ReferenceCase], promises: Promises) -> Performed:
         find_cell = self.program.find_changed_cell(change.texts)
-        with untouched(), eager_random_numbers(), _kept_environment():
+        with sandboxed(), eager_random_numbers(), _kept_environment():
             # Copied as it reads before the change: the changed function may leave to another what it reads and writes.
             subject = self._switched(change)
             with (
                 applied(self.program, change.texts, subject.functions()) as application,
                 self._ready(change, application, subject) as call,
-                compiling_anew(call),
+                recompiling(call),
             ):
                 return self._run_all(call, subject, change, trials, find_cell, promises)
 
     @contextlib.contextmanager
     def _uncompiled(self, change: Change) -> Iterator[tuple[Any, Subject]]:
         """Hand out a changed program to be called without compiling, and what it may change."""
-        with untouched(), eager_random_numbers(), _kept_environment():
+        with sandboxed(), eager_random_numbers(), _kept_environment():
             subject = self._switched(change)
             with (
                 applied(self.program, change.texts, subject.functions()) as application,
                 self._ready(change, application, subject) as call,
-                compiling_anew(call),
+                recompiling(call),
             ):
                 if change.compiles_itself:
                     _replace_definitions(application, call, lambda inner: inner)
@@ -533,7 +539,7 @@ class Rehearsal:
         call: Any,
         subject: Subject,
         change: Change,
-        trials: list[Trial],
+        trials: list[ReferenceCase],
         find_cell: FindCell,
         promises: Promises,
     ) -> Performed:
@@ -547,7 +553,9 @@ class Rehearsal:
             """Whether the program takes too much of the time to run it on further inputs."""
             return time.monotonic() - begun > left * _SHARE_OF_RUN
 
-        def perform(some: list[Trial], done: Performed | None = None) -> tuple[Report, dict[str, str], list[Result]]:
+        def perform(
+            some: list[ReferenceCase], done: Performed | None = None
+        ) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
             with forced_backend(forced), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
@@ -571,7 +579,7 @@ class Rehearsal:
         return performed
 
 
-def _refused_last(trials: list[Trial]) -> list[Trial]:
+def _refused_last(trials: list[ReferenceCase]) -> list[ReferenceCase]:
     """Put the inputs last that the function refuses."""
     return sorted(trials, key=lambda trial: trial.expected.raised is not None)
 
@@ -586,7 +594,7 @@ def _replace_definitions(application: Application, call: Any, made_of: Callable[
                 scope[definition.name] = made_of(inner)
 
 
-def _on_edge(found: list[Difference], trial: Trial, result: Result) -> list[Difference]:
+def _on_edge(found: list[Difference], trial: ReferenceCase, result: Result) -> list[Difference]:
     """Leave out what compiling or computing on both sides does to inputs that the function is not made for.
 
     PyTorch's operations refuse what does not fit in other words while a graph is captured. A gradient counts if the
@@ -594,10 +602,10 @@ def _on_edge(found: list[Difference], trial: Trial, result: Result) -> list[Diff
     """
     expected = trial.expected
     if expected.raised is not None and result.raised is not None:
-        in_other_words = any(difference.kind == "another error" for difference in found)
+        in_other_words = any(difference.kind == "different error" for difference in found)
         by_operation = in_other_words and not is_raised_by_statement(expected.raised)
         # What both refuse is no difference, whatever either said before it.
-        kept = "another error" if in_other_words and not by_operation else None
+        kept = "different error" if in_other_words and not by_operation else None
         return [difference for difference in found if not difference.declared or difference.kind == kept]
     if not _is_finite((expected.value, expected.gradients)):
         return [difference for difference in found if difference.kind != "gradient"]
@@ -626,7 +634,7 @@ class _AtTheEdges:
     other_kind: str | None = None
 
 
-def _looked_at(pairs: Iterable[tuple[Trial, list[Difference]]], seen: _AtTheEdges) -> _AtTheEdges:
+def _looked_at(pairs: Iterable[tuple[ReferenceCase, list[Difference]]], seen: _AtTheEdges) -> _AtTheEdges:
     """Add inputs and the differences there to what was seen, up to the first difference that is grave."""
     for trial, more in pairs:
         seen = replace(seen, inputs=seen.inputs + 1)
@@ -647,11 +655,11 @@ def _with_new_kinds(found: list[Difference], more: list[Difference]) -> list[Dif
 
 
 def _is_finite(values: Any) -> bool:
-    found = [tensor for _, tensor in tensors(values, "") if tensor.layout == torch.strided]
+    found = [tensor for _, tensor in named_tensors(values, "") if tensor.layout == torch.strided]
     return all(bool(torch.isfinite(tensor).all()) for tensor in found if tensor.is_floating_point())
 
 
-def _kind_of_edge(trial: Trial) -> str:
+def _kind_of_edge(trial: ReferenceCase) -> str:
     """Return what is at the edge: the size, the values or a number."""
     what = trial.input.example.what
     return "size 0" if what.startswith("size 0") else "size" if what.startswith("size") else what.partition(" =")[0]

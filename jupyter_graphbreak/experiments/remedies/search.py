@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
 from jupyter_graphbreak.experiments.remedies.change import Change, applied_to, edits_of
 from jupyter_graphbreak.experiments.remedies.rehearsal import Attempt
 from jupyter_graphbreak.experiments.trial.entry import is_cell
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, time_limited
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.report.remedies import WORKING, RemedyVerdict
 
@@ -238,7 +238,7 @@ class Search:
         begun = time.monotonic()
         end = max(self.deadline, begun + _OWN_S) if thorough else self.deadline
         try:
-            with time_limited(end):
+            with limit_time(end):
                 return self.rehearsal.attempt(change, goals, watched, thorough=thorough)
         except TimeUpError:
             return Attempt(change, "not tried", "there was no time left for it")

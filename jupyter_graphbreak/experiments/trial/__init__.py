@@ -1,5 +1,5 @@
-"""Run a function on copies and observe everything that it does.
+"""Run a function on copies and observe everything it does.
 
-In: a function and arguments. Out: what a run returned, raised, printed and changed, and how two runs differ.
-May import ``recording`` and ``_torch_compat``, and no other experiment.
+Input: a function and arguments. Output: what a run returned, raised, printed and changed, and how two runs differ.
+May import ``recording`` and ``_torch_compat``, but no other experiment.
 """

@@ -1,4 +1,4 @@
-"""Which attributes of packages and of their classes a function assigns to."""
+"""Find the attributes of packages and their classes that a function assigns to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MISSING = object()
 
 
-class AttributeOfLibrary(NamedTuple):
+class LibraryAttribute(NamedTuple):
     """An attribute of a package, or of one of its classes, to which the user's code assigns."""
 
     owner: Any
@@ -24,24 +24,24 @@ class AttributeOfLibrary(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """The dotted name to show."""
         module = f"{self.owner.__module__}." if isinstance(self.owner, type) else ""
         return f"{module}{self.owner.__name__}.{self.name}"
 
     def read(self) -> Any:
-        """Return its value, or what stands for none."""
+        """Return its value, or a marker if it has none."""
         return vars(self.owner).get(self.name, _MISSING)
 
     def write(self, value: Any) -> None:
-        """Give it a value that was read before."""
+        """Set it to a value that :meth:`read` returned."""
         if value is not _MISSING:
             setattr(self.owner, self.name, value)
         elif self.name in vars(self.owner):
             delattr(self.owner, self.name)
 
 
-def is_of_library(owner: types.ModuleType | type) -> bool:
-    """Whether a module or a class belongs to Python or to an installed package."""
+def is_library_owner(owner: types.ModuleType | type) -> bool:
+    """Return whether a module or a class belongs to the standard library or to an installed package."""
     module = sys.modules.get(owner.__module__) if isinstance(owner, type) else owner
     if getattr(module, "__name__", "__main__") == "__main__":
         return False
@@ -50,36 +50,36 @@ def is_of_library(owner: types.ModuleType | type) -> bool:
 
 
 def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], Any]:
-    """Return the modules and classes to whose attributes a function assigns, by their ids and the attributes' names.
+    """Return the modules and classes whose attributes a function assigns to, by their ids and the attributes' names.
 
-    They are found where the code names them: ``json.dumps = other``, ``torch.nn.Linear.calls += 1``.
+    Only assignments that name the owner are found: ``json.dumps = other``, ``torch.nn.Linear.calls += 1``.
     """
-    found = {}
+    result = {}
     for root, path in _assignments(function.__code__):
         owner = function.__globals__.get(root, sys.modules.get(root))
         for name in path[:-1]:
             owner = getattr(owner, "__dict__", {}).get(name)
         if isinstance(owner, types.ModuleType | type):
-            found[id(owner), path[-1]] = owner
-    return found
+            result[id(owner), path[-1]] = owner
+    return result
 
 
 @functools.lru_cache(maxsize=1024)
 def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the name with which each assignment to an attribute begins, and the attributes that follow."""
-    found = [*_own_assignments(code)]
+    """Return the first name and the attribute path of each assignment to an attribute."""
+    result = [*_assignments_in(code)]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found += _assignments(constant)
-    return tuple(dict.fromkeys(found))
+            result += _assignments(constant)
+    return tuple(dict.fromkeys(result))
 
 
-def _own_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _assignments_in(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
     imported: dict[str, str] = {}
     module = ""
     root: str | None = None
     path: list[str] = []
-    copied: tuple[str, tuple[str, ...]] | None = None  # the owner in `owner.name += 1`, which is used twice
+    copied: tuple[str, tuple[str, ...]] | None = None  # the owner in `owner.name += 1`, loaded once and used twice
     for instruction in dis.get_instructions(code):
         name = instruction.argval
         match instruction.opname:

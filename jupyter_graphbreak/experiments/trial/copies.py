@@ -1,4 +1,4 @@
-"""Copies of objects that share nothing which can change."""
+"""Copy objects so that original and copy share no mutable state."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ import torch
 
 from jupyter_graphbreak._torch_compat.patching import patched_here
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
-from jupyter_graphbreak.experiments.trial.stand_ins import stand_in
+from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in
 from jupyter_graphbreak.recording.targets import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    #: Kinds of objects, and how each is copied.
-    _Ways = tuple[tuple[Any, Callable[[Any, Any], Any]], ...]
+    #: Types of objects, and the functions that copy them.
+    _Copiers = tuple[tuple[Any, Callable[[Any, Any], Any]], ...]
 
-#: A view of a storage with more bytes is copied by itself.
-_LARGEST_STORAGE = 1 << 26
-#: Python's flag for a class made by a ``class`` statement.
+#: If a storage is larger and mostly unused by a view, only the view is copied.
+_MAX_STORAGE_BYTES = 1 << 26
+#: The flag ``Py_TPFLAGS_HEAPTYPE``: the class was created by a ``class`` statement.
 _HEAP_TYPE = 1 << 9
 _CONTAINERS = (
     torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
@@ -44,38 +44,38 @@ _ATOMS = (
     str, bytes, int, float, complex, type(None), torch.dtype, torch.device, torch.Size, frozenset, enum.Enum,
     re.Pattern, inspect.Signature,
 )  # fmt: skip
-#: What belongs to the process rather than to the program: copies share it.
-_OF_PROCESS = (
+#: Types of objects that belong to the process rather than to the program: copies share them.
+_PROCESS_TYPES = (
     logging.Filterer, logging.LoggerAdapter, logging.Manager, threading.Thread, threading.local, contextvars.ContextVar,
     contextvars.Context, contextvars.Token, types.FrameType, types.TracebackType, types.CodeType,
 )  # fmt: skip
-#: Loggers of packages, by the packages' names: what they hold leads to threads, streams and settings.
+#: Logging packages: their loggers refer to threads, streams and settings.
 _LOGGING_PACKAGES = frozenset({"loguru", "structlog", "absl"})
-#: Where the classes are of what PyTorch registers for a process: operators, compilers, streams of devices.
-_OF_TORCH = (
+#: Modules of PyTorch whose objects belong to the process: operators, compilers, device streams.
+_TORCH_MODULES = (
     "torch._C", "torch._dynamo", "torch._higher_order_ops", "torch._inductor", "torch._library", "torch._ops",
     "torch.library", "torch.cuda.graphs", "torch.cuda.streams", "torch.distributed", "triton",
 )  # fmt: skip
 _LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
-#: Classes without attributes of their own that are no heap types.
-_PLAIN = frozenset({typing.Generic})
-#: The key in a memo of the keys of memory that is as before all runs.
+#: Classes without attributes that are not heap types.
+_PLAIN_BASES = frozenset({typing.Generic})
+#: The memo key under which the keys of memory that no run has changed are stored.
 UNCHANGED = "unchanged"
 _IN_MEMORY = (io.StringIO, io.BytesIO)
 
 
 class Uncopied(NamedTuple):
-    """An object that cannot be copied, and why, as the end of a sentence."""
+    """An object that cannot be copied, with the reason, worded as the end of a sentence."""
 
     value: Any
     reason: str
 
 
 class Blocks(Protocol):
-    """Says where the copies of large memory lie, so that several copies can share it."""
+    """Provides the memory for copies of large tensors, so that several copies can share it."""
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
-        """Return the memory of a copy; ``None`` if it is to be copied as any other."""
+        """Return the memory for a copy; ``None`` to copy it normally."""
 
 
 def clone(
@@ -86,24 +86,26 @@ def clone(
     blocks: Blocks | None = None,
     digests: dict[Any, torch.Tensor] | None = None,
 ) -> Any:
-    """Return a copy that shares nothing which can change; what cannot be copied is returned as it is.
+    """Return a copy that shares no mutable state; an object that cannot be copied is returned unchanged.
 
-    References stay references: what is one object in the original is one in the copy, also behind bound methods, weak
-    references and functions that objects hold. Loggers, threads and code are shared.
+    Shared objects stay shared within the copy, even behind bound methods, weak references and functions that objects
+    refer to. Loggers, threads and code are not copied.
 
     Parameters
     ----------
+    value : object
+        The object to copy.
     memo : dict
-        The copies made so far, by the ids of the originals: what is one object stays one.
+        The copies made so far, by the ids of the originals.
     failed : list
-        Objects that could not be copied are added to it.
+        Collects the objects that could not be copied.
     functions : callable
-        Copies a function that an object holds; without it functions are shared.
+        Copies a function that an object refers to; without it functions are not copied.
     blocks : Blocks
-        Says where the copies of large memory lie.
+        Provides the memory for copies of large tensors.
     digests : dict
-        For a copy that is only to be compared, in which digests stand for large tensors: those of memory that the memo
-        knows, to be used again.
+        If given, the copy is for comparison only, and digests replace large tensors. The dict caches the digests of
+        unchanged memory.
     """
     with torch.inference_mode(mode=False), torch.no_grad():
         return _Copier({} if memo is None else memo, failed, functions, blocks, digests).copy(value)
@@ -130,26 +132,26 @@ class _Copier:
         memo = self._memo
         if id(value) in memo:
             return memo[id(value)]
-        made = self._copy(value)
-        memo[id(value)] = made
-        memo.setdefault(id(memo), []).append(value)  # keep the object alive: its id would go to another one
-        return made
+        result = self._copy(value)
+        memo[id(value)] = result
+        memo.setdefault(id(memo), []).append(value)  # keep the object alive, so that its id is not reused
+        return result
 
     def _copy(self, value: Any) -> Any:
-        if isinstance(value, types.BuiltinMethodType) and _belongs_to_data(value):
+        if isinstance(value, types.BuiltinMethodType) and _is_bound_to_data(value):
             return self._builtin_method(value)
-        for kinds, way in self._first_ways:
+        for kinds, copier in self._first_copiers:
             if isinstance(value, kinds):
-                return way(self, value)
+                return copier(self, value)
         if is_code(value):
             return value
-        if (instead := stand_in(value, self.copy)) is not None:
+        if (instead := make_stand_in(value, self.copy)) is not None:
             return instead
         if is_shared(value):
             return value
-        for kinds, way in self._ways:
+        for kinds, copier in self._copiers:
             if isinstance(value, kinds):
-                return way(self, value)
+                return copier(self, value)
         return self._object(value)
 
     def _function(self, value: types.FunctionType) -> Any:
@@ -168,17 +170,17 @@ class _Copier:
         )
 
     def _lock(self, value: Any) -> Any:
-        """Return a lock that nobody holds: a trial waits for no thread of the user's."""
+        """Return a free lock: a trial must not wait for the user's threads."""
         return _LOCKS[type(value)]()
 
     def _generator(self, value: torch.Generator) -> Any:
         return value.clone_state()
 
     def _weak_mapping(self, value: Any) -> Any:
-        made = type(value)()
+        result = type(value)()
         for key, item in list(value.items()):
-            made[self.copy(key)] = self.copy(item)
-        return made
+            result[self.copy(key)] = self.copy(item)
+        return result
 
     def _weak_set(self, value: Any) -> Any:
         return type(value)(self.copy(item) for item in list(value))
@@ -190,122 +192,122 @@ class _Copier:
     def _reference(self, value: weakref.ref[Any]) -> Any:
         if isinstance(value, weakref.WeakMethod):
             method = value()
-            made = self.copy(method) if method is not None else None
-            return value if made is method or made is None else weakref.WeakMethod(made)
+            result = self.copy(method) if method is not None else None
+            return value if result is method or result is None else weakref.WeakMethod(result)
         referent = value()
-        made = self.copy(referent) if referent is not None else None
-        if made is None or made is referent:
+        result = self.copy(referent) if referent is not None else None
+        if result is None or result is referent:
             return value
-        return weakref.ref(made)
+        return weakref.ref(result)
 
     def _container(self, value: Any) -> Any:
-        """Return a copy of a dict, list, tuple or set, also of one of the user's classes, with its attributes."""
+        """Return a copy of a dict, list, tuple or set, or of a subclass with its attributes."""
         kind: Any = type(value)
-        if _has_own_copy(kind):
+        if _defines_copying(kind):
             return self._object(value)
         if isinstance(value, tuple):
             return self._tuple(value)
         try:
-            made = kind.__new__(kind)
-        except Exception:  # noqa: BLE001 - a class that wants to be made otherwise
+            result = kind.__new__(kind)
+        except Exception:  # noqa: BLE001 - a class whose `__new__` needs arguments
             return self._object(value)
-        self._memo[id(value)] = made
+        self._memo[id(value)] = result
         if isinstance(value, defaultdict):
-            made.default_factory = self.copy(value.default_factory)
+            result.default_factory = self.copy(value.default_factory)
         if isinstance(value, dict):
-            # Not by the class's own methods: they may do more than to hold an item.
+            # Bypass the methods of a subclass, which may do more than store an item.
             put = OrderedDict.__setitem__ if isinstance(value, OrderedDict) else dict.__setitem__
             for key, item in list(dict.items(value)):
-                put(made, self.copy(key), self.copy(item))
+                put(result, self.copy(key), self.copy(item))
         elif isinstance(value, list):
-            list.extend(made, map(self.copy, list(value)))
+            list.extend(result, map(self.copy, list(value)))
         else:
-            set.update(made, map(self.copy, list(value)))
-        self._fill(value, made)
-        return made
+            set.update(result, map(self.copy, list(value)))
+        self._fill(value, result)
+        return result
 
     def _tuple(self, value: Any) -> Any:
         kind: Any = type(value)
-        held = [*tuple.__iter__(value)]  # not by the class's own methods, which may refuse
-        parts = [self.copy(item) for item in held]
-        if id(value) in self._memo:  # it holds itself
+        content = [*tuple.__iter__(value)]  # bypasses the methods of a subclass
+        parts = [self.copy(item) for item in content]
+        if id(value) in self._memo:  # it contains itself
             return self._memo[id(value)]
-        if all(part is item for part, item in zip(parts, held, strict=True)):
+        if all(part is item for part, item in zip(parts, content, strict=True)):
             return value
         if kind is tuple:
             return tuple(parts)
         try:
-            made = tuple.__new__(kind, parts)
-        except TypeError:  # those that torch returns, for one
+            result = tuple.__new__(kind, parts)
+        except TypeError:  # such as the named tuples of torch
             return kind(parts)
-        self._fill(value, made)
-        return made
+        self._fill(value, result)
+        return result
 
     def _object(self, value: Any) -> Any:
         kind: Any = type(value)
         known = len(self._memo)
-        reason = "it has a destructor, which would run for the copy, too"
+        reason = "it has a destructor, which would also run for the copy"
         if not any("__del__" in vars(base) for base in kind.__mro__):
-            if not _has_own_copy(kind) and _has_attributes_only(kind):
-                with contextlib.suppress(TypeError):  # a class whose instances Python does not make
+            if not _defines_copying(kind) and _has_attributes_only(kind):
+                with contextlib.suppress(TypeError):  # a class that Python cannot instantiate
                     return self._attributes(value)
             try:
-                with self._leaves():
+                with self._patched_deepcopy():
                     return copy.deepcopy(value, self._memo)
             except Exception as error:  # noqa: BLE001 - open files, whatever the user's __deepcopy__ does
-                reason = _in_words(error)
+                reason = _describe_error(error)
                 for key in list(self._memo)[known:]:
-                    del self._memo[key]  # what it had begun
+                    del self._memo[key]  # discard the unfinished copy
         if self._failed is not None:
             self._failed.append(Uncopied(value, reason))
         return value
 
     def _attributes(self, value: Any) -> Any:
-        """Return a copy of an instance of Python classes all through, attribute by attribute."""
-        self._memo[id(value)] = made = object.__new__(type(value))
-        self._fill(value, made)
-        return made
+        """Return a copy, attribute by attribute, of an instance whose classes are all written in Python."""
+        self._memo[id(value)] = result = object.__new__(type(value))
+        self._fill(value, result)
+        return result
 
-    def _fill(self, value: Any, made: Any) -> None:
-        """Copy the attributes of an object to another one of its class."""
-        held = getattr(value, "__dict__", None)
-        if isinstance(held, dict):
-            vars(made).update((key, self.copy(item)) for key, item in list(held.items()))
-        for descriptor in _slots(type(value)):
-            with contextlib.suppress(AttributeError):  # one that is not set
-                descriptor.__set__(made, self.copy(descriptor.__get__(value, type(value))))
+    def _fill(self, value: Any, result: Any) -> None:
+        """Copy the attributes of an object to a new instance of its class."""
+        content = getattr(value, "__dict__", None)
+        if isinstance(content, dict):
+            vars(result).update((key, self.copy(item)) for key, item in list(content.items()))
+        for descriptor in _slot_descriptors(type(value)):
+            with contextlib.suppress(AttributeError):  # an unset slot
+                descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
     def _tensor(self, value: torch.Tensor) -> Any:
-        """Return a leaf with the same elements, ``.grad`` and attributes; views share memory again."""
+        """Return a leaf with the same elements, ``.grad`` and attributes; copies of views share memory, too."""
         if not _is_plain(value):
-            return self._unusual_tensor(value)
-        stands_for_it = self._digests is not None and is_large(value)
-        made = self._digest(value) if stands_for_it else self._elements(value)
+            return self._copy_unusual_tensor(value)
+        use_digest = self._digests is not None and is_large(value)
+        result = self._digest(value) if use_digest else self._elements(value)
         if isinstance(value, torch.nn.Parameter):
-            made = torch.nn.Parameter(made, value.requires_grad)
+            result = torch.nn.Parameter(result, value.requires_grad)
         elif value.requires_grad:
-            made.requires_grad_()
-        self._memo[id(value)] = made
+            result.requires_grad_()
+        self._memo[id(value)] = result
         if value.is_leaf and value.grad is not None:
-            made.grad = self.copy(value.grad)
-        vars(made).update((key, self.copy(item)) for key, item in vars(value).items())
-        if stands_for_it:
-            note_shape(made, value)
-        return made
+            result.grad = self.copy(value.grad)
+        vars(result).update((key, self.copy(item)) for key, item in vars(value).items())
+        if use_digest:
+            note_shape(result, value)
+        return result
 
-    def _unusual_tensor(self, value: torch.Tensor) -> Any:
+    def _copy_unusual_tensor(self, value: torch.Tensor) -> Any:
         try:
-            with self._leaves():
+            with self._patched_deepcopy():
                 return copy.deepcopy(value, self._memo)
-        except Exception as error:  # noqa: BLE001 - most of those that are no leaves
+        except Exception as error:  # noqa: BLE001 - most non-leaf tensors
             with contextlib.suppress(Exception):
                 return value.detach().clone().requires_grad_(value.requires_grad)
             if self._failed is not None:
-                self._failed.append(Uncopied(value, _in_words(error)))
+                self._failed.append(Uncopied(value, _describe_error(error)))
             return value
 
     def _digest(self, value: torch.Tensor) -> torch.Tensor:
-        """Return what stands for a large tensor; its attributes are those of the tensor, as far as they are copied."""
+        """Return the digest of a large tensor, cached if its memory is unchanged."""
         key = memory_key(value.untyped_storage())
         if self._digests is None or key not in self._memo.get(UNCHANGED, ()):
             return digest(value)
@@ -324,15 +326,15 @@ class _Copier:
         if key not in self._memo:
             shared = self._blocks.copy_of(value, storage) if self._blocks is not None else None
             self._memo[key] = storage.clone() if shared is None else shared
-        made = torch.empty(0, dtype=value.dtype, device=value.device)
-        return made.set_(self._memo[key], detached.storage_offset(), detached.size(), detached.stride())
+        result = torch.empty(0, dtype=value.dtype, device=value.device)
+        return result.set_(self._memo[key], detached.storage_offset(), detached.size(), detached.stride())
 
     @contextlib.contextmanager
-    def _leaves(self) -> Iterator[None]:
-        """Have ``copy.deepcopy`` copy tensors as this does, in this thread.
+    def _patched_deepcopy(self) -> Iterator[None]:
+        """Make ``copy.deepcopy`` use this copier for tensors in this thread.
 
-        Torch refuses to copy a tensor that is no leaf, as a module keeps it after its forward pass, and forgets the
-        ``.grad`` of a parameter.
+        Torch refuses to copy a non-leaf tensor, such as a module keeps after its forward pass, and drops the ``.grad``
+        of a parameter.
         """
         of_tensors, of_parameters = (vars(kind)["__deepcopy__"] for kind in (torch.Tensor, torch.nn.Parameter))
 
@@ -349,12 +351,12 @@ class _Copier:
         ):
             yield
 
-    _first_ways: ClassVar[_Ways] = (
+    _first_copiers: ClassVar[_Copiers] = (
         (torch.Tensor, _tensor),
         (types.MethodType, _method),
         (types.FunctionType, _function),
     )
-    _ways: ClassVar[_Ways] = (
+    _copiers: ClassVar[_Copiers] = (
         (weakref.ref, _reference),
         (functools.partial, _partial),
         (tuple(_LOCKS), _lock),
@@ -366,34 +368,34 @@ class _Copier:
 
 
 def memory_key(storage: torch.UntypedStorage) -> tuple[str, int, str]:
-    """Return what identifies some memory in a memo."""
+    """Return the memo key of a storage."""
     return "memory", storage.data_ptr(), str(storage.device)
 
 
-def _in_words(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     with contextlib.suppress(Exception):
         lines = str(error).strip().splitlines()
         return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return type(error).__name__
 
 
-def _belongs_to_data(method: types.BuiltinMethodType) -> bool:
-    """Whether a method of one of Python's own classes is bound to an object that is copied."""
+def _is_bound_to_data(method: types.BuiltinMethodType) -> bool:
+    """Return whether a built-in method is bound to an object that is copied."""
     return isinstance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in _LOCKS
 
 
-def _has_own_copy(kind: type) -> bool:
-    """Whether a class says itself how it is copied."""
+def _defines_copying(kind: type) -> bool:
+    """Return whether a class defines how it is copied."""
     return getattr(kind, "__deepcopy__", None) is not None
 
 
 def _has_attributes_only(kind: type) -> bool:
-    """Whether the instances of a class hold nothing but what Python's classes hold: attributes."""
-    return all(base.__flags__ & _HEAP_TYPE or base in _PLAIN for base in kind.__mro__[:-1])
+    """Return whether the instances of a class consist of attributes only."""
+    return all(base.__flags__ & _HEAP_TYPE or base in _PLAIN_BASES for base in kind.__mro__[:-1])
 
 
-def _slots(kind: type) -> Iterator[Any]:
-    """Yield what gets and sets the attributes of a class that are not in ``__dict__``."""
+def _slot_descriptors(kind: type) -> Iterator[Any]:
+    """Yield the descriptors of the ``__slots__`` of a class."""
     for base in kind.__mro__:
         if base.__flags__ & _HEAP_TYPE and "__slots__" in vars(base):
             yield from (member for member in vars(base).values() if isinstance(member, types.MemberDescriptorType))
@@ -404,28 +406,29 @@ def _is_plain(value: torch.Tensor) -> bool:
 
 
 def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
-    """Return the memory of a tensor that others may share; ``None`` where that does not matter or cannot be had."""
+    """Return the storage of a tensor if copies should share it; ``None`` if the tensor is copied alone."""
     if value.is_meta or value.is_quantized or value.is_inference() or value.is_conj() or value.is_neg():
         return None
     storage = value.untyped_storage()
-    small_part = storage.nbytes() > max(_LARGEST_STORAGE, 4 * value.nbytes)
+    small_part = storage.nbytes() > max(_MAX_STORAGE_BYTES, 4 * value.nbytes)
     return storage if storage.data_ptr() and not small_part else None
 
 
-class Saved:
-    """The content of everything that some objects lead to; each object can get its content back, and stays itself.
+class SavedState:
+    """The content of all objects reachable from some roots, to restore it in place.
 
     Parameters
     ----------
     roots : iterable
+        The objects to start from.
     is_kept : callable
-        Whether the elements in some memory are kept elsewhere.
+        Whether the elements of a storage are saved elsewhere.
     """
 
     def __init__(self, roots: Iterable[Any], is_kept: Callable[[torch.UntypedStorage], bool] = lambda _: False) -> None:
         self._is_kept = is_kept
         self._contents: list[tuple[Any, Any]] = []
-        self._slots: list[tuple[Any, Any, Any]] = []
+        self._slot_descriptors: list[tuple[Any, Any, Any]] = []
         self._tensors: list[tuple[torch.Tensor, torch.Tensor, bool, torch.Tensor | None]] = []
         self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
         self._seen: dict[int, Any] = {}
@@ -437,16 +440,16 @@ class Saved:
             self._seen[id(value)] = value
             pending += self._save(value)
 
-    def put_back(self) -> None:
-        """Give each object the content that it had."""
+    def restore(self) -> None:
+        """Restore the saved content of each object."""
         with torch.inference_mode(mode=False):
-            self._put_back()
+            self._restore_tensors()
 
-    def _put_back(self) -> None:
+    def _restore_tensors(self) -> None:
         for container, content in self._contents:
             _refill(container, content)
-        for item, descriptor, content in self._slots:
-            descriptor.__set__(item, filled(content))
+        for item, descriptor, content in self._slot_descriptors:
+            descriptor.__set__(item, from_slot(content))
         for alias, elements in self._memory.values():
             with torch.no_grad():
                 if isinstance(elements, torch.UntypedStorage):
@@ -463,10 +466,10 @@ class Saved:
             tensor.grad = grad
 
     def move(self, memory: torch.UntypedStorage, to: torch.UntypedStorage, elements: torch.UntypedStorage) -> None:
-        """Have the tensors in some memory lie in another one from now on, for which elements are saved, too."""
-        lies_at = memory.data_ptr()
+        """Move the tensors of a storage to a new one, whose saved content is ``elements``."""
+        address = memory.data_ptr()
         for index, (tensor, alias, requires_grad, grad) in enumerate(self._tensors):
-            if alias.untyped_storage().data_ptr() == lies_at:
+            if alias.untyped_storage().data_ptr() == address:
                 moved = torch.empty(0, dtype=alias.dtype, device=alias.device)
                 moved.set_(to, alias.storage_offset(), alias.size(), alias.stride())
                 if tensor.data_ptr() == alias.data_ptr():
@@ -475,7 +478,7 @@ class Saved:
                 self._memory[to.data_ptr()] = moved, elements
 
     def _save(self, value: Any) -> list[Any]:
-        """Save the content of one object; return what it holds."""
+        """Save the content of one object; return the objects it refers to."""
         if isinstance(value, torch.Tensor):
             return self._save_tensor(value)
         if isinstance(value, tuple):
@@ -483,19 +486,19 @@ class Saved:
         parts: list[Any] = []
         if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, type):
             attributes = vars(value)
-            self._contents.append((attributes, {key: slot(part) for key, part in attributes.items()}))
+            self._contents.append((attributes, {key: to_slot(part) for key, part in attributes.items()}))
             parts += attributes.values()
-        for descriptor in _slots(type(value)):
-            with contextlib.suppress(AttributeError):  # one that is not set
+        for descriptor in _slot_descriptors(type(value)):
+            with contextlib.suppress(AttributeError):  # an unset slot
                 part = descriptor.__get__(value, type(value))
-                self._slots.append((value, descriptor, slot(part)))
+                self._slot_descriptors.append((value, descriptor, to_slot(part)))
                 parts.append(part)
         match value:
             case dict():
-                self._contents.append((value, {key: slot(part) for key, part in value.items()}))
+                self._contents.append((value, {key: to_slot(part) for key, part in value.items()}))
                 parts += [*value.keys(), *value.values()]
             case list() | deque():
-                self._contents.append((value, list(map(slot, value))))
+                self._contents.append((value, list(map(to_slot, value))))
                 parts += value
             case set():
                 self._contents.append((value, set(value)))
@@ -506,12 +509,12 @@ class Saved:
 
     def _save_tensor(self, tensor: torch.Tensor) -> list[Any]:
         alias = tensor.detach()
-        lies_at = 0
+        address = 0
         if _is_plain(tensor) and not tensor.is_meta:
-            lies_at = alias.untyped_storage().data_ptr()
-        if lies_at:
-            if lies_at not in self._memory and not self._is_kept(alias.untyped_storage()):
-                self._memory[lies_at] = alias, alias.untyped_storage().clone()
+            address = alias.untyped_storage().data_ptr()
+        if address:
+            if address not in self._memory and not self._is_kept(alias.untyped_storage()):
+                self._memory[address] = alias, alias.untyped_storage().clone()
         elif not _is_plain(tensor):
             self._memory[id(tensor)] = alias, alias.clone()
         grad = tensor.grad if tensor.is_leaf else None
@@ -523,27 +526,27 @@ class Saved:
 
 
 class _Opaque:
-    """A copy of an object whose content cannot be read, such as an iterator; another copy will take its place."""
+    """A copy of an object whose content cannot be read, such as an iterator; restoring copies it again."""
 
     def __init__(self, value: Any) -> None:
         self.copy = value
 
 
-def slot(value: Any) -> Any:
-    """Return what holds the place of an object: itself if its content is saved elsewhere, or else a copy."""
-    if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _only_refers(value):
+def to_slot(value: Any) -> Any:
+    """Return what to save for a reference: the object itself if its content is saved separately, or else a copy."""
+    if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _is_reference(value):
         return value
-    made = clone(value)
-    return value if made is value else _Opaque(made)
+    result = clone(value)
+    return value if result is value else _Opaque(result)
 
 
-def _only_refers(value: Any) -> bool:
-    """Whether an object holds nothing itself: it refers to others, which are saved."""
+def _is_reference(value: Any) -> bool:
+    """Return whether an object has no content of its own, but refers to objects that are saved."""
     return isinstance(value, weakref.ref | functools.partial) or type(value) in _LOCKS
 
 
-def filled(saved: Any) -> Any:
-    """Return an object, or another copy of it, from what :func:`slot` returned."""
+def from_slot(saved: Any) -> Any:
+    """Return the object, or a new copy of it, for a value that :func:`to_slot` returned."""
     return clone(saved.copy) if isinstance(saved, _Opaque) else saved
 
 
@@ -551,14 +554,14 @@ def _refill(container: Any, content: Any) -> None:
     match container:
         case dict():
             if len(container) == len(content) and all(container.get(key, content) is content[key] for key in content):
-                return  # Dynamo's guards notice when a dict is written to
+                return  # Dynamo's guards notice writes to a dict
             container.clear()
-            container.update((key, filled(saved)) for key, saved in content.items())
+            container.update((key, from_slot(saved)) for key, saved in content.items())
         case list():
-            container[:] = map(filled, content)
+            container[:] = map(from_slot, content)
         case deque():
             container.clear()
-            container.extend(map(filled, content))
+            container.extend(map(from_slot, content))
         case set():
             container.clear()
             container.update(content)
@@ -566,8 +569,8 @@ def _refill(container: Any, content: Any) -> None:
             container[...] = content
 
 
-def keeping(objects: Iterable[Any]) -> dict[Any, Any]:
-    """Return a memo with which :func:`clone` keeps some objects, and the memory of those that are tensors."""
+def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
+    """Return a memo with which :func:`clone` does not copy some objects, nor the memory of tensors among them."""
     memo: dict[Any, Any] = {}
     for item in objects:
         memo[id(item)] = item
@@ -577,38 +580,38 @@ def keeping(objects: Iterable[Any]) -> dict[Any, Any]:
 
 
 def is_atom(value: Any) -> bool:
-    """Whether an object never changes."""
+    """Return whether an object is immutable."""
     return isinstance(value, _ATOMS) or type(value) is object
 
 
 def is_code(value: Any) -> bool:
-    """Whether an object is a function, a class or a package: nothing that a call changes."""
+    """Return whether an object is a function, a class or a module."""
     return isinstance(
         value, type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType
     )
 
 
 def is_shared(value: Any) -> bool:
-    """Whether an object belongs to the process rather than to the program: a logger, a thread, an open stream."""
-    if isinstance(value, _OF_PROCESS) or (isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)):
+    """Return whether an object belongs to the process rather than to the program: a logger, thread or open stream."""
+    if isinstance(value, _PROCESS_TYPES) or (isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)):
         return True
     home: Any = type(value).__module__
-    if not isinstance(home, str):  # a class may have a property of that name
+    if not isinstance(home, str):  # a class may define a property of that name
         return False
     return home.partition(".")[0] in _LOGGING_PACKAGES or any(
-        home == package or home.startswith(f"{package}.") for package in _OF_TORCH
+        home == package or home.startswith(f"{package}.") for package in _TORCH_MODULES
     )
 
 
 def is_data(value: Any) -> bool:
-    """Whether a call may change an object: tensors, modules, optimizers, containers, the user's instances."""
+    """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
     if isinstance(value, _CONTAINERS):
         return True
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):
         return True
     kind = type(value)
-    # Streams and the like of Python's lead to everything that there is.
+    # Objects of the standard library, such as streams, refer to almost everything.
     return (
         not is_code(value)
         and not is_shared(value)

@@ -1,4 +1,4 @@
-"""Digests of large tensors, which stand for them when what calls did is compared: so results need little memory."""
+"""Digests of large tensors: comparing digests instead of tensors saves memory."""
 
 from __future__ import annotations
 
@@ -9,48 +9,51 @@ from typing import Any
 import torch
 
 #: Tensors of fewer bytes are compared element by element.
-_SMALLEST = 1 << 20
-#: So many neighbouring elements are summed up in so many ways, each with its own weights.
-_ELEMENTS, _WAYS = 1024, 8
-#: Of so many such rows the sums are made at once.
-_CHUNK = 512
-#: The attribute in which a digest keeps the shape of its tensor.
+_MIN_BYTES = 1 << 20
+#: The number of neighbouring elements in a row, and the number of weighted sums that a row is reduced to.
+_ELEMENTS, _SUMS = 1024, 8
+#: The number of rows that are reduced at once.
+_CHUNK_ROWS = 512
+#: The attribute of a digest that stores the shape of its tensor.
 _SHAPE = "_graphbreak_shape"
 
 
 def is_large(value: torch.Tensor) -> bool:
-    """Whether a digest can stand for a tensor, and needs less memory."""
+    """Return whether a digest can replace a tensor and needs less memory."""
     return (
         type(value) in {torch.Tensor, torch.nn.Parameter}
         and value.layout == torch.strided
-        and value.dtype in {torch.float32, torch.float64}  # what rounding changes of shorter numbers hides an element
+        and value.dtype in {torch.float32, torch.float64}  # rounding in shorter dtypes hides an element
         and not (value.is_nested or value.is_meta or value.is_quantized)
-        and value.numel() * value.element_size() >= _SMALLEST
+        and value.numel() * value.element_size() >= _MIN_BYTES
     )
 
 
 def digest(value: torch.Tensor) -> torch.Tensor:
-    """Return a small tensor that stands for a large one.
+    """Return a small tensor that represents a large one.
 
-    Each part of it is the sum of neighbouring elements with random weights, as large as an element is. So two tensors
-    whose digests are as close as rounding makes them are that close themselves; a digest of zeros is one of zeros.
+    Each element of the digest is a randomly weighted sum of neighbouring elements, of the same magnitude as an element.
+    If two digests agree up to rounding, so do their tensors; the digest of a zero tensor is zero.
     """
     elements = value.detach().reshape(-1)
     wide = elements.numel() // _ELEMENTS * _ELEMENTS
     rows = elements[:wide].view(-1, _ELEMENTS)
-    # In double precision, which neither autocast nor a setting for products of matrices makes less exact.
+    # Neither autocast nor the matmul precision settings affect double precision.
     weights = _weights().to(value.device)
-    parts = [(rows[start : start + _CHUNK].double() @ weights).to(value.dtype) for start in range(0, len(rows), _CHUNK)]
+    parts = [
+        (rows[start : start + _CHUNK_ROWS].double() @ weights).to(value.dtype)
+        for start in range(0, len(rows), _CHUNK_ROWS)
+    ]
     return torch.cat([*(part.reshape(-1) for part in parts), elements[wide:]])
 
 
-def note_shape(made: torch.Tensor, value: torch.Tensor) -> None:
-    """Keep the shape of a tensor with its digest."""
-    setattr(made, _SHAPE, value.shape)
+def note_shape(tensor_digest: torch.Tensor, value: torch.Tensor) -> None:
+    """Store the shape of a tensor in its digest."""
+    setattr(tensor_digest, _SHAPE, value.shape)
 
 
 def shape_of(value: torch.Tensor) -> torch.Size:
-    """Return the shape of a tensor, or of the one that a digest stands for."""
+    """Return the shape of a tensor, or of the tensor that a digest represents."""
     shape: Any = vars(value).get(_SHAPE, value.shape)
     return torch.Size(shape)
 
@@ -58,5 +61,5 @@ def shape_of(value: torch.Tensor) -> torch.Size:
 @functools.cache
 def _weights() -> torch.Tensor:
     generator = torch.Generator().manual_seed(20)
-    numbers = torch.randn(_ELEMENTS, _WAYS, generator=generator, device="cpu", dtype=torch.float64)
+    numbers = torch.randn(_ELEMENTS, _SUMS, generator=generator, device="cpu", dtype=torch.float64)
     return numbers / math.sqrt(_ELEMENTS)

@@ -1,4 +1,4 @@
-"""Write down in a report which effects kept functions from being run again, and the lines that have them."""
+"""Add to a report the effects that kept functions from being run again, with their lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jupyter_graphbreak.report.schema import Effect
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from jupyter_graphbreak.experiments.trial.side_effects import SeenEffect
+    from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
@@ -25,36 +25,38 @@ if TYPE_CHECKING:
 def with_effects(
     report: Report,
     files: Mapping[str, str],
-    effects: Iterable[SeenEffect],
+    effects: Iterable[ObservedEffect],
     find_cell: FindCell = lambda _: None,
 ) -> Report:
-    """Return a report that names effects, each once.
+    """Return a report that lists effects, without duplicates.
 
     Parameters
     ----------
     report : Report
+        The report to extend.
     files : mapping
         The file name of each of its sources, by the source's id.
-    effects : iterable of SeenEffect
+    effects : iterable of ObservedEffect
+        The effects to add.
     find_cell : callable
-        Given the file name of a code object, the cell it comes from.
+        Returns the cell that a code object comes from, given its file name.
     """
     sources = list(report.sources)
     known = {filename: ident for ident, filename in files.items()}
-    listed = list(report.effects or [])
+    listed_effects = list(report.effects or [])
     for effect in effects:
         location = None
         if effect.place is not None:
             name = effect.place.filename
-            known.setdefault(name, next((source.id for source in sources if source.path == _shortened(name)), ""))
+            known.setdefault(name, next((source.id for source in sources if source.path == _short_path(name)), ""))
             if not known[name]:
                 known[name] = _new_id(sources)
                 sources.append(_source(known[name], name, find_cell))
             location = _location(known[name], effect.place, find_cell)
-        made = Effect(effect.kind, effect.what, location)
-        if made not in listed:
-            listed.append(made)
-    return replace(report, sources=sources, effects=listed) if listed else report
+        entry = Effect(effect.kind, effect.what, location)
+        if entry not in listed_effects:
+            listed_effects.append(entry)
+    return replace(report, sources=sources, effects=listed_effects) if listed_effects else report
 
 
 def _new_id(sources: list[Source]) -> str:
@@ -66,16 +68,16 @@ def _source(ident: str, filename: str, find_cell: FindCell) -> Source:
     cell = find_cell(filename)
     if cell is not None:
         return Source(ident, cell.name, "cell", segments=[Segment(1, cell.text)])
-    return Source(ident, Path(filename).name, "library" if is_library(filename) else "file", _shortened(filename))
+    return Source(ident, Path(filename).name, "library" if is_library(filename) else "file", _short_path(filename))
 
 
-def _shortened(filename: str) -> str:
-    """Return a path as reports have it: from the working directory, or from the home directory."""
+def _short_path(filename: str) -> str:
+    """Return a path as reports show it: relative to the working directory or the home directory."""
     path = Path(filename)
     for find, prefix in ((Path.cwd, ""), (Path.home, "~/")):
         try:
             return prefix + path.relative_to(find()).as_posix()
-        except (OSError, RuntimeError, ValueError):  # it lies elsewhere, or there is no such folder
+        except (OSError, RuntimeError, ValueError):  # it is elsewhere, or there is no such folder
             continue
     return filename
 

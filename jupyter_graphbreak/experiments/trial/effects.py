@@ -1,4 +1,4 @@
-"""What a call does beside its value: output, warnings, log records, random numbers, modes. None of it gets out."""
+"""Capture the effects of a call besides its value: output, warnings, log records, random numbers and modes."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import tells_of_compiling, warns_of_compiling
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.patching import patched
-from jupyter_graphbreak.experiments.trial.other_threads import streams_here, version_of_filters, warnings_kept_elsewhere
+from jupyter_graphbreak.experiments.trial.other_threads import (
+    filters_version,
+    isolate_warnings,
+    redirect_thread_streams,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
 @contextlib.contextmanager
-def package_logs_kept(keep: Callable[[tuple[str, str, str]], None]) -> Iterator[None]:
-    """Keep what this thread logs with loguru from its sinks while the context is open.
+def capture_package_logs(keep: Callable[[tuple[str, str, str]], None]) -> Iterator[None]:
+    """Capture what this thread logs with loguru, instead of its sinks, while the context is open.
 
     Parameters
     ----------
     keep : callable
-        Given logger, level and message of each record, once for each sink.
+        Receives the logger, level and message of each record, once for each sink.
     """
     handlers = getattr(sys.modules.get("loguru._handler"), "Handler", None)
     emit = getattr(handlers, "emit", None)
@@ -42,28 +46,30 @@ def package_logs_kept(keep: Callable[[tuple[str, str, str]], None]) -> Iterator[
         return
     thread = threading.get_ident()
 
-    def kept(self: Any, record: Any, *args: Any, **kwargs: Any) -> Any:
+    def capture(self: Any, record: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread:
             return emit(self, record, *args, **kwargs)
         keep((str(record["name"]), record["level"].name, record["message"]))
         return None
 
-    with patched(handlers, "emit", kept):
+    with patched(handlers, "emit", capture):
         yield
 
 
 @dataclass
 class Effects:
-    """What was written, warned and logged.
+    """The output, warnings and log records of a call.
 
     Parameters
     ----------
+    printed, stderr : str
+        The text written to stdout and to stderr.
     warnings : list of WarningMessage
-        All of them, also those of torch about its compiling.
+        All warnings, including those of torch about compiling.
     logged : list of (str, str, str)
-        Logger, level and message of each record, those of torch about its compiling aside.
+        Logger, level and message of each record, except those of torch about compiling.
     order : list of (str, str)
-        All of these in the order in which they came: "stdout", "stderr", "warning" or "log", and the text.
+        All of these in order: "stdout", "stderr", "warning" or "log", and the text.
     """
 
     printed: str = ""
@@ -73,7 +79,7 @@ class Effects:
     order: list[tuple[str, str]] = field(default_factory=list)
 
     def note(self, kind: str, text: str) -> None:
-        """Note what came next; parts of one output belong together."""
+        """Append to the order; consecutive pieces of output are joined."""
         if self.order and self.order[-1][0] == kind and kind in {"stdout", "stderr"}:
             self.order[-1] = (kind, self.order[-1][1] + text)
         elif text:
@@ -81,7 +87,7 @@ class Effects:
 
     @property
     def warned(self) -> list[tuple[str, str]]:
-        """Category and text of each warning, those of torch about its compiling aside."""
+        """Category and text of each warning, except those of torch about compiling."""
         return [
             (warning.category.__name__, _text(warning.message))
             for warning in self.warnings
@@ -90,7 +96,7 @@ class Effects:
 
 
 class _Stream(io.StringIO):
-    """A stream that also notes what is written to it among everything else that happens."""
+    """A stream that also records the order of what is written to it."""
 
     def __init__(self, effects: Effects, kind: str) -> None:
         super().__init__()
@@ -102,15 +108,20 @@ class _Stream(io.StringIO):
 
 
 @contextlib.contextmanager
-def observed(handlers: Mapping[int, logging.Handler] | None = None) -> Iterator[Effects]:
-    """Keep what is written, warned and logged while the context is open; it can be read after that.
+def capture_effects(handlers: Mapping[int, logging.Handler] | None = None) -> Iterator[Effects]:
+    """Capture output, warnings and log records while the context is open.
 
     Parameters
     ----------
     handlers : mapping, optional
-        Copies of the handlers of the user's own classes, by the ids of the originals. If given, the copies receive the
-        records of this thread, and warnings pass the filters of the process, which may make them errors or show each
-        once, as if none had been shown before. Otherwise nobody receives a record, and each warning is kept.
+        Copies of the handlers whose classes the user wrote, by the ids of the originals. If given, the copies receive
+        the records of this thread, and warnings pass the filters of the process, as if none had been shown before.
+        Otherwise no handler receives a record, and every warning is captured.
+
+    Yields
+    ------
+    Effects
+        Complete once the context is closed.
     """
     effects = Effects()
 
@@ -123,24 +134,24 @@ def observed(handlers: Mapping[int, logging.Handler] | None = None) -> Iterator[
         if not warns_of_compiling(message.filename):
             effects.note("warning", f"{message.category.__name__}: {_text(message.message)}")
 
-    forget_what_was_logged()
+    reset_log_once_caches()
     out, err = _Stream(effects, "stdout"), _Stream(effects, "stderr")
     once = warnings.onceregistry  # type: ignore[attr-defined]
     shown_once = dict(once)
     try:
         with (
-            streams_here(out, err),
-            warnings_kept_elsewhere(),
-            _records_kept(keep, handlers or {}),
+            redirect_thread_streams(out, err),
+            isolate_warnings(),
+            _capture_records(keep, handlers or {}),
             warnings.catch_warnings(record=True),
         ):
-            warnings._showwarnmsg_impl = show  # type: ignore[attr-defined]  # noqa: SLF001 - it keeps the order
+            warnings._showwarnmsg_impl = show  # type: ignore[attr-defined]  # noqa: SLF001 - records the order
             once.clear()
-            warnings.resetwarnings()  # with that Python forgets which warnings it has shown
+            warnings.resetwarnings()  # makes Python forget which warnings it has shown
             if handlers is None:
                 warnings.simplefilter("always")
             else:
-                warnings.filters[:] = [_OF_COMPILING, *_filters_of_process()]  # type: ignore[index]
+                warnings.filters[:] = [_COMPILER_FILTER, *_process_filters()]  # type: ignore[index]
             yield effects
     finally:
         once.clear()
@@ -148,8 +159,8 @@ def observed(handlers: Mapping[int, logging.Handler] | None = None) -> Iterator[
         effects.printed, effects.stderr = out.getvalue(), err.getvalue()
 
 
-def _handlers_of(logger: logging.Logger) -> Iterator[logging.Handler]:
-    """Yield the handlers that get the records of a logger."""
+def _reached_handlers(logger: logging.Logger) -> Iterator[logging.Handler]:
+    """Yield the handlers that receive the records of a logger."""
     current: logging.Logger | None = logger
     while current is not None:
         yield from current.handlers
@@ -157,39 +168,39 @@ def _handlers_of(logger: logging.Logger) -> Iterator[logging.Handler]:
 
 
 def all_handlers() -> Iterator[logging.Handler]:
-    """Yield the handlers of all loggers, each once."""
+    """Yield the handlers of all loggers, without duplicates."""
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
     yield from {id(item): item for log in loggers for item in getattr(log, "handlers", ())}.values()
 
 
-#: What torch warns of while it compiles is no error, whatever the filters say: it is kept, and nobody sees it.
-_COMPILES = re.compile(r"torch\.(_dynamo|_inductor|_functorch|_export|_subclasses|fx)\b")
-_OF_COMPILING = ("always", None, Warning, _COMPILES, 0)
-#: The filters of warnings that the process had when :func:`kept_warnings` was entered, for each that is open.
-_kept_filters: list[list[Any]] = []
+#: Warnings of torch while it compiles never become errors, whatever the filters are: they are captured.
+_COMPILER_MODULES = re.compile(r"torch\.(_dynamo|_inductor|_functorch|_export|_subclasses|fx)\b")
+_COMPILER_FILTER = ("always", None, Warning, _COMPILER_MODULES, 0)
+#: The process's warning filters on entry to each open :func:`preserve_warnings`.
+_outer_filters: list[list[Any]] = []
 
 
-def _filters_of_process() -> list[Any]:
-    return _kept_filters[0] if _kept_filters else list(warnings.filters)
+def _process_filters() -> list[Any]:
+    return _outer_filters[0] if _outer_filters else list(warnings.filters)
 
 
-def unlogged() -> contextlib.AbstractContextManager[None]:
-    """Have no handler see what this thread logs while the context is open."""
-    return _records_kept(lambda _: None, {})
+def suppress_logging() -> contextlib.AbstractContextManager[None]:
+    """Drop the log records of this thread while the context is open."""
+    return _capture_records(lambda _: None, {})
 
 
 @contextlib.contextmanager
-def _records_kept(
+def _capture_records(
     receive: Callable[[tuple[str, str, str]], None], handlers: Mapping[int, logging.Handler]
 ) -> Iterator[None]:
-    """Keep what this thread logs from the process's handlers while the context is open.
+    """Capture the log records of this thread, instead of the process's handlers, while the context is open.
 
     Parameters
     ----------
     receive : callable
         Receives the logger, the level and the message of each record.
     handlers : mapping
-        What receives the record in place of a handler, by the id of the handler.
+        The replacements of handlers, by the ids of the handlers; handlers without one receive nothing.
     """
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
 
@@ -198,19 +209,19 @@ def _records_kept(
             handle(logger, record)
             return
         receive((record.name, record.levelname, _message(record)))
-        for handler in _handlers_of(logger):
+        for handler in _reached_handlers(logger):
             copy = handlers.get(id(handler))
             if copy is not None and record.levelno >= copy.level:
                 copy.handle(record)
 
-    with patched(logging.Logger, "callHandlers", keep), package_logs_kept(receive):
+    with patched(logging.Logger, "callHandlers", keep), capture_package_logs(receive):
         yield
 
 
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001 - arguments that do not fit, which logging itself only prints
+    except Exception:  # noqa: BLE001 - arguments that do not match the format
         return str(record.msg)
 
 
@@ -230,10 +241,10 @@ def seed_all(seed: int) -> None:
 
 
 def seed_torch(seed: int) -> None:
-    """Seed the generators that torch has made.
+    """Seed the generators that torch has created.
 
-    For devices not used yet, ``torch.manual_seed`` would replace the seed that the user left for them, which nobody can
-    read and put back, and formats the stack each time.
+    ``torch.manual_seed`` would also replace the pending seed of devices that are not in use yet, which cannot be read
+    and restored, and it formats the stack each time.
     """
     torch.default_generator.manual_seed(seed)
     torch.mps.manual_seed(seed)
@@ -242,8 +253,8 @@ def seed_torch(seed: int) -> None:
             devices.manual_seed_all(seed)
 
 
-def kept_generators() -> contextlib.AbstractContextManager[None]:
-    """Restore torch's generators when the context closes; those of CUDA where it is in use, as asking starts it."""
+def preserve_generators() -> contextlib.AbstractContextManager[None]:
+    """Restore torch's generators on exit, including CUDA's if it is initialized; reading them would initialize it."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 
@@ -251,8 +262,8 @@ def random_states() -> dict[str, str]:
     """Return a digest of the state of each random generator."""
     states: dict[str, Any] = {"torch": torch.get_rng_state().tolist(), "Python": random.getstate()}
     if torch.cuda.is_initialized():
-        found = torch.cuda.get_rng_state_all()
-        states |= {f"torch on cuda:{index}": state.tolist() for index, state in enumerate(found)}
+        cuda_states = torch.cuda.get_rng_state_all()
+        states |= {f"torch on cuda:{index}": state.tolist() for index, state in enumerate(cuda_states)}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, keys, *rest = numpy.random.get_state()
@@ -261,7 +272,7 @@ def random_states() -> dict[str, str]:
 
 
 def modes() -> dict[str, Any]:
-    """Return the modes of torch that a call may leave otherwise."""
+    """Return the modes of torch that a call may change."""
     return {
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
@@ -273,8 +284,8 @@ def modes() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def kept_modes() -> Iterator[None]:
-    """Restore the modes that a call can leave otherwise."""
+def preserve_modes() -> Iterator[None]:
+    """Restore the modes that a call may change."""
     grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
     deterministic = torch.are_deterministic_algorithms_enabled()
     try:
@@ -286,26 +297,26 @@ def kept_modes() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def kept_warnings() -> Iterator[None]:
-    """Have everything warn and log each time while the context is open; after it, what was shown once stays shown.
+def preserve_warnings() -> Iterator[None]:
+    """Show every warning and log-once message each time while the context is open, and restore the records on exit.
 
-    Each change of the filters of warnings makes Python forget, in every module, what it has shown.
+    Any change of the warning filters makes Python forget, in every module, which warnings it has shown.
     """
-    with warnings_kept_elsewhere():
-        registries = {name: dict(registry) for name, registry in _shown_warnings()}
-        version, always = version_of_filters(), torch.is_warn_always_enabled()
-        logged = [(cache, dict(cache)) for cache in _logged_once()]
+    with isolate_warnings():
+        registries = {name: dict(registry) for name, registry in _warning_registries()}
+        version, always = filters_version(), torch.is_warn_always_enabled()
+        logged = [(cache, dict(cache)) for cache in _log_once_caches()]
         torch.set_warn_always(True)
-        _kept_filters.append(list(warnings.filters))
+        _outer_filters.append(list(warnings.filters))
         try:
             with warnings.catch_warnings(record=True):
                 warnings.simplefilter("always")
                 yield
         finally:
-            _kept_filters.pop()
+            _outer_filters.pop()
             torch.set_warn_always(always)
-            now = version_of_filters()
-            for name, registry in _shown_warnings():
+            now = filters_version()
+            for name, registry in _warning_registries():
                 before = registries.get(name, {})
                 registry.clear()
                 registry.update(before | {"version": now} if before.get("version") == version else before)
@@ -314,23 +325,27 @@ def kept_warnings() -> Iterator[None]:
                 cache.update(content)
 
 
-def _shown_warnings() -> Iterator[tuple[str, dict[Any, Any]]]:
-    """Yield what Python notes in each module of the warnings that it has shown."""
+def _warning_registries() -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield each module's registry of the warnings that Python has shown."""
     for name, module in list(sys.modules.items()):
-        # Not asked as an attribute: a module that loads its parts late would look for it.
+        # `getattr` would make a lazy module try to import it.
         registry = getattr(module, "__dict__", {}).get("__warningregistry__")
         if isinstance(registry, dict):
             yield name, registry
 
 
-def _logged_once() -> Iterator[dict[Any, Any]]:
-    """Yield what the loggers' methods that log a text once, such as those of transformers, remember having logged."""
+def _log_once_caches() -> Iterator[dict[Any, Any]]:
+    """Yield the caches of logger methods that log a text only once, such as those of transformers."""
     for method in vars(logging.Logger).values():
         if callable(getattr(method, "cache_info", None)) and method.cache_info().maxsize is None:
-            yield from (held for held in gc.get_referents(method) if type(held) is dict and held is not vars(method))
+            yield from (
+                referent
+                for referent in gc.get_referents(method)
+                if type(referent) is dict and referent is not vars(method)
+            )
 
 
-def forget_what_was_logged() -> None:
-    """Have loggers log again what they log once."""
-    for cache in _logged_once():
+def reset_log_once_caches() -> None:
+    """Make loggers log their log-once messages again."""
+    for cache in _log_once_caches():
         cache.clear()

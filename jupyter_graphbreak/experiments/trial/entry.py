@@ -1,4 +1,4 @@
-"""The entries of a run: compiled callables that user code called, with copies from before they ran."""
+"""Entries of a run: compiled callables that user code called, copied before they ran."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_entries
 from jupyter_graphbreak._torch_compat.isolation import eager_semantics, new_globals_readable
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
-from jupyter_graphbreak.experiments.trial.guard import effects_seen, state_effect
+from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
-from jupyter_graphbreak.experiments.trial.memory import GROWTH, KeptMemory, in_words, memory_limit
+from jupyter_graphbreak.experiments.trial.memory import GROWTH, KeptMemory, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import SETS_COMPILER, ProcessState
-from jupyter_graphbreak.experiments.trial.run_setup import runs_set_up
+from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import compilations_limited
+from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.recording.targets import own_codes, reached
 
 if TYPE_CHECKING:
@@ -26,45 +26,45 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall
-    from jupyter_graphbreak.experiments.trial.guard import SeenEffects
+    from jupyter_graphbreak.experiments.trial.guard import EffectRecorder
     from jupyter_graphbreak.experiments.trial.memory import Twin
-    from jupyter_graphbreak.experiments.trial.side_effects import SeenEffect
+    from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
 
-#: Of calls that only use code which was compiled for others so many are kept.
-_MOST_REUSING = 16
-#: How deep in containers tensors are looked for.
-_DEEPEST = 6
+#: The maximum number of kept calls that only reuse code compiled for other calls.
+_MAX_REUSING = 16
+#: The maximum depth at which containers are searched for tensors.
+_MAX_DEPTH = 6
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A callable as it was before it ran, so that it can run again.
+    """A copy of a callable from before it ran, so that it can run again.
 
     Parameters
     ----------
     function : str
         Its qualified name.
     frame : str or None
-        The id of its first frame in the report of the run; ``None`` where it was not taken from a run.
+        The id of its first frame in the report of the run; ``None`` if it does not come from a run.
     call : callable
-        The function, method or module itself, uncompiled. What it may change is copied: running a
-        :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it is free of consequences.
+        The uncompiled function, method or module. To run it without effects, use a
+        :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
     arguments : Arguments
         Copies of the arguments of its first call.
     backend : str or callable
-        What it was compiled with.
+        The backend of ``torch.compile``.
     dynamic : bool or None
-        As given to ``torch.compile``.
+        The option ``dynamic`` of ``torch.compile``.
     compiles_itself : bool
-        Whether it is called as it stands, since it compiles a function in it.
+        Whether to call it without compiling it, because it compiles a function inside it.
     wrapped : int or None
-        What identifies the callable among those that the run called.
+        Identifies the callable among those that the run called.
     modes : CallModes
         The modes of its call.
     twins : tuple of Twin
-        The large memory of its copies, and what that was copied from.
+        The copies of its large memory, with their originals.
     reuses : bool
-        Whether it used code that was compiled for another entry.
+        Whether it used code compiled for a different entry.
     """
 
     function: str
@@ -80,23 +80,25 @@ class Entry:
     reuses: bool = False
 
     def set_up(self) -> AbstractContextManager[None]:
-        """Return a context in which runs are made in the modes of the entry, on memory that they share."""
-        return runs_set_up(self.modes, self.twins)
+        """Return a context in which runs use the modes of the entry and share memory."""
+        return shared_run_setup(self.modes, self.twins)
 
     def why_not_run(self) -> str | None:
-        """Return why it cannot run again, as a sentence; ``None`` if it can."""
+        """Return the reason why it cannot run again, as a sentence; ``None`` if it can."""
         if self.modes.functorch:
-            return f"{self.function} was called within a transform of torch.func, which cannot be repeated alone."
+            return f"{self.function} was called within a transform of torch.func, which cannot be repeated on its own."
         tensors = self.tensors()
-        too_large = _too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _limit(tensors))
+        too_large = _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _limit(tensors))
         if too_large is not None:
             return too_large
         with self.set_up():
-            used_up = Subject(self.call, self.arguments).used_up
-        return f"{self.function} was not run again: {used_up[0]}, and a run would use it up." if used_up else None
+            consumable = Subject(self.call, self.arguments).consumable
+        return (
+            f"{self.function} was not run again: {consumable[0]}, and a run would consume it." if consumable else None
+        )
 
     def tensors(self) -> list[torch.Tensor]:
-        """Return the tensors that the call works with."""
+        """Return the tensors that the call uses."""
         return _tensors(self.call, self.arguments.args, self.arguments.kwargs)
 
 
@@ -106,35 +108,35 @@ class KeptEntries:
     Parameters
     ----------
     limit : int or None
-        The most bytes that copies and trials may take; ``None`` stands for half of the memory that is left.
+        The maximum number of bytes for copies and trials; ``None`` for half of the available memory.
     """
 
     def __init__(self, limit: int | None = None) -> None:
         self.entries: list[Entry] = []
-        #: What was not kept and why, in sentences.
+        #: Sentences that name entries which were not kept, with the reason.
         self.left_out: list[str] = []
-        #: What was seen to happen outside of the objects that are copied: no entry that does it is kept.
-        self.effects: list[SeenEffect] = []
+        #: Observed effects outside the copied objects; entries that have them are not kept.
+        self.effects: list[ObservedEffect] = []
         self._states: list[tuple[Entry, ProcessState]] = []
         self._limit = limit
         self._taken = 0
         self._reusing = 0
 
     def take(self, entered: EnteredCall) -> None:
-        """Copy an entry, if there is room for it."""
-        name = name_of(entered.call)
+        """Copy an entry if there is enough memory."""
+        name = callable_name(entered.call)
         if entered.reuses:
             self._reusing += 1
-            if self._reusing > _MOST_REUSING:
-                if self._reusing == _MOST_REUSING + 1:
+            if self._reusing > _MAX_REUSING:
+                if self._reusing == _MAX_REUSING + 1:
                     self.left_out.append(
-                        f"Of the calls that only use code compiled for others, the first {_MOST_REUSING} are looked at."
+                        f"Only the first {_MAX_REUSING} calls that reuse code compiled for other calls are examined."
                     )
                 return
         if entered.modes.functorch:
             self.left_out.append(
                 f"Nothing was tried for {name}: it was called within a transform of torch.func, such as vmap, which "
-                "cannot be repeated alone."
+                "cannot be repeated on its own."
             )
             return
         tensors = _tensors(entered.call, entered.args, entered.kwargs)
@@ -142,15 +144,15 @@ class KeptEntries:
         limit = self._limit
         if limit is None:
             limit = _limit(tensors) + self._taken
-        too_large = _too_large(name, size, self._taken, limit)
+        too_large = _why_too_large(name, size, self._taken, limit)
         if too_large is not None:
             self.left_out.append(too_large)
             return
         memory = KeptMemory()
         given = Arguments(*entered.args, **entered.kwargs)
         subject = Subject(entered.call, given, memory)
-        if subject.used_up:
-            self.left_out.append(f"Nothing was tried for {name}: {subject.used_up[0]}, and a run would use it up.")
+        if subject.consumable:
+            self.left_out.append(f"Nothing was tried for {name}: {subject.consumable[0]}, and a run would consume it.")
             return
         self._taken += size
         self.entries.append(
@@ -169,19 +171,19 @@ class KeptEntries:
         )
         self._states.append((self.entries[-1], ProcessState(subject.assigned)))
 
-    def leave_out(self, entry: Entry, effect: SeenEffect) -> None:
+    def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
         self.entries = [kept for kept in self.entries if kept is not entry]
         self.effects.append(effect)
 
-    def leave_out_effects(self, seen: SeenEffects) -> None:
-        """Leave out the entries that were seen to do something that no copy keeps to itself."""
-        self.effects += [effect for _, effect in seen.seen]
-        refused = {wrapped for within, _ in seen.seen for wrapped in within}
+    def leave_out_effects(self, recorder: EffectRecorder) -> None:
+        """Leave out the entries that had an effect outside the copied objects."""
+        self.effects += [effect for _, effect in recorder.observed]
+        refused = {wrapped for within, _ in recorder.observed for wrapped in within}
         for entry, before in self._states:
-            # An entry is taken while Dynamo converts it, with settings of ours in force; trials restore what they set.
+            # An entry is copied while Dynamo converts it, when our own compiler settings are active.
             changes = [change for change in before.changes() if not change.what.startswith(SETS_COMPILER)]
-            changed = state_effect(changes, [entry.call], seen.lines)
+            changed = state_effect(changes, [entry.call], recorder.lines)
             if changed is not None:
                 self.effects.append(changed)
             if changed is not None or entry.wrapped in refused:
@@ -190,28 +192,28 @@ class KeptEntries:
 
 
 def _limit(tensors: list[torch.Tensor]) -> int:
-    """Return the most bytes that trials of a call may take now, on the device of its tensors."""
+    """Return how many bytes trials of a call may use now, on the device of its tensors."""
     return memory_limit(next((tensor.device for tensor in tensors if tensor.is_cuda), None))
 
 
-def _too_large(name: str, size: int, taken: int, limit: int) -> str | None:
-    """Return a sentence that says why there is no room for the trials of an entry; ``None`` if there is."""
+def _why_too_large(name: str, size: int, taken: int, limit: int) -> str | None:
+    """Return a sentence if there is not enough memory for the trials of an entry; ``None`` if there is."""
     if taken + GROWTH * size <= limit:
         return None
     return (
-        f"{name} was not run again: its arguments and state take {in_words(size)}, trials up to {GROWTH} times as "
-        f"much, and {in_words(max(0, limit - taken))} of the limit are left (half of the free memory)."
+        f"{name} was not run again: its arguments and state take {format_bytes(size)}, trials up to {GROWTH} times as "
+        f"much, and {format_bytes(max(0, limit - taken))} of the limit are left (half of the free memory)."
     )
 
 
 @contextlib.contextmanager
-def kept_entries(limit: int | None = None) -> Iterator[KeptEntries]:
+def keep_entries(limit: int | None = None) -> Iterator[KeptEntries]:
     """Keep the entries that are compiled while the context is open.
 
     Parameters
     ----------
     limit : int or None
-        The most bytes that copies and trials may take; ``None`` stands for half of the memory that is left.
+        The maximum number of bytes for copies and trials; ``None`` for half of the available memory.
     """
     kept = KeptEntries(limit)
     faults: list[str] = []
@@ -219,27 +221,27 @@ def kept_entries(limit: int | None = None) -> Iterator[KeptEntries]:
     def emit(addition: object) -> None:
         faults.append(getattr(addition, "message", type(addition).__name__))
 
-    with effects_seen() as seen, watch_entries(kept.take, emit, lambda _: None):
+    with record_effects() as effect_recorder, watch_entries(kept.take, emit, lambda _: None):
         try:
             yield kept
         finally:
-            kept.leave_out_effects(seen)
+            kept.leave_out_effects(effect_recorder)
     kept.left_out += [f"An entry could not be copied ({fault})." for fault in faults]
 
 
 @contextlib.contextmanager
-def compiling_anew(call: Any) -> Iterator[None]:
-    """Compile a copied callable as in its run, apart from what Dynamo holds of it.
+def recompiling(call: Any) -> Iterator[None]:
+    """Compile a copied callable again as in its run, with a separate Dynamo cache, while the context is open.
 
     Parameters
     ----------
     call : callable
-        A function, a method or a module; or a cell that the magic compiled as one function, for which Dynamo acts as in
-        the cell's own run.
+        A function, a method or a module; or a cell that the magic compiled as one function, to which Dynamo's settings
+        for cells apply.
     """
     with contextlib.ExitStack() as opened:
         opened.enter_context(separate_cache(own_codes(call)))
-        opened.enter_context(compilations_limited())
+        opened.enter_context(limit_compilations())
         if is_cell(call):
             for context in (eager_semantics, new_globals_readable):
                 opened.enter_context(context())
@@ -247,20 +249,20 @@ def compiling_anew(call: Any) -> Iterator[None]:
 
 
 def is_cell(call: Any) -> bool:
-    """Whether a callable is a cell that was made into one function."""
+    """Return whether a callable is a cell that was compiled as one function."""
     code = getattr(call, "__code__", None)
     return code is not None and code.co_name == "<module>"
 
 
-def name_of(call: Any) -> str:
-    """Return what a person calls a function, a method, a module or a partial."""
+def callable_name(call: Any) -> str:
+    """Return the name to show for a function, a method, a module or a partial."""
     call = getattr(call, "func", call)
     name = getattr(call, "__qualname__" if hasattr(call, "__code__") else "__name__", type(call).__name__)
     return str(name).rpartition("<locals>.")[2]
 
 
 def _tensors(*values: Any) -> list[torch.Tensor]:
-    """Return the tensors that a call works with, as far as they are found without copying it."""
+    """Return the tensors that a call uses, as far as they are found without copying it."""
     tensors: dict[int, torch.Tensor] = {}
 
     def add(value: Any, depth: int) -> None:
@@ -269,7 +271,7 @@ def _tensors(*values: Any) -> list[torch.Tensor]:
                 tensors[id(value)] = value
             case torch.nn.Module():
                 tensors.update((id(tensor), tensor) for tensor in (*value.parameters(), *value.buffers()))
-            case _ if depth > _DEEPEST:
+            case _ if depth > _MAX_DEPTH:
                 return
             case dict():
                 for item in value.values():

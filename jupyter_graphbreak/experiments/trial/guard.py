@@ -1,4 +1,4 @@
-"""Guard a trial: what it would do outside of its copies is stopped, and the state of the process is restored."""
+"""Guard a trial: stop it before it has an effect outside its copies, and restore the state of the process."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.module_calls import compiled_callers
-from jupyter_graphbreak.experiments.trial.process_state import ProcessState, line_of, own_context
+from jupyter_graphbreak.experiments.trial.process_state import ProcessState, copied_context, find_changing_line
 from jupyter_graphbreak.experiments.trial.side_effects import (
     REFUSABLE,
-    UNSEEN,
+    UNAUDITED,
     EffectRefusedError,
-    SeenEffect,
+    ObservedEffect,
     TrialStoppedError,
     is_own_code,
-    listening,
+    listen,
 )
 from jupyter_graphbreak.recording.targets import own_codes
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import FrameType, TracebackType
 
-    from jupyter_graphbreak.experiments.trial.assigned_attributes import AttributeOfLibrary
-    from jupyter_graphbreak.experiments.trial.process_state import Change
+    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute
+    from jupyter_graphbreak.experiments.trial.process_state import StateChange
     from jupyter_graphbreak.records.records import StackEntry
 
 
 class _Guard:
-    """Refuses each effect of a trial, and keeps the first."""
+    """Prevents each effect of a trial, and records the first."""
 
-    hides_others = True
+    is_exclusive = True
 
     def __init__(self) -> None:
-        self.effect: SeenEffect | None = None
+        self.effect: ObservedEffect | None = None
         self.lines: dict[str, StackEntry | None] = {}
 
-    def notice(self, effect: SeenEffect, _: FrameType) -> None:
+    def notice(self, effect: ObservedEffect, _: FrameType) -> None:
         if self.effect is None:
             self.effect = effect
         raise EffectRefusedError(f"A trial {effect.what}: stopped.")
@@ -47,34 +47,34 @@ class _Guard:
 
 
 @contextlib.contextmanager
-def guarded(*calls: Any, assigned: Iterable[AttributeOfLibrary] = ()) -> Iterator[None]:
-    """Stop what runs in the context before it does something outside of its copies, and restore the process's state.
+def guarded(*calls: Any, assigned: Iterable[LibraryAttribute] = ()) -> Iterator[None]:
+    """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
     Parameters
     ----------
     *calls : callable
-        What runs; its code says which line changes the state of the process.
-    assigned : iterable of AttributeOfLibrary
-        The attributes of packages to which it assigns.
+        The callables that run; their code is searched for the line that changes the state of the process.
+    assigned : iterable of LibraryAttribute
+        The attributes of packages to which they assign.
 
     Raises
     ------
     TrialStoppedError
-        If it was stopped, whatever it made of that, or if the user's code has changed the state.
+        If the code was stopped, even if it caught that, or if user code has changed the state.
     """
     guard = _Guard()
     before = ProcessState(assigned)
-    with own_context(), UNSEEN.used(), REFUSABLE.used():
+    with copied_context(), UNAUDITED.installed(), REFUSABLE.installed():
         try:
-            with listening(guard):
+            with listen(guard):
                 yield
         except KeyboardInterrupt:
             raise
         except EffectRefusedError:
-            raise TrialStoppedError(_first(guard)) from None
+            raise TrialStoppedError(_first_effect(guard)) from None
         except SystemExit as error:
-            place = _innermost(error.__traceback__)
-            raise TrialStoppedError(guard.effect or SeenEffect("process", "ends the process", place)) from None
+            place = _innermost_own_line(error.__traceback__)
+            raise TrialStoppedError(guard.effect or ObservedEffect("process", "ends the process", place)) from None
         except Exception:
             if guard.effect is not None:
                 raise TrialStoppedError(guard.effect) from None
@@ -87,8 +87,8 @@ def guarded(*calls: Any, assigned: Iterable[AttributeOfLibrary] = ()) -> Iterato
         raise TrialStoppedError(changed)
 
 
-def _innermost(traceback: TracebackType | None) -> StackEntry | None:
-    """Return the innermost line of the user's code in a traceback."""
+def _innermost_own_line(traceback: TracebackType | None) -> StackEntry | None:
+    """Return the innermost line of user code in a traceback."""
     place = None
     while traceback is not None:
         if is_own_code(traceback.tb_frame.f_code.co_filename):
@@ -97,55 +97,59 @@ def _innermost(traceback: TracebackType | None) -> StackEntry | None:
     return place
 
 
-def _first(guard: _Guard) -> SeenEffect:
-    return guard.effect or SeenEffect("state", "does something outside of its objects")
+def _first_effect(guard: _Guard) -> ObservedEffect:
+    return guard.effect or ObservedEffect("state", "does something outside its objects")
 
 
 def state_effect(
-    changes: Iterable[Change], calls: Iterable[Any], lines: dict[str, StackEntry | None]
-) -> SeenEffect | None:
-    """Return the first change of the process's state that the user's code makes; ``None`` if libraries make all.
+    changes: Iterable[StateChange], calls: Iterable[Any], lines: dict[str, StackEntry | None]
+) -> ObservedEffect | None:
+    """Return the first change of the process's state that user code makes; ``None`` if only libraries make changes.
 
     Parameters
     ----------
+    changes : iterable of StateChange
+        The changes of the state.
+    calls : iterable of callable
+        The callables that ran.
     lines : dict
-        The lines that were seen to make a change.
+        The lines that were observed to make a change.
     """
     for change in changes:
-        place = lines.get(change.what) or line_of(change, own_codes(*calls))
+        place = lines.get(change.what) or find_changing_line(change, own_codes(*calls))
         if place is not None:
-            return SeenEffect("state", change.what, place)
+            return ObservedEffect("state", change.what, place)
     return None
 
 
-class SeenEffects:
-    """The effects of a real run, each with the compiled callables within which it happens."""
+class EffectRecorder:
+    """Records the effects of a real run, each with the compiled callables in which it happens."""
 
-    hides_others = False
+    is_exclusive = False
 
     def __init__(self) -> None:
-        self.seen: list[tuple[frozenset[int], SeenEffect]] = []
+        self.observed: list[tuple[frozenset[int], ObservedEffect]] = []
         self.lines: dict[str, StackEntry | None] = {}
 
-    def notice(self, effect: SeenEffect, frame: FrameType) -> None:
-        """Keep an effect of compiled code; what other code does is its own affair."""
+    def notice(self, effect: ObservedEffect, frame: FrameType) -> None:
+        """Record an effect of compiled code; effects of other code are ignored."""
         within = frozenset(compiled_callers(frame))
-        if within and len(self.seen) < _MOST:
-            self.seen.append((within, effect))
+        if within and len(self.observed) < _MAX_EFFECTS:
+            self.observed.append((within, effect))
 
     def notice_state(self, what: str, place: StackEntry | None, frame: FrameType) -> None:
-        """Keep the line that changes a state."""
+        """Record the line that changes a state."""
         if any(True for _ in compiled_callers(frame)):
             self.lines.setdefault(what, place)
 
 
-#: So many effects of a run are kept.
-_MOST = 200
+#: The maximum number of recorded effects per run.
+_MAX_EFFECTS = 200
 
 
 @contextlib.contextmanager
-def effects_seen() -> Iterator[SeenEffects]:
-    """See the effects that compiled code of this thread has while the context is open; nothing is prevented."""
-    seen = SeenEffects()
-    with UNSEEN.used(), listening(seen):
-        yield seen
+def record_effects() -> Iterator[EffectRecorder]:
+    """Record the effects of compiled code on this thread while the context is open, without preventing them."""
+    observed = EffectRecorder()
+    with UNAUDITED.installed(), listen(observed):
+        yield observed

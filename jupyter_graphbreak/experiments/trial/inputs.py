@@ -1,4 +1,4 @@
-"""Other inputs for a function, derived from one that it takes, to tell a captured program from the function itself."""
+"""Derive further inputs for a function from one it accepts, to expose programs that behave differently."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
     _Change = Callable[[torch.Tensor], torch.Tensor]
 
-#: How many inputs change Python values or sizes: each may cost a recompilation, and Dynamo allows eight.
-_MOST_SPECIAL = 6
-_MOST_CONSTANTS = 3
-_LARGEST_SIZE = 64
-#: How many sizes of the given tensors are changed at the edges, and how many times all tensors are random there.
-_MOST_SIZES = 2
-_MOST_RANDOM = 4
-#: No number of an integer's.
+#: The maximum number of inputs with changed Python values or sizes: each may cost one of Dynamo's eight recompilations.
+_MAX_SPECIAL = 6
+_MAX_CONSTANTS = 3
+_MAX_SIZE = 64
+#: For edge inputs: the maximum number of sizes to change, and of inputs with random tensors.
+_MAX_SIZES = 2
+_MAX_RANDOM = 4
+#: Integer tensors are not filled with numbers of this size or larger.
 _HUGE = 1e9
-#: The dtypes that tensors of floating-point numbers and of integers get at the edges.
+#: The dtypes that floating-point (``True``) and integer (``False``) tensors get in edge inputs.
 _OTHER_DTYPES = {
     True: (torch.int64, torch.float64, torch.float16),
     False: (torch.float32, torch.int32),
 }
-#: Functions of torch that take indices.
-_LOOK_UPS = frozenset(
+#: PyTorch functions that take indices.
+_LOOKUP_FUNCTIONS = frozenset(
     {"embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss"}
 )
 
 
 class Arguments:
-    """What to call a function with: positional and keyword arguments."""
+    """The positional and keyword arguments of a call."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.args = args
@@ -62,16 +62,16 @@ class Arguments:
         return Arguments(*bound.args, **bound.kwargs)
 
     def copy(self, memo: dict[Any, Any] | None = None) -> Arguments:
-        """Return copies of the arguments, so that a run can change them; what a memo holds is taken from there."""
+        """Return copies of the arguments for a run; objects in the memo are not copied again."""
         args, kwargs = clone((self.args, self.kwargs), memo)
         return Arguments(*args, **kwargs)
 
     def mapped(self, change: Callable[[Any], Any]) -> Arguments:
-        """Return the arguments, each changed."""
+        """Return the arguments with a change applied to each."""
         return Arguments(*map(change, self.args), **{name: change(value) for name, value in self.kwargs.items()})
 
     def named(self, fn: Callable[..., Any]) -> dict[str, Any]:
-        """Return the arguments by the names of the parameters."""
+        """Return the arguments by parameter name."""
         try:
             bound = inspect.signature(getattr(fn, "forward", fn)).bind(*self.args, **self.kwargs)
         except (TypeError, ValueError):
@@ -86,16 +86,16 @@ class Input:
     Parameters
     ----------
     special : bool
-        Whether its Python values or sizes differ from the first input's; a captured program may be made for the latter.
+        Whether its Python values or sizes differ from the first input's, which a captured program may depend on.
     again : bool
-        Whether the function is called with the first input before.
+        Whether to call the function with the first input before.
     seed : int
         The seed of the random generators.
     state : mapping
-        Values of globals, closure variables and attributes that are set before the call, by their places.
+        Values of globals, closure variables and attributes to set before the call, by their places.
     other_kind : str
-        How its tensors differ in kind from the first input's: they have other dtypes, require gradients, or have lost
-        their first size alone.
+        How its tensors differ in kind from the first input's: they have different dtypes, require gradients, or are
+        empty.
     """
 
     arguments: Arguments
@@ -108,129 +108,137 @@ class Input:
 
 
 def describe(what: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
-    """Describe arguments."""
+    """Return a report's description of arguments."""
     return Example(what, ", ".join(f"{name} = {show(value)}" for name, value in arguments.named(fn).items()))
 
 
-def other_inputs(first: Arguments, fn: Callable[..., Any], most: int | None = None) -> Iterator[Input]:
-    """Yield other inputs for a function, the most telling first.
+def other_inputs(first: Arguments, fn: Callable[..., Any], limit: int | None = None) -> Iterator[Input]:
+    """Yield other inputs for a function, the most revealing first.
 
-    Changed values of tensors come first, then changed Python numbers, flags and strings, then changed sizes; dtypes
-    stay. Constants in the function's code say where its branches may part. Indices, such as those that an embedding
-    takes, stay within the range of the given ones. Modules among the arguments stay as they are.
+    Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes; dtypes are
+    kept. Constants in the function's code hint at the conditions of its branches. Indices, such as those of an
+    embedding, stay within the range of the given ones. Modules among the arguments are kept.
 
     Parameters
     ----------
-    most : int, optional
-        How many to yield at most.
+    first : Arguments
+        The input to derive from.
+    fn : callable
+        The function.
+    limit : int, optional
+        The maximum number of inputs.
     """
-    yield from itertools.islice(_others(first, fn), most)
+    yield from itertools.islice(_derive_inputs(first, fn), limit)
 
 
-def _others(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
+def _derive_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     for what, change in _value_changes(first, fn):
-        arguments = _mapped(first, change)
+        arguments = _map_arguments(first, change)
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn))
     change = _unless(_indices(first, fn), _random, _random_within)
     special = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
-    for what, arguments in itertools.islice(special, _MOST_SPECIAL):
+    for what, arguments in itertools.islice(special, _MAX_SPECIAL):
         yield Input(arguments, describe(what, arguments, fn), special=True)
-        changed = _mapped(arguments, change)  # two branches may agree on the values given, as 1 + 1 and 1 * 2 do
+        changed = _map_arguments(arguments, change)  # two branches may agree for the given values, like 1 + 1 and 1 * 2
         if _tensors((changed.args, changed.kwargs)):
             yield Input(changed, describe(f"{what}, random", changed, fn), special=True)
 
 
 def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
-    """Yield inputs at the edges of what a function can be given, the most telling first.
+    """Yield edge inputs for a function, the most revealing first.
 
-    They are empty tensors, tensors of zeros, of huge, infinite and undefined numbers, of other lengths, of other dtypes
-    and such that require gradients; zero, negative and large Python numbers; and empty, shorter and longer lists. A
-    function may refuse them.
+    They contain empty tensors; tensors of zeros, of huge, infinite and nan values, of other lengths, of other dtypes
+    and with gradients; zero, negative and large Python numbers; empty, shorter and longer lists. A function may
+    reject them.
 
     Parameters
     ----------
     first : Arguments
+        The input to derive from.
     fn : callable
+        The function.
     state : mapping
         Numbers, flags and tensors in globals, closures and attributes that the function reads, by their places.
     """
     indices = _indices(first, fn)
-    # A number matters on one side of a branch, and which side is taken depends on the tensors.
+    # A number may matter in one branch only, and the tensors decide which branch runs.
     variants: dict[str, _Change] = {
-        "": _itself,
-        ", all tensors negated": _unless(indices, _negated, _itself),
+        "": _unchanged,
+        ", all tensors negated": _unless(indices, _negated, _unchanged),
         ", all tensors random": _unless(indices, _random, _random_within),
     }
-    sides = variants if _tensors((first.args, first.kwargs)) else {"": _itself}
+    sides = variants if _tensors((first.args, first.kwargs)) else {"": _unchanged}
     numbers = [
-        (f"{what}{suffix}", _mapped(changed, change))
-        for what, changed in _python_edges(first, fn)
+        (f"{what}{suffix}", _map_arguments(changed, change))
+        for what, changed in _edge_python_values(first, fn)
         for suffix, change in sides.items()
     ]
     for what, arguments in itertools.chain(
-        _empty_tensors(first, fn), numbers, _extreme_values(first, fn), _other_lengths(first)
+        _empty_tensor_changes(first, fn), numbers, _extreme_value_changes(first, fn), _length_changes(first)
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn), special=True)
-    settings = [{place: other} for place, value in state.items() for other in _edges_of(value)]
+    settings = [{place: other} for place, value in state.items() for other in _edge_values(value)]
     zeros = {place: 0 for place, value in state.items() if type(value) is int}
     settings += [zeros] if len(zeros) > 1 else []
     for values in settings:
         what = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
         for suffix, change in sides.items():
-            arguments = _mapped(first, change)
+            arguments = _map_arguments(first, change)
             yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
-    for what, kind, arguments in _of_other_kinds(first, indices):
+    for what, kind, arguments in _kind_changes(first, indices):
         yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
 
 
-def _of_other_kinds(first: Arguments, indices: Callable[[torch.Tensor], bool]) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with tensors of other kinds, with values that lead to both sides of most branches."""
+def _kind_changes(first: Arguments, indices: Callable[[torch.Tensor], bool]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments with tensors of other kinds, whose values lead to both sides of most branches."""
     values: dict[str, _Change] = {
-        "": _tripled,
-        ", negated": lambda tensor: _negated(_tripled(tensor)),
+        "": _triple,
+        ", negated": lambda tensor: _negated(_triple(tensor)),
         ", zero": torch.zeros_like,
     }
-    for kind, change in itertools.chain(_with_gradients(first), _other_dtypes(first)):
-        for which, made in values.items():
-            changed = _unless(indices, functools.partial(change, made), _itself)
-            yield f"{kind}{which}", kind, _mapped(first, changed)
-    yield "all tensors empty", "empty tensors", _mapped(first, _emptied)
+    for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first)):
+        for which, make_values in values.items():
+            changed = _unless(indices, functools.partial(change, make_values), _unchanged)
+            yield f"{kind}{which}", kind, _map_arguments(first, changed)
+    yield "all tensors empty", "empty tensors", _map_arguments(first, _empty)
 
 
-def _empty_tensors(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _empty_tensor_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     sizes = dict.fromkeys(tensor.shape[0] for tensor in _tensors((first.args, first.kwargs)) if tensor.dim())
-    for size in list(sizes)[:_MOST_SIZES]:
-        yield f"size 0 instead of {size}", _mapped(first, functools.partial(_resized, size=size, new=0))
+    for size in list(sizes)[:_MAX_SIZES]:
+        yield f"size 0 instead of {size}", _map_arguments(first, functools.partial(_resize, size=size, new=0))
     for name, value in first.named(fn).items():
         if _tensors(value) and len(first.named(fn)) > 1:
             ids = {id(tensor) for tensor in _tensors(value)}
-            yield f"{name} empty", _mapped(first, functools.partial(_only, ids, _emptied))
+            yield f"{name} empty", _map_arguments(first, functools.partial(_change_only, ids, _empty))
 
 
-def _emptied(value: torch.Tensor) -> torch.Tensor:
+def _empty(value: torch.Tensor) -> torch.Tensor:
     return value[:0] if value.dim() else value
 
 
-def _only(ids: set[int], change: _Change, value: torch.Tensor) -> torch.Tensor:
+def _change_only(ids: set[int], change: _Change, value: torch.Tensor) -> torch.Tensor:
     return change(value) if id(value) in ids else value
 
 
-def _python_edges(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    whole = [number for number in _constants(fn) if type(number) is int][:_MOST_CONSTANTS]
+def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    whole = [number for number in _constants(fn) if type(number) is int][:_MAX_CONSTANTS]
     defaults = _defaults(fn)
     for name, value in (defaults | first.named(fn)).items():
         if isinstance(value, torch.Tensor | torch.nn.Module):
             others: Iterator[Any] = iter(())
-        elif type(value) is int:  # what the code subtracts from it, or compares it with, may come to zero
-            others = itertools.chain(_edges_of(value), (number for number in dict.fromkeys(whole) if number != value))
+        elif type(value) is int:  # its difference from a constant may become zero
+            others = itertools.chain(
+                _edge_values(value), (number for number in dict.fromkeys(whole) if number != value)
+            )
         else:
-            others = itertools.chain(_edges_of(value), _edges_of_parts(value))
+            others = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
         for other in others:
-            yield f"{name} = {show(other)}", _replaced(first, fn, name, other)
+            yield f"{name} = {show(other)}", _replace_argument(first, fn, name, other)
         if value is not None and name in defaults and defaults[name] is None:
-            yield f"{name} = None", _replaced(first, fn, name, None)
+            yield f"{name} = None", _replace_argument(first, fn, name, None)
 
 
 def _defaults(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -242,22 +250,22 @@ def _defaults(fn: Callable[..., Any]) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
 
 
-def _edges_of_parts(value: Any) -> Iterator[Any]:
-    """Yield dicts and dataclasses with another number or flag in them."""
+def _edge_values_of_parts(value: Any) -> Iterator[Any]:
+    """Yield dicts and dataclasses with one number or flag changed."""
     if type(value) is dict:
         for key, part in value.items():
-            yield from ({**value, key: other} for other in _edges_of(part) if not isinstance(part, torch.Tensor))
+            yield from ({**value, key: other} for other in _edge_values(part) if not isinstance(part, torch.Tensor))
     elif dataclasses.is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
         for field_ in dataclasses.fields(value):
             part = getattr(value, field_.name, None)
-            for other in _edges_of(part) if not isinstance(part, torch.Tensor) else ():
-                made = copy.copy(value)
-                object.__setattr__(made, field_.name, other)
-                yield made
+            for other in _edge_values(part) if not isinstance(part, torch.Tensor) else ():
+                result = copy.copy(value)
+                object.__setattr__(result, field_.name, other)
+                yield result
 
 
-def _edges_of(value: Any) -> Iterator[Any]:
-    """Yield other values of a kind: zero, negative and large numbers, the other flag, shorter and longer lists."""
+def _edge_values(value: Any) -> Iterator[Any]:
+    """Yield edge values of the same type: zero, negative and large numbers, the opposite flag, other list lengths."""
     match value:
         case bool():
             yield not value
@@ -276,20 +284,23 @@ def _edges_of(value: Any) -> Iterator[Any]:
                 yield from (change(value.detach()).requires_grad_(value.requires_grad) for change in changes)
 
 
-def _extreme_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     indices = _indices(first, fn)
     for what, number in (("ones", 1.0), ("infinite", math.inf), ("nan", math.nan), ("huge", 1e30), ("-inf", -math.inf)):
-        change = _unless(indices, functools.partial(_filled, number=number), _itself)
-        yield f"all tensors {what}", _mapped(first, change)
-    yield "all tensors with a nan", _mapped(first, lambda tensor: _first_set(tensor, math.nan))
-    yield "all tensors with an inf", _mapped(first, lambda tensor: _first_set(tensor, math.inf))
-    yield "all tensors tiny", _mapped(first, lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor)
-    yield "all tensors with a zero", _mapped(first, lambda tensor: _first_set(tensor, 0.0))
-    alternating = _unless(indices, _alternating, _itself)
-    yield "all tensors with alternating signs", _mapped(first, alternating)
-    for seed in range(2, 2 + _MOST_RANDOM):
-        change = _unless(indices, functools.partial(_random, seed=seed), _itself)
-        yield f"all tensors random, {seed}", _mapped(first, change)
+        change = _unless(indices, functools.partial(_filled, number=number), _unchanged)
+        yield f"all tensors {what}", _map_arguments(first, change)
+    yield "all tensors with a nan", _map_arguments(first, lambda tensor: _set_first(tensor, math.nan))
+    yield "all tensors with an inf", _map_arguments(first, lambda tensor: _set_first(tensor, math.inf))
+    yield (
+        "all tensors tiny",
+        _map_arguments(first, lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor),
+    )
+    yield "all tensors with a zero", _map_arguments(first, lambda tensor: _set_first(tensor, 0.0))
+    alternating = _unless(indices, _alternating, _unchanged)
+    yield "all tensors with alternating signs", _map_arguments(first, alternating)
+    for seed in range(2, 2 + _MAX_RANDOM):
+        change = _unless(indices, functools.partial(_random, seed=seed), _unchanged)
+        yield f"all tensors random, {seed}", _map_arguments(first, change)
 
 
 def _alternating(value: torch.Tensor) -> torch.Tensor:
@@ -299,52 +310,52 @@ def _alternating(value: torch.Tensor) -> torch.Tensor:
     return value * signs.reshape(value.shape).to(value.dtype)
 
 
-def _other_lengths(first: Arguments) -> Iterator[tuple[str, Arguments]]:
+def _length_changes(first: Arguments) -> Iterator[tuple[str, Arguments]]:
     given = _tensors((first.args, first.kwargs))
     sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
-    for size in sizes[:_MOST_SIZES]:
+    for size in sizes[:_MAX_SIZES]:
         for new in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
             if new not in {size, 0}:
-                change = functools.partial(_resized, size=size, new=new)
-                yield f"size {new} instead of {size}", _mapped(first, change)
+                change = functools.partial(_resize, size=size, new=new)
+                yield f"size {new} instead of {size}", _map_arguments(first, change)
 
 
-def _with_gradients(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, torch.Tensor], torch.Tensor]]]:
-    """Yield what makes tensors require gradients, which may differ alone where both sides of a branch are computed."""
+def _gradient_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, torch.Tensor], torch.Tensor]]]:
+    """Yield a change that makes tensors require gradients: if both branches are computed, only gradients may differ."""
     given = [tensor for tensor in _tensors((first.args, first.kwargs)) if tensor.is_floating_point()]
     if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in given):
-        yield "tensors that require gradients", _requiring_gradient
+        yield "tensors that require gradients", _require_gradient
 
 
-def _requiring_gradient(change: _Change, value: torch.Tensor) -> torch.Tensor:
+def _require_gradient(change: _Change, value: torch.Tensor) -> torch.Tensor:
     return change(value).detach().clone().requires_grad_() if value.is_floating_point() else value
 
 
-def _other_dtypes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, torch.Tensor], torch.Tensor]]]:
-    """Yield what gives all tensors of a kind another dtype, which operations may promote otherwise."""
+def _dtype_changes(first: Arguments) -> Iterator[tuple[str, Callable[[_Change, torch.Tensor], torch.Tensor]]]:
+    """Yield changes of the dtype of all floating-point or all integer tensors, which may be promoted differently."""
     given = _tensors((first.args, first.kwargs))
     for floating, dtypes in _OTHER_DTYPES.items():
-        found = {tensor.dtype for tensor in given if _is_number(tensor, floating=floating)}
-        for dtype in dtypes if found else ():
-            if found != {dtype}:
-                converted = functools.partial(_converted, dtype=dtype, floating=floating)
+        present = {tensor.dtype for tensor in given if _is_number(tensor, floating=floating)}
+        for dtype in dtypes if present else ():
+            if present != {dtype}:
+                converted = functools.partial(_convert, dtype=dtype, floating=floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
 
 
 def _is_number(value: torch.Tensor, *, floating: bool) -> bool:
-    """Whether a tensor holds floating-point numbers, or else integers."""
+    """Return whether a tensor holds floating-point numbers, or integers if not ``floating``."""
     return value.is_floating_point() is floating and not value.is_complex() and value.dtype != torch.bool
 
 
-def _converted(change: _Change, value: torch.Tensor, dtype: torch.dtype, *, floating: bool) -> torch.Tensor:
+def _convert(change: _Change, value: torch.Tensor, dtype: torch.dtype, *, floating: bool) -> torch.Tensor:
     if not _is_number(value, floating=floating):
         return value
     changed = change(value)
     return changed.round().to(dtype) if floating else changed.to(dtype)
 
 
-def _tripled(value: torch.Tensor) -> torch.Tensor:
-    return value * 3  # of numbers below one, rounded, not all are to become zero
+def _triple(value: torch.Tensor) -> torch.Tensor:
+    return value * 3  # otherwise all numbers below one could round to zero
 
 
 # --- Changed values of tensors ---
@@ -360,31 +371,31 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     yield f"{one} zero", _unless(indices, torch.zeros_like, _least)
     if one == "all tensors":
         for name, value in named[:3]:
-            others = functools.partial(_is_none_of, {id(tensor) for tensor in _tensors(value)})
-            yield f"{name} negated", _unless(others, _unless(indices, _negated, _rolled), _itself)
-    yield f"{one} ten times as large", _unless(indices, _ten_times, _itself)
+            others = functools.partial(_is_not_in, {id(tensor) for tensor in _tensors(value)})
+            yield f"{name} negated", _unless(others, _unless(indices, _negated, _rolled), _unchanged)
+    yield f"{one} ten times as large", _unless(indices, _ten_times, _unchanged)
     yield f"{one} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
     yield f"{one} random", _unless(indices, _random, _random_within)
     if any(map(_are_indices, _tensors((first.args, first.kwargs)))):
-        yield "integers in another order", _unless(_are_indices, _itself, _rolled)
+        yield "integers in a different order", _unless(_are_indices, _unchanged, _rolled)
     for constant in _numbers(fn):
         filled = functools.partial(_filled, number=constant + 1)
-        yield f"{one} filled with {constant + 1:g}", _unless(indices, filled, _itself)
-    # The two sides of a branch may agree where a number is a round one.
-    yield f"{one} random, negated", _unless(indices, lambda tensor: _negated(_random(tensor)), _itself)
-    yield f"{one} with a nan", lambda tensor: _first_set(tensor, float("nan"))
-    yield f"{one} with an inf", lambda tensor: _first_set(tensor, float("inf"))
+        yield f"{one} filled with {constant + 1:g}", _unless(indices, filled, _unchanged)
+    # Two branches may agree for round numbers.
+    yield f"{one} random, negated", _unless(indices, lambda tensor: _negated(_random(tensor)), _unchanged)
+    yield f"{one} with a nan", lambda tensor: _set_first(tensor, float("nan"))
+    yield f"{one} with an inf", lambda tensor: _set_first(tensor, float("inf"))
 
 
 def _unless(condition: Callable[[torch.Tensor], bool], change: _Change, otherwise: _Change) -> _Change:
     return lambda tensor: otherwise(tensor) if condition(tensor) else change(tensor)
 
 
-def _itself(value: torch.Tensor) -> torch.Tensor:
+def _unchanged(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
-def _is_none_of(ids: set[int], value: torch.Tensor) -> bool:
+def _is_not_in(ids: set[int], value: torch.Tensor) -> bool:
     return id(value) not in ids
 
 
@@ -393,16 +404,16 @@ def _never(_: torch.Tensor) -> bool:
 
 
 def _indices(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
-    """Return what tells the tensors by which a function, or a module that it leads to, looks something up."""
+    """Return a test for tensors that a function, or a module it uses, may use as indices."""
     modules = [item for item in reached(fn, *first.args, *first.kwargs.values()) if isinstance(item, torch.nn.Module)]
     kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    looks_up = any(isinstance(module, kinds) for module in modules) or not _LOOK_UPS.isdisjoint(_names(fn))
-    # A model may look up by ways that cannot be seen, in a table of losses: the integers it takes are ids or labels.
+    looks_up = any(isinstance(module, kinds) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(_names(fn))
+    # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
     return _are_indices if looks_up or isinstance(fn, torch.nn.Module) else _never
 
 
 def _are_indices(value: torch.Tensor) -> bool:
-    """Whether integers may be indices: none is negative."""
+    """Return whether a tensor may hold indices: non-negative integers."""
     integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
     return integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
 
@@ -417,8 +428,8 @@ def _least(value: torch.Tensor) -> torch.Tensor:
 
 def _random_within(value: torch.Tensor) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1)
-    made = torch.randint(int(value.min()), int(value.max()) + 1, value.shape, generator=generator)
-    return made.to(value.device, value.dtype)
+    result = torch.randint(int(value.min()), int(value.max()) + 1, value.shape, generator=generator)
+    return result.to(value.device, value.dtype)
 
 
 def _ten_times(value: torch.Tensor) -> torch.Tensor:
@@ -431,8 +442,8 @@ def _negated(value: torch.Tensor) -> torch.Tensor:
 
 def _random(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    made = torch.randn(value.shape, generator=generator) * 3
-    return (made > 0 if value.dtype == torch.bool else made.to(value.dtype)).to(value.device)
+    result = torch.randn(value.shape, generator=generator) * 3
+    return (result > 0 if value.dtype == torch.bool else result.to(value.dtype)).to(value.device)
 
 
 def _filled(value: torch.Tensor, number: float) -> torch.Tensor:
@@ -440,16 +451,16 @@ def _filled(value: torch.Tensor, number: float) -> torch.Tensor:
         return value  # an integer has no such value
     try:
         return torch.full_like(value, number)
-    except RuntimeError:  # the dtype does not hold the number
+    except RuntimeError:  # the dtype cannot represent the number
         return value
 
 
-def _first_set(value: torch.Tensor, number: float) -> torch.Tensor:
+def _set_first(value: torch.Tensor, number: float) -> torch.Tensor:
     if not value.is_floating_point() or not value.numel():
         return value
-    made = value.detach().clone()
-    made.view(-1)[0] = number
-    return made
+    result = value.detach().clone()
+    result.view(-1)[0] = number
+    return result
 
 
 # --- Changed Python values and sizes ---
@@ -469,7 +480,7 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
             case str():
                 others = [text for text in strings if text != value][:2]
         for other in others:
-            yield f"{name} = {show(other)}", _replaced(first, fn, name, other)
+            yield f"{name} = {show(other)}", _replace_argument(first, fn, name, other)
 
 
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -477,12 +488,15 @@ def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[st
     sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
     wanted = [int(number) + more for number in _numbers(fn) if float(number).is_integer() for more in (1, 0)]
     for size in sizes[:2]:
-        for new in dict.fromkeys([size + 1, *(length for length in wanted if 0 < length <= _LARGEST_SIZE), 1]):
+        for new in dict.fromkeys([size + 1, *(length for length in wanted if 0 < length <= _MAX_SIZE), 1]):
             if new != size:
-                yield f"size {new} instead of {size}", _mapped(first, functools.partial(_resized, size=size, new=new))
+                yield (
+                    f"size {new} instead of {size}",
+                    _map_arguments(first, functools.partial(_resize, size=size, new=new)),
+                )
 
 
-def _resized(value: torch.Tensor, size: int, new: int) -> torch.Tensor:
+def _resize(value: torch.Tensor, size: int, new: int) -> torch.Tensor:
     for dim, length in enumerate(value.shape):
         if length == size:
             index = torch.arange(new, device=value.device).clamp(max=size - 1)
@@ -494,67 +508,67 @@ def _resized(value: torch.Tensor, size: int, new: int) -> torch.Tensor:
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
-        found.append(tensor)
+        tensors.append(tensor)
         return tensor
 
     _map(value, note, {})
-    return found
+    return tensors
 
 
-def _mapped(first: Arguments, change: _Change) -> Arguments:
-    made: dict[int, Any] = {}
-    return first.mapped(lambda value: _map(value, change, made))
+def _map_arguments(first: Arguments, change: _Change) -> Arguments:
+    cache: dict[int, Any] = {}
+    return first.mapped(lambda value: _map(value, change, cache))
 
 
-def _map(value: Any, change: _Change, made: dict[int, Any]) -> Any:
-    """Return a value with each of its tensors changed, looking into containers and dataclasses but not modules."""
-    if id(value) in made:
-        return made[id(value)]
+def _map(value: Any, change: _Change, cache: dict[int, Any]) -> Any:
+    """Return a value with each tensor changed, including those in containers and dataclasses but not in modules."""
+    if id(value) in cache:
+        return cache[id(value)]
     result = value
     match value:
         case torch.Tensor():
-            result = _changed(value, change) if value.layout == torch.strided else value
+            result = _apply(value, change) if value.layout == torch.strided else value
         case list() | tuple() if type(value) in {list, tuple}:
-            result = type(value)(_map(item, change, made) for item in value)
+            result = type(value)(_map(item, change, cache) for item in value)
         case tuple() if hasattr(value, "_fields"):
-            result = type(value)(*(_map(item, change, made) for item in value))
+            result = type(value)(*(_map(item, change, cache) for item in value))
         case MutableMapping():
-            with contextlib.suppress(Exception):  # one that does not take other sizes, such as a tensordict, stays
+            with contextlib.suppress(Exception):  # a mapping that rejects other sizes, such as a tensordict, is kept
                 changed = copy.copy(value)
                 for key, item in value.items():
-                    changed[key] = _map(item, change, made)
+                    changed[key] = _map(item, change, cache)
                 result = changed
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
             result = copy.copy(value)
             for field in dataclasses.fields(value):
                 if hasattr(value, field.name):
-                    object.__setattr__(result, field.name, _map(getattr(value, field.name), change, made))
-    made[id(value)] = result
+                    object.__setattr__(result, field.name, _map(getattr(value, field.name), change, cache))
+    cache[id(value)] = result
     return result
 
 
-def _changed(value: torch.Tensor, change: _Change) -> torch.Tensor:
+def _apply(value: torch.Tensor, change: _Change) -> torch.Tensor:
     try:
         with torch.no_grad():
-            made = change(value)
-    except Exception:  # noqa: BLE001 - a dtype or a layout for which there is no such change
+            result = change(value)
+    except Exception:  # noqa: BLE001 - a dtype or a layout that does not support the change
         return value
-    if made is value or made.requires_grad:
-        return made
-    return made.detach().requires_grad_(value.requires_grad and (made.is_floating_point() or made.is_complex()))
+    if result is value or result.requires_grad:
+        return result
+    return result.detach().requires_grad_(value.requires_grad and (result.is_floating_point() or result.is_complex()))
 
 
-def _replaced(first: Arguments, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
+def _replace_argument(first: Arguments, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
     bound = inspect.signature(getattr(fn, "forward", fn)).bind(*first.args, **first.kwargs)
     bound.arguments[name] = value
     return Arguments(*bound.args, **bound.kwargs)
 
 
 def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
-    """Yield the code of a function and that of functions inside it."""
+    """Yield the code of a function and of functions inside it."""
     function = getattr(fn, "forward", fn)
     pending = [getattr(function, "__code__", None) or getattr(type(fn).__call__, "__code__", None)]
     while pending:
@@ -569,10 +583,10 @@ def _names(fn: Callable[..., Any]) -> set[str]:
 
 
 def _constants(fn: Callable[..., Any]) -> list[Any]:
-    """Return the constants in a function's code and in that of functions inside it."""
+    """Return the constants in the code of a function and of functions inside it."""
     return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
 
 
 def _numbers(fn: Callable[..., Any]) -> list[float]:
     numbers = [number for number in _constants(fn) if type(number) in {int, float} and abs(number) > 1]
-    return list(dict.fromkeys(numbers))[:_MOST_CONSTANTS]
+    return list(dict.fromkeys(numbers))[:_MAX_CONSTANTS]

@@ -1,4 +1,4 @@
-"""Leave other threads their output and their warnings while a run keeps its own."""
+"""Redirect the output and the warnings of one thread without affecting other threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Stream:
-    """Stands for one stream on the thread that made it, and for the process's own on others, and afterwards."""
+    """Forwards to one stream on the thread that created it, and to the process's stream on others and afterwards."""
 
     def __init__(self, here: TextIO, elsewhere: TextIO) -> None:
         self._here: TextIO | None = here
@@ -31,51 +31,51 @@ class _Stream:
         return getattr(self._here if is_here else self._elsewhere, name)
 
     def end(self) -> None:
-        """Stand for the process's own stream from now on, as somebody may have kept this one."""
+        """Forward to the process's stream from now on, since other code may still refer to this object."""
         self._here = None
 
 
 @contextlib.contextmanager
-def streams_here(out: TextIO, err: TextIO) -> Iterator[None]:
+def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
     """Redirect what this thread writes to the standard streams while the context is open."""
     before = {"stdout": sys.stdout, "stderr": sys.stderr}
-    ours = {"stdout": _Stream(out, sys.stdout), "stderr": _Stream(err, sys.stderr)}
-    for name, stream in ours.items():
+    streams = {"stdout": _Stream(out, sys.stdout), "stderr": _Stream(err, sys.stderr)}
+    for name, stream in streams.items():
         setattr(sys, name, stream)
     try:
         yield
     finally:
-        for name, stream in ours.items():
+        for name, stream in streams.items():
             stream.end()
             if getattr(sys, name) is stream:
                 setattr(sys, name, before[name])
 
 
 @contextlib.contextmanager
-def warnings_kept_elsewhere() -> Iterator[None]:
-    """Treat the warnings of other threads as the filters say that are in force now, whatever they are changed to.
+def isolate_warnings() -> Iterator[None]:
+    """Apply the present warning filters to other threads, whatever this thread changes them to.
 
-    Python has one list of filters. While the context is open, it must let every warning through to be shown; what this
-    thread warns of is shown as Python shows it. Only one thread at a time can open it.
+    Python has one list of filters, which must let every warning pass while the context is open. The warnings of this
+    thread are shown as usual. Only one thread at a time can open the context.
     """
-    with _alone:
-        if _opened:
+    with _isolation_lock:
+        if _active:
             yield
             return
-        _opened.append(True)
+        _active.append(True)
         try:
-            with _warnings_kept_elsewhere():
+            with _isolate_warnings():
                 yield
         finally:
-            _opened.clear()
+            _active.clear()
 
 
-_alone = threading.RLock()
-_opened: list[bool] = []
+_isolation_lock = threading.RLock()
+_active: list[bool] = []
 
 
 @contextlib.contextmanager
-def _warnings_kept_elsewhere() -> Iterator[None]:
+def _isolate_warnings() -> Iterator[None]:
     filters, default = list(warnings.filters), warnings.defaultaction  # type: ignore[attr-defined]
     once: dict[Any, Any] = warnings.onceregistry  # type: ignore[attr-defined]
     shown_once = set(once)
@@ -85,7 +85,7 @@ def _warnings_kept_elsewhere() -> Iterator[None]:
     added: list[tuple[dict[Any, Any], Any]] = []
 
     def is_new(message: WarningMessage, action: str) -> bool:
-        """Whether a warning is to be shown, as far as that depends on those shown before."""
+        """Return whether a warning has not been shown before, in the sense of the filter's action."""
         text, category = str(message.message), message.category
         if action == "always":
             return True
@@ -104,7 +104,7 @@ def _warnings_kept_elsewhere() -> Iterator[None]:
         if not is_open or get_ident() == thread:
             show(message)
             return
-        action = _action(message, filters, default)
+        action = _filter_action(message, filters, default)
         if action == "error":
             raise message.message if isinstance(message.message, Warning) else message.category(message.message)
         if action != "ignore" and is_new(message, action):
@@ -115,22 +115,22 @@ def _warnings_kept_elsewhere() -> Iterator[None]:
             yield
         finally:
             is_open.clear()
-            version = version_of_filters() if added else None
+            version = filters_version() if added else None
             for registry, key in added:
-                registry.setdefault("version", version)  # without it Python forgets what it has shown
+                registry.setdefault("version", version)  # without a version Python clears the registry
                 registry[key] = True
 
 
 def _shown_by_process() -> Callable[[WarningMessage], None]:
-    """Return what shows a warning now, as ``warnings._showwarnmsg`` finds it."""
+    """Return the function that shows warnings now, as ``warnings._showwarnmsg`` selects it."""
     custom, plain = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]  # noqa: SLF001
     if custom is warnings._showwarning_orig:  # type: ignore[attr-defined]  # noqa: SLF001
         return plain  # type: ignore[no-any-return]
-    return lambda found: custom(found.message, found.category, found.filename, found.lineno, found.file, found.line)
+    return lambda shown: custom(shown.message, shown.category, shown.filename, shown.lineno, shown.file, shown.line)
 
 
-def _action(message: WarningMessage, filters: list[Any], default: str) -> str:
-    """Return what filters say about a warning."""
+def _filter_action(message: WarningMessage, filters: list[Any], default: str) -> str:
+    """Return the filter action for a warning."""
     text = str(message.message)
     module = next((name for name, home in list(sys.modules.items()) if _file(home) == message.filename), "__main__")
     for action, pattern, category, of_module, line in filters:
@@ -158,8 +158,8 @@ def _registry(module: Any) -> dict[Any, Any] | None:
 
 
 def _registry_of(filename: str) -> dict[Any, Any]:
-    """Return the registry of the code that warns on this thread."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no other way to ask who warns
+    """Return the warning registry of the warning code on this thread."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to find the warning code
     while frame is not None:
         if frame.f_code.co_filename == filename:
             registry: dict[Any, Any] = frame.f_globals.setdefault("__warningregistry__", {})
@@ -169,11 +169,11 @@ def _registry_of(filename: str) -> dict[Any, Any]:
 
 
 class _Probe(Warning):
-    """Shows the version of the filters, which Python writes to a registry."""
+    """Exposes the version of the filters, which Python writes to a registry."""
 
 
-def version_of_filters() -> Any:
-    """Return the version of the filters, with which Python marks what it has shown of a module."""
+def filters_version() -> Any:
+    """Return the version of the filters, with which Python marks a registry of shown warnings."""
     registry: dict[Any, Any] = {}
     with patched(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_Probe):
         warnings.warn_explicit("", _Probe, "", 1, registry=registry)

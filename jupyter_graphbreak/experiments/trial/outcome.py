@@ -1,4 +1,4 @@
-"""Run a function and observe everything that it did."""
+"""Run a function and observe everything it does."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from jupyter_graphbreak._torch_compat.configuration import quiet
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
-    kept_generators,
-    kept_modes,
-    kept_warnings,
+    capture_effects,
     modes,
-    observed,
+    preserve_generators,
+    preserve_modes,
+    preserve_warnings,
     random_states,
     seed_all,
-    unlogged,
+    suppress_logging,
 )
 from jupyter_graphbreak.experiments.trial.guard import guarded
-from jupyter_graphbreak.experiments.trial.places import RESULT, memory, named
-from jupyter_graphbreak.experiments.trial.stand_ins import note_streams
+from jupyter_graphbreak.experiments.trial.places import RESULT, memory_address, named_objects
+from jupyter_graphbreak.experiments.trial.stand_ins import remember_streams
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.experiments.trial.values import Yielded
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
@@ -39,38 +39,46 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: An input with which the function runs more lines is left out: the function may loop for ever.
-_MOST_LINES = 20_000
-#: Of how many other places of one object is known that they are the same.
-_MOST_NAMES = 20
+#: An input for which the function runs more lines is skipped: the function may loop forever.
+_MAX_LINES = 20_000
+#: The maximum number of recorded places for an alias.
+_MAX_NAMES = 20
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one call did. Places are names such as "the result[0]", "the argument x", "the parameter fc.weight".
+    """The observed outcome of one call.
+
+    A place is a name such as "the result[0]", "the argument x" or "the parameter fc.weight".
 
     Parameters
     ----------
+    value : object
+        The returned value.
+    raised : Exception or None
+        The exception that the call raised.
     arguments, state : dict
-        The arguments, and all else that the call may have changed, as they are afterwards, by name.
+        The arguments, and everything else that the call may have changed, after the call, by name.
+    effects : Effects
+        The output, warnings and log records.
     requires_grad : dict
         Whether each tensor of the result, the arguments and the state requires a gradient, by place.
     left_grad : dict
-        The ``.grad`` that the call itself left on each leaf, by place.
+        The ``.grad`` that the call left on each leaf, by place.
     gradients : dict or None
-        The gradient that one backward pass from all results gives each leaf, by place, ``None`` where it gives none.
-        ``None`` altogether where nothing that the call returned or left requires a gradient, or nobody asked.
+        The gradient of each leaf from one backward pass through all results, by place; ``None`` for a leaf without one.
+        ``None`` as a whole if nothing requires a gradient, or no backward pass was requested.
     backward : Exception or None
-        What the backward pass raised.
+        The exception that the backward pass raised.
     before : dict
         The state before all runs, by name.
     places : frozenset of str
         The places of all objects of the result, the arguments and the state.
     aliases : dict
-        For each of them that was met before at other places, or whose memory was, how ("is" or "shares memory with")
-        and where.
+        For each place whose object or memory also has earlier places: the relation ("is" or "shares memory with") and
+        those places.
     random, modes : dict
-        Digests of the states of the random generators, and the modes of torch after the call.
+        Digests of the states of the random generators, and the modes of torch, after the call.
     """
 
     value: Any = None
@@ -90,7 +98,7 @@ class Result:
 
     @property
     def printed(self) -> str:
-        """What was written to stdout."""
+        """The text written to stdout."""
         return self.effects.printed
 
 
@@ -102,30 +110,38 @@ def run(
     *,
     gradients: bool = True,
 ) -> Result:
-    """Call a program with copies of arguments and with seeded random numbers; return what it did.
+    """Call a program with copies of arguments and with seeded random numbers, and return the outcome.
 
-    What of the arguments the subject holds too is not copied: :meth:`Subject.restore` restores it.
+    Arguments that are part of the subject's state are not copied: :meth:`Subject.restore` restores them.
 
     Parameters
     ----------
+    program : callable
+        The program to call.
+    subject : Subject
+        The copied function from which the program was made.
+    arguments : Arguments
+        The arguments to copy.
+    seed : int
+        The seed of the random generators.
     gradients : bool
-        Whether to run the backward pass, once.
+        Whether to run one backward pass.
 
     Raises
     ------
     TrialStoppedError
-        If the program was stopped before it did something outside of its copies.
+        If the program was stopped before it had an effect outside its copies.
     TimeUpError
-        If the time for runs is up.
+        If the time limit has passed.
     """
     require_time()
     given = subject.copies_of(arguments)
     value, raised, failed = None, None, None
     with (
         guarded(subject.call, program, assigned=subject.assigned),
-        subject.entered(),
-        kept_modes(),
-        observed(subject.handlers) as effects,
+        subject.activated(),
+        preserve_modes(),
+        capture_effects(subject.handlers) as effects,
     ):
         seed_all(seed)
         try:
@@ -137,17 +153,19 @@ def run(
         random_after, modes_after = random_states(), modes()
         now = {RESULT: value, **given.named(subject.call)}
         objects = list(_all_objects(value, given.named(subject.call), subject))
-        found = {place: item for place, item in objects if isinstance(item, torch.Tensor)}
+        tensors = {place: item for place, item in objects if isinstance(item, torch.Tensor)}
         left_grad = {
-            place: subject.seen(item.grad, {}) for place, item in found.items() if item.is_leaf and item.requires_grad
+            place: subject.snapshot(item.grad, {})
+            for place, item in tensors.items()
+            if item.is_leaf and item.requires_grad
         }
-        requires_grad = {place: item.requires_grad for place, item in found.items()}
+        requires_grad = {place: item.requires_grad for place, item in tensors.items()}
         aliases = _aliases(objects)
         given_gradients = None
         if gradients and raised is None and not torch.is_inference_mode_enabled():
-            given_gradients, failed = _backward(found)
-    memo = subject.unchanged()
-    now = {name: subject.seen(item, memo) for name, item in now.items()}
+            given_gradients, failed = _run_backward(tensors)
+    memo = subject.unchanged_memo()
+    now = {name: subject.snapshot(item, memo) for name, item in now.items()}
     return Result(
         now.pop(RESULT), raised, now, subject.state(memo), effects, requires_grad, left_grad, given_gradients, failed,
         subject.initial, frozenset(place for place, _ in objects), aliases, random_after, modes_after,
@@ -155,54 +173,54 @@ def run(
 
 
 def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, Any]]:
-    """Yield what a call got, changed and returned, by place."""
+    """Yield the objects that a call received, changed and returned, by place."""
     seen: set[int] = set()
-    for kind, name, held in [
+    for kind, name, root in [
         *(("argument", name, item) for name, item in arguments.items()),
         *(("tensor", name, item) for name, item in subject.roots()),
     ]:
-        for place, item in named(held, name, seen):
+        for place, item in named_objects(root, name, seen):
             if isinstance(item, torch.nn.Parameter):
                 yield f"the parameter {place}", item
             else:
                 yield f"the {kind} {place}" if isinstance(item, torch.Tensor) or kind == "argument" else place, item
-    yield from named(value, RESULT, seen)
+    yield from named_objects(value, RESULT, seen)
 
 
 def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozenset[str]]]:
-    """Return which objects are, or share memory with, some that were met before."""
+    """Return the objects that are identical to, or share memory with, earlier ones."""
     aliases: dict[str, tuple[str, frozenset[str]]] = {}
     same: dict[int, list[str]] = defaultdict(list)
     in_memory: dict[int, list[str]] = defaultdict(list)
     for place, item in objects:
-        lies_at = memory(item)
-        neighbours = in_memory[lies_at] if lies_at is not None else []
+        address = memory_address(item)
+        neighbours = in_memory[address] if address is not None else []
         if same[id(item)]:
-            aliases[place] = ("is", frozenset(same[id(item)][:_MOST_NAMES]))
+            aliases[place] = ("is", frozenset(same[id(item)][:_MAX_NAMES]))
         elif neighbours:
-            aliases[place] = ("shares memory with", frozenset(neighbours[:_MOST_NAMES]))
+            aliases[place] = ("shares memory with", frozenset(neighbours[:_MAX_NAMES]))
         same[id(item)].append(place)
         neighbours.append(place)
     return aliases
 
 
-def _backward(found: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | None] | None, Exception | None]:
-    """Run one backward pass from everything that has a gradient function; return the gradient of each leaf."""
+def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | None] | None, Exception | None]:
+    """Run one backward pass from all tensors with a gradient function; return the gradient of each leaf."""
     roots = {
         id(item): item
-        for place, item in found.items()
+        for place, item in tensors.items()
         if item.requires_grad and (item.grad_fn is not None or place.startswith(RESULT))
     }
     if not roots:
         return None, None
-    leaves = {place: item for place, item in found.items() if item.is_leaf and item.requires_grad}
+    leaves = {place: item for place, item in tensors.items() if item.is_leaf and item.requires_grad}
     left = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
     failed = None
     try:
         for leaf, _ in left.values():
             leaf.grad = None
         with torch.enable_grad():
-            torch.autograd.backward(list(roots.values()), [_weights(root) for root in roots.values()])
+            torch.autograd.backward(list(roots.values()), [_gradient_weights(root) for root in roots.values()])
         gradients = {place: clone(leaf.grad, digests={}) for place, leaf in leaves.items()}
     except Exception as error:  # noqa: BLE001 - that it raises is the finding
         gradients, failed = {}, error.with_traceback(None)
@@ -212,8 +230,8 @@ def _backward(found: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | 
     return gradients, failed
 
 
-def _weights(root: torch.Tensor) -> torch.Tensor:
-    """Return how much each element of a result counts, no two neighbours the same, so that none cancels another."""
+def _gradient_weights(root: torch.Tensor) -> torch.Tensor:
+    """Return a different weight for neighbouring elements of a result, so that their gradients do not cancel."""
     detached = root.detach()
     if detached.layout != torch.strided or detached.is_nested:
         return torch.ones_like(detached)
@@ -221,22 +239,22 @@ def _weights(root: torch.Tensor) -> torch.Tensor:
     return ramp.to(detached.device, detached.dtype).reshape(detached.shape)
 
 
-class TooLongError(BaseException):
-    """A function ran too many lines. This is no Exception, so that the function itself does not catch it."""
+class LineLimitError(BaseException):
+    """A function ran too many lines. Not an ``Exception``, so that the function does not catch it."""
 
 
 @contextlib.contextmanager
-def limited() -> Iterator[None]:
-    """Stop a function that runs too many lines: it may never end with an input that it was not written for."""
-    # Our own code counts as a library's also where it is not installed: it compares, and takes many lines for that.
+def line_limit() -> Iterator[None]:
+    """Stop a function that runs too many lines: it may never return for an input that it was not written for."""
+    # Lines of this package do not count, even if it is not installed: comparisons take many lines.
     counted: dict[str, bool] = {}
     lines = 0
 
     def count(_: Any, event: str, __: Any) -> Any:
         nonlocal lines
         lines += event == "line"
-        if lines > _MOST_LINES:
-            raise TooLongError
+        if lines > _MAX_LINES:
+            raise LineLimitError
         return count
 
     def enter(frame: types.FrameType, _: str, __: Any) -> Any:
@@ -254,26 +272,26 @@ def limited() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def untouched() -> Iterator[None]:
-    """Restore what runs change, and stop what they would do outside of their copies.
+def sandboxed() -> Iterator[None]:
+    """Isolate the process from the runs in this context: hide their output, prevent effects and restore the state.
 
     Raises
     ------
     TrialStoppedError
         If a run was stopped.
     """
-    note_streams()
+    remember_streams()
     numpy = sys.modules.get("numpy")
     python_random, numpy_random = random.getstate(), numpy.random.get_state() if numpy is not None else None
     try:
         with (
-            kept_generators(),
-            kept_warnings(),
+            preserve_generators(),
+            preserve_warnings(),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
-            kept_modes(),
+            preserve_modes(),
             quiet(),
-            unlogged(),
+            suppress_logging(),
             guarded(),
         ):
             yield

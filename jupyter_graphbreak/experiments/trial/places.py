@@ -1,4 +1,4 @@
-"""The tensors and other objects inside values, each with the name of its place: "batch['ids']", "encoder.0.weight"."""
+"""Find the tensors and other objects inside values, with the names of their places, such as ``encoder.0.weight``."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-#: How places in what a call returns begin.
+#: The prefix of places in the returned value.
 RESULT = "the result"
 
 
-def named(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield every object in a value that a call can change, by its place; one that is met again is yielded again.
+def named_objects(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
+    """Yield every object in a value that a call can change, by place; a shared object is yielded for each place.
 
     Parameters
     ----------
+    value : object
+        The value to search.
     name : str
-        How the value itself is called; empty for a module whose parameters go by their own names.
+        The name of the value; empty for a module whose parameters are named without a prefix.
     seen : set of int
-        The ids of objects whose parts are not looked for again; it is added to.
+        The ids of objects that have been searched; it is updated.
     """
     seen = set() if seen is None else seen
     pending = [(name, value)]
@@ -45,22 +47,22 @@ def named(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple
             pending += [(f"{place}{step}".removeprefix("."), part) for step, part in reversed(list(_parts(item)))]
 
 
-def tensors(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors in a value by their places."""
-    return ((place, item) for place, item in named(value, name, seen) if isinstance(item, torch.Tensor))
+def named_tensors(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors in a value by place."""
+    return ((place, item) for place, item in named_objects(value, name, seen) if isinstance(item, torch.Tensor))
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors and all else in a value that holds nothing more, each by the first of its places.
+    """Yield the tensors and other leaves in a value, each by its first place.
 
-    Of what holds something it is the name of its class, so that one that is empty does not go unseen.
+    For a container or instance the name of its class is yielded, so that empty ones are included.
     """
     seen: set[int] = set()
     pending = [(name, value)]
     while pending:
         place, item = pending.pop()
         if isinstance(item, torch.Tensor) or not is_data(item):
-            # A method is bound to the copy of its object.
+            # The method of a copy is bound to the copy.
             yield place, item.__func__ if isinstance(item, types.MethodType) else item
         elif id(item) not in seen:
             seen.add(id(item))
@@ -68,8 +70,8 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
             pending += [(f"{place}{step}".removeprefix("."), part) for step, part in reversed(list(_parts(item)))]
 
 
-def memory(value: Any) -> int | None:
-    """Return where the elements of a tensor or an array lie; views of one tensor lie at the same place."""
+def memory_address(value: Any) -> int | None:
+    """Return the memory address of a tensor or an array; views of one tensor have the same address."""
     try:
         if isinstance(value, torch.Tensor):
             return value.untyped_storage().data_ptr() or None
@@ -78,13 +80,13 @@ def memory(value: Any) -> int | None:
             while isinstance(value.base, numpy.ndarray):
                 value = value.base
             return int(value.__array_interface__["data"][0]) if value.size else None
-    except Exception:  # noqa: BLE001 - tensors without memory: sparse ones, fake ones, subclasses of the user's
+    except Exception:  # noqa: BLE001 - tensors without memory: sparse, fake, user subclasses
         return None
     return None
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what an object holds, with the step that leads there."""
+    """Yield the parts of an object, with the path step to each."""
     match value:
         case torch.Tensor():
             return

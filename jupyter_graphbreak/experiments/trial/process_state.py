@@ -1,4 +1,4 @@
-"""The state of the process that code can change and that can be restored: environment, handlers, limits, settings."""
+"""Process state that code can change and that can be restored: environment, handlers, limits, settings."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Iterable, Iterator
 
-    from jupyter_graphbreak.experiments.trial.assigned_attributes import AttributeOfLibrary
+    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryAttribute
 
 _MISSING = object()
-#: How a change of the settings of PyTorch's compilers begins.
+#: The prefix of the descriptions of changes to PyTorch's compiler settings.
 SETS_COMPILER = "sets settings of torch."
 
 
@@ -40,13 +40,15 @@ class _Part(NamedTuple):
     Parameters
     ----------
     what : str
-        What code does that changes it, as the rest of a sentence.
+        The change to it, worded as the rest of a sentence.
+    read, write : callable
+        Return the value, and restore it.
     names : frozenset of str
-        What such code calls or assigns.
+        The names that code which changes it calls or assigns.
     owners : frozenset of str
-        What it names besides; empty if the names alone say enough.
+        Names of which such code also contains one; empty if ``names`` are unambiguous.
     is_assigned : bool
-        Whether only an assignment changes it: code that reads it is not the cause.
+        Whether only an assignment changes it, so that code which reads it is not the cause.
     """
 
     what: str
@@ -56,13 +58,13 @@ class _Part(NamedTuple):
     owners: frozenset[str] = frozenset()
     is_assigned: bool = False
 
-    def change(self) -> Change:
-        """Return what says that it has changed."""
-        return Change(self.what, self.names, self.owners, self.is_assigned)
+    def change(self) -> StateChange:
+        """Return the description of a change to it."""
+        return StateChange(self.what, self.names, self.owners, self.is_assigned)
 
 
-class Change(NamedTuple):
-    """A part of the state that has changed, and how to find the code that does that."""
+class StateChange(NamedTuple):
+    """A change of the state, with the names by which to find the code that makes it."""
 
     what: str
     names: frozenset[str]
@@ -75,20 +77,20 @@ class ProcessState:
 
     Parameters
     ----------
-    assigned : iterable of AttributeOfLibrary
-        Attributes of packages that belong to it, because the code that will run assigns to them.
+    assigned : iterable of LibraryAttribute
+        Attributes of packages to include, because the code that will run assigns to them.
     """
 
-    def __init__(self, assigned: Iterable[AttributeOfLibrary] = ()) -> None:
-        self._parts = [*_parts(), *map(_of_library, assigned)]
+    def __init__(self, assigned: Iterable[LibraryAttribute] = ()) -> None:
+        self._parts = [*_parts(), *map(_library_attribute, assigned)]
         self._values = [_read(part) for part in self._parts]
 
-    def changes(self) -> list[Change]:
-        """Return what has changed since."""
+    def changes(self) -> list[StateChange]:
+        """Return the changes since then."""
         return [part.change() for part, _ in self._changed()]
 
-    def restore(self) -> list[Change]:
-        """Go back to it, as far as possible, and return what had changed."""
+    def restore(self) -> list[StateChange]:
+        """Restore it as far as possible, and return the changes that were undone."""
         changed = list(self._changed())
         for part, value in changed:
             with contextlib.suppress(Exception):  # a folder that is gone, a handler that Python did not set
@@ -97,18 +99,18 @@ class ProcessState:
 
     def _changed(self) -> Iterator[tuple[_Part, Any]]:
         for part, value in zip(self._parts, self._values, strict=True):
-            if value is not _MISSING and not _same(value, _read(part)):
+            if value is not _MISSING and not _is_equal(value, _read(part)):
                 yield part, value
 
 
 def _read(part: _Part) -> Any:
     try:
         return part.read()
-    except Exception:  # noqa: BLE001 - what cannot be read is left alone
+    except Exception:  # noqa: BLE001 - an unreadable part is ignored
         return _MISSING
 
 
-def _same(before: Any, after: Any) -> bool:
+def _is_equal(before: Any, after: Any) -> bool:
     if after is _MISSING:
         return True
     try:
@@ -140,13 +142,18 @@ def _parts() -> Iterator[_Part]:
     for name in ("path", "argv", "meta_path", "path_hooks"):
         content = getattr(sys, name)
         yield _Part(f"changes sys.{name}", *_list_access(name, content), frozenset({name}), frozenset({"sys"}))
-    for name in _OF_SYS:
-        yield _Part(f"sets sys.{name}", *_attribute(sys, name), frozenset({name}), frozenset({"sys"}), is_assigned=True)
+    for name in _SYS_ATTRIBUTES:
+        yield _Part(
+            f"sets sys.{name}", *_attribute_access(sys, name), frozenset({name}), frozenset({"sys"}), is_assigned=True
+        )
     yield _Part(
-        "sets threading.excepthook", *_attribute(threading, "excepthook"), frozenset({"excepthook"}), is_assigned=True
+        "sets threading.excepthook",
+        *_attribute_access(threading, "excepthook"),
+        frozenset({"excepthook"}),
+        is_assigned=True,
     )
-    yield from _of_tracing()
-    yield from _defaults()
+    yield from _tracing_parts()
+    yield from _default_parts()
     yield _Part(
         "registers a function that runs when the process ends",
         getattr(atexit, "_ncallbacks", int),
@@ -160,11 +167,11 @@ def _parts() -> Iterator[_Part]:
         yield _Part(
             "sets the context of decimal numbers",
             lambda: _decimal_settings(decimal),
-            lambda settings: _set_decimal(decimal, settings),
+            lambda settings: _set_decimal_settings(decimal, settings),
             frozenset({"getcontext", "setcontext", "prec", "rounding"}),
         )
     yield _Part("sets context variables", _context_variables, _set_context_variables, frozenset({"set", "reset"}))
-    yield from _of_logging()
+    yield from _logging_parts()
     yield _Part(
         "changes loggers",
         _loggers,
@@ -185,23 +192,23 @@ def _parts() -> Iterator[_Part]:
         yield _Part(f"sets {setting.name}", setting.read, setting.write, setting.names, frozenset())
 
 
-def _of_library(attribute: AttributeOfLibrary) -> _Part:
+def _library_attribute(attribute: LibraryAttribute) -> _Part:
     read, write = _identity_of(attribute.read), _setter(attribute.write)
     return _Part(f"sets {attribute.title}", read, write, frozenset({attribute.name}), is_assigned=True)
 
 
-#: Attributes of ``sys`` that code sets.
-_OF_SYS = (
+#: Attributes of ``sys`` that code may set.
+_SYS_ATTRIBUTES = (
     "excepthook", "displayhook", "unraisablehook", "breakpointhook", "stdin", "stdout", "stderr", "dont_write_bytecode",
 )  # fmt: skip
 
 
-def _of_tracing() -> Iterator[_Part]:
-    """Yield what watches the execution of code."""
+def _tracing_parts() -> Iterator[_Part]:
+    """Yield the trace and profile functions and the fault handler."""
     for kind in ("trace", "profile"):
         for owner, whose in ((sys, ""), (threading, " of new threads")):
             read, write = getattr(owner, f"get{kind}", None), getattr(owner, f"set{kind}")
-            if read is not None:  # that of threads came with Python 3.10
+            if read is not None:  # new in Python 3.10 for threads
                 yield _Part(f"sets the {kind} function{whose}", _identity_of(read), _setter(write),
                             frozenset({f"set{kind}", f"set{kind}_all_threads"}))  # fmt: skip
     faults = sys.modules.get("faulthandler")
@@ -210,8 +217,8 @@ def _of_tracing() -> Iterator[_Part]:
                     frozenset({"enable", "disable"}), frozenset({"faulthandler"}))  # fmt: skip
 
 
-def _defaults() -> Iterator[_Part]:
-    """Yield what Python's modules use unless they are told otherwise."""
+def _default_parts() -> Iterator[_Part]:
+    """Yield default settings of Python's modules."""
     yield _Part("sets the stack size of new threads", _stack_size, threading.stack_size, frozenset({"stack_size"}))
     if hasattr(sys, "set_int_max_str_digits"):
         yield _Part("sets the most digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits,
@@ -230,8 +237,8 @@ def _defaults() -> Iterator[_Part]:
                     frozenset({"set_start_method"}))  # fmt: skip
 
 
-def _of_logging() -> Iterator[_Part]:
-    """Yield the settings of ``logging`` that are of no single logger."""
+def _logging_parts() -> Iterator[_Part]:
+    """Yield the settings of ``logging`` that do not belong to one logger."""
     owners = frozenset({"logging"})
     yield _Part("disables log records", lambda: logging.root.manager.disable, logging.disable,
                 frozenset({"disable"}), owners)  # fmt: skip
@@ -241,13 +248,13 @@ def _of_logging() -> Iterator[_Part]:
                 frozenset({"addLevelName"}))  # fmt: skip
 
 
-_LEVEL_NAMES: tuple[dict[Any, Any], ...] = (logging._levelToName, logging._nameToLevel)  # noqa: SLF001 - no other name
+_LEVEL_NAMES: tuple[dict[Any, Any], ...] = (logging._levelToName, logging._nameToLevel)  # noqa: SLF001 - there is no public name
 
 
 def _set_level_names(names: tuple[dict[Any, Any], ...]) -> None:
-    for held, before in zip(_LEVEL_NAMES, names, strict=True):
-        held.clear()
-        held.update(before)
+    for saved, before in zip(_LEVEL_NAMES, names, strict=True):
+        saved.clear()
+        saved.update(before)
 
 
 def _identity_of(read: Callable[[], Any]) -> Callable[[], _Identities]:
@@ -255,17 +262,17 @@ def _identity_of(read: Callable[[], Any]) -> Callable[[], _Identities]:
 
 
 def _setter(write: Callable[[Any], Any]) -> Callable[[_Identities], Any]:
-    return lambda held: write(held.items[0])
+    return lambda saved: write(saved.items[0])
 
 
 def _stack_size() -> int:
-    """Return the stack size of new threads, which Python tells when it is set."""
+    """Return the stack size of new threads; reading it resets it, so it is set again."""
     size = threading.stack_size()
     threading.stack_size(size)
     return size
 
 
-def _set_fault_handler(faults: Any, is_on: bool) -> None:  # noqa: FBT001 - it is the value of a part
+def _set_fault_handler(faults: Any, is_on: bool) -> None:  # noqa: FBT001 - the value of a part
     if is_on:
         faults.enable(sys.__stderr__)
     else:
@@ -273,7 +280,7 @@ def _set_fault_handler(faults: Any, is_on: bool) -> None:  # noqa: FBT001 - it i
 
 
 class _Identities:
-    """Objects that are the same only if they are identical."""
+    """Objects that are compared by identity."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self.items = tuple(items)
@@ -284,22 +291,22 @@ class _Identities:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _attribute(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    return lambda: _Identities([getattr(owner, name)]), lambda held: setattr(owner, name, held.items[0])
+def _attribute_access(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    return lambda: _Identities([getattr(owner, name)]), lambda saved: setattr(owner, name, saved.items[0])
 
 
 def _list_access(name: str, content: list[Any]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    """Return what reads and restores a list of ``sys``: the very list, and what it holds."""
+    """Return functions that read and restore a list of ``sys``: the list object and its items."""
 
-    def write(held: _Identities) -> None:
-        content[:] = held.items[1:]
+    def write(saved: _Identities) -> None:
+        content[:] = saved.items[1:]
         setattr(sys, name, content)
 
     return lambda: _Identities([getattr(sys, name), *getattr(sys, name)]), write
 
 
 def _file_mask() -> int:
-    """Return the mask as Linux tells it: Python can only read it by setting it, for all threads."""
+    """Return the mask from ``/proc``: Python can only read it by setting it, for all threads."""
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     return int(status.partition("Umask:")[2].split()[0], 8)
 
@@ -335,15 +342,15 @@ def _set_locale(text: str) -> None:
     locale.setlocale(locale.LC_ALL, text)
 
 
-_OF_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+_DECIMAL_ATTRIBUTES = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
 
 def _decimal_settings(decimal: Any) -> tuple[dict[str, Any], dict[Any, bool]]:
     now = decimal.getcontext()
-    return {name: getattr(now, name) for name in _OF_DECIMAL}, dict(now.traps)
+    return {name: getattr(now, name) for name in _DECIMAL_ATTRIBUTES}, dict(now.traps)
 
 
-def _set_decimal(decimal: Any, settings: tuple[dict[str, Any], dict[Any, bool]]) -> None:
+def _set_decimal_settings(decimal: Any, settings: tuple[dict[str, Any], dict[Any, bool]]) -> None:
     now = decimal.getcontext()
     for name, value in settings[0].items():
         setattr(now, name, value)
@@ -351,14 +358,14 @@ def _set_decimal(decimal: Any, settings: tuple[dict[str, Any], dict[Any, bool]])
 
 
 def _context_variables() -> dict[Any, Any]:
-    ignored = {"decimal_context"}  # made when it is read
+    ignored = {"decimal_context"}  # created when it is read
     return {variable: _Identities([value]) for variable, value in contextvars.copy_context().items()
             if variable.name not in ignored and not variable.name.startswith("numpy")}  # fmt: skip
 
 
 def _set_context_variables(values: dict[Any, Any]) -> None:
-    for variable, held in values.items():
-        variable.set(held.items[0])
+    for variable, saved in values.items():
+        variable.set(saved.items[0])
 
 
 def _loggers() -> dict[Any, tuple[Any, ...]]:
@@ -369,15 +376,15 @@ def _loggers() -> dict[Any, tuple[Any, ...]]:
     state = {log: (log.level, log.disabled, log.propagate, _Identities(log.handlers), _Identities(log.filters),
                    [_handler_state(handler) for handler in log.handlers])
              for log in known if log.name.partition(".")[0] != "torch"}  # fmt: skip
-    return _Loggers(state)
+    return _LoggerStates(state)
 
 
 def _handler_state(handler: Any) -> tuple[Any, ...]:
     return handler.level, _Identities([handler.formatter]), _Identities(handler.filters)
 
 
-class _Loggers(dict[Any, tuple[Any, ...]]):
-    """The state of loggers. One that was made later and has nothing of its own is no change."""
+class _LoggerStates(dict[Any, tuple[Any, ...]]):
+    """The state of loggers. A new logger without handlers, filters or level does not count as a change."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):
@@ -405,8 +412,8 @@ def _set_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
 
 
 @contextlib.contextmanager
-def own_context() -> Iterator[None]:
-    """Run in a copy of the context variables while the context is open."""
+def copied_context() -> Iterator[None]:
+    """Use a copy of the context variables while the context is open."""
     context = contextvars.copy_context()
     enter, leave = _context_functions()
     if enter is None or leave is None:
@@ -420,7 +427,7 @@ def own_context() -> Iterator[None]:
 
 
 def _context_functions() -> tuple[Any, Any]:
-    """Return what enters and leaves a context, which Python offers to C alone."""
+    """Return the functions that enter and leave a context, which only Python's C API provides."""
     functions = []
     for name in ("PyContext_Enter", "PyContext_Exit"):
         function = getattr(getattr(ctypes, "pythonapi", None), name, None)
@@ -430,8 +437,8 @@ def _context_functions() -> tuple[Any, Any]:
     return functions[0], functions[1]
 
 
-def line_of(change: Change, codes: Iterable[types.CodeType]) -> StackEntry | None:
-    """Return the line of code that makes a change, as far as its names tell; ``None`` if no code does."""
+def find_changing_line(change: StateChange, codes: Iterable[types.CodeType]) -> StackEntry | None:
+    """Return the line that makes a change, judging by the names in the code; ``None`` if there is none."""
     for code in codes:
         if not is_own_code(code.co_filename):
             continue

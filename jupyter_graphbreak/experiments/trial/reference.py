@@ -1,4 +1,4 @@
-"""Run the function itself on every input: its results are what other programs are compared with."""
+"""Run the original function on every input; other programs are compared with its results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, describe, edge_inputs, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import Result, TooLongError, limited, run
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
@@ -20,49 +20,49 @@ from jupyter_graphbreak.report.frontends import Example, Raised
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-#: Seconds of running the function itself after which no further input is derived.
-_PATIENCE_S = 2.0
+#: After this many seconds no further input is derived.
+_MAX_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Another input, and what the function itself does with it."""
+class ReferenceCase:
+    """A further input and the original function's result for it."""
 
     input: Input
     expected: Result
 
     def example(self) -> Example:
-        """Return how a report describes the input."""
+        """Return the report's description of the input."""
         error = self.expected.raised
         raised = None if error is None else raised_by(error, "function")
         return msgspec.structs.replace(self.input.example, raised=raised)
 
 
 class Reference:
-    """The function itself, on the first and on other inputs: other programs are compared with it.
+    """The original function with its results on the first and on other inputs.
 
     Parameters
     ----------
     fn : callable
-        The function. It is copied.
+        The function; it runs on copies.
     first : Input
         The first input.
 
     Attributes
     ----------
     result : Result
-        What it did with the first input.
+        Its result for the first input.
     changed : set of str
-        The names of what it changes.
+        The names of the state that it changes.
     repeatable : bool
-        Whether it returns the same again.
+        Whether it returns the same value again.
     random : bool
-        Whether it returns something else with another random seed.
+        Whether its result depends on the random seed.
 
     Raises
     ------
     TrialStoppedError
-        If the function does something outside of its copies on the first input.
+        If the function has an effect outside its copies on the first input.
     Exception
         Whatever the function raises on the first input.
     """
@@ -81,44 +81,44 @@ class Reference:
         self.repeatable = not self._differs(self._call(first.arguments))
         self.random = self.repeatable and self._differs(self._call(first.arguments, seed=1))
 
-    def trials(
-        self, given: Sequence[Arguments] = (), most: int | None = None, patience_s: float = _PATIENCE_S
-    ) -> list[Trial]:
-        """Return other inputs with what the function does with them: the given ones, or else derived ones.
+    def cases(
+        self, given: Sequence[Arguments] = (), limit: int | None = None, patience_s: float = _MAX_SECONDS
+    ) -> list[ReferenceCase]:
+        """Return cases for the given inputs, or for derived inputs if none are given.
 
         Parameters
         ----------
-        most : int, optional
-            How many inputs to derive at most.
+        given : sequence of Arguments
+            The inputs to use.
+        limit : int, optional
+            The maximum number of derived inputs.
         patience_s : float
-            After how many seconds no further one is derived.
+            After this many seconds no further input is derived.
         """
-        trials: list[Trial] = []
+        cases: list[ReferenceCase] = []
         if given:
             inputs = [Input(arguments, describe("", arguments, self.fn), again=True) for arguments in given]
             for other in [*inputs, *self._reseeded()]:
                 with contextlib.suppress(TrialStoppedError):
-                    trials.append(Trial(other, self._try(other)))
-            return trials
+                    cases.append(ReferenceCase(other, self._run_input(other)))
+            return cases
         start = time.monotonic()
-        for derived in itertools.islice(self._derived(), most):
+        for derived in itertools.islice(self._derive_inputs(), limit):
             if time.monotonic() - start > patience_s:
                 break
-            with contextlib.suppress(TooLongError, TrialStoppedError), limited():
-                trial = Trial(derived, self._try(derived))
-                if trial.expected.raised is None or not derived.special:  # otherwise the function does not take it
-                    trials.append(trial)
-        return trials
+            with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit():
+                case = ReferenceCase(derived, self._run_input(derived))
+                if case.expected.raised is None or not derived.special:  # else it does not accept the input
+                    cases.append(case)
+        return cases
 
-    def edges(self, patience_s: float = _PATIENCE_S) -> Iterator[Trial]:
-        """Yield inputs at the edges of what the function can be given, with what it does with them.
-
-        Those that the function refuses are among them.
+    def edge_cases(self, patience_s: float = _MAX_SECONDS) -> Iterator[ReferenceCase]:
+        """Yield cases with edge inputs, including inputs that the function rejects.
 
         Parameters
         ----------
         patience_s : float
-            After how many seconds no further one is derived.
+            After this many seconds no further input is derived.
         """
         start = time.monotonic()
         self.subject.restore()
@@ -126,19 +126,19 @@ class Reference:
         for derived in edge_inputs(self.first.arguments, self.fn, variables):
             if time.monotonic() - start > patience_s:
                 break
-            trial = None
-            with contextlib.suppress(TooLongError), limited():
-                trial = Trial(derived, self._try(derived))
-            if trial is not None and self.holds(trial):
-                yield trial
+            case = None
+            with contextlib.suppress(LineLimitError), line_limit():
+                case = ReferenceCase(derived, self._run_input(derived))
+            if case is not None and self.repeats(case):
+                yield case
 
-    def holds(self, trial: Trial) -> bool:
-        """Whether the function repeats what it did with an input; it does not where it reads the time of day."""
-        again = self._try(trial.input)
-        same_error = type(trial.expected.raised) is type(again.raised)
-        return same_error and difference(trial.expected.value, again.value) is None
+    def repeats(self, case: ReferenceCase) -> bool:
+        """Return whether the function gives the same result again; it does not if, say, it reads the time of day."""
+        again = self._run_input(case.input)
+        same_error = type(case.expected.raised) is type(again.raised)
+        return same_error and difference(case.expected.value, again.value) is None
 
-    def _derived(self) -> Iterator[Input]:
+    def _derive_inputs(self) -> Iterator[Input]:
         if self.changed:
             yield replace(self.first, example=Example("the first input again", self.first.example.values), again=True)
         yield from self._reseeded()
@@ -147,13 +147,13 @@ class Reference:
     def _reseeded(self) -> Iterator[Input]:
         if self.random:
             values = self.first.example.values
-            yield replace(self.first, example=Example("the first input, another random seed", values), seed=1)
+            yield replace(self.first, example=Example("the first input, different random seed", values), seed=1)
 
-    def _try(self, tried: Input) -> Result:
-        if tried.again and self.changed:
+    def _run_input(self, input_: Input) -> Result:
+        if input_.again and self.changed:
             self._call(self.first.arguments, gradients=False)
-            return run(self.subject.call, self.subject, tried.arguments, tried.seed)
-        return self._call(tried.arguments, tried.seed, state=tried.state)
+            return run(self.subject.call, self.subject, input_.arguments, input_.seed)
+        return self._call(input_.arguments, input_.seed, state=input_.state)
 
     def _call(
         self,
@@ -172,7 +172,7 @@ class Reference:
 
 
 def raised_by(error: Exception, by: Literal["capture", "program", "function"]) -> Raised:
-    """Return an exception as data."""
+    """Return the report's description of an exception."""
     try:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     except Exception:  # noqa: BLE001 - the user's __str__

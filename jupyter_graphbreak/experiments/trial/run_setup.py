@@ -1,4 +1,4 @@
-"""What all runs of one entry share: the modes of its call, and the memory of its large tensors."""
+"""The setup that all runs of one entry share: the modes of its call, and the memory of its large tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """The modes in which runs are made, and the memory that their copies share."""
+    """The modes of runs, and the memory that their copies share."""
 
     modes: CallModes = field(default_factory=CallModes.now)
     memory: Memory = field(default_factory=Memory)
@@ -28,22 +28,22 @@ _CURRENT: ContextVar[RunSetup | None] = ContextVar("graphbreak_run_setup", defau
 
 
 def current_setup() -> RunSetup:
-    """Return the setup of the runs that are being made; without one the modes that are in force, and no memory."""
+    """Return the active setup; without one, a setup with the present modes and no shared memory."""
     return _CURRENT.get() or RunSetup()
 
 
 @contextlib.contextmanager
-def runs_set_up(modes: CallModes, twins: Iterable[Twin] = ()) -> Iterator[None]:
-    """Make all runs in the same modes while the context is open; what is done between them is done in the usual ones.
+def shared_run_setup(modes: CallModes, twins: Iterable[Twin] = ()) -> Iterator[None]:
+    """Use the same modes and memory for all runs while the context is open; code between runs uses the default modes.
 
-    Within another such context this does nothing.
+    A nested context has no effect.
 
     Parameters
     ----------
     modes : CallModes
-        Those of the call that runs repeat.
+        The modes of the call that runs repeat.
     twins : iterable of Twin
-        Memory of its tensors that was itself copied.
+        The kept copies of large memory.
     """
     if _CURRENT.get() is not None:
         yield

@@ -1,8 +1,8 @@
-"""See what a function does outside of its objects, and keep a trial from doing it.
+"""Detect the effects that a function has outside its objects, and prevent those of a trial.
 
-Python tells an audit hook of files that are opened, processes that are started and so on, before it happens
-(https://docs.python.org/3/library/audit_events.html). A hook cannot be removed; ours returns at once unless somebody
-listens on the same thread.
+Python calls audit hooks before it opens a file, starts a process and so on
+(https://docs.python.org/3/library/audit_events.html). A hook cannot be removed; this one returns at once unless a
+listener is active on the same thread.
 """
 
 from __future__ import annotations
@@ -35,47 +35,49 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.schema import EffectKind
 
-    #: Says what an event does, given its arguments; ``None`` if it does nothing outside.
+    #: Describes an event, given its arguments; ``None`` if it has no effect.
     Describe = Callable[[tuple[Any, ...]], str | None]
-    Role = Literal["own", "library", "neutral", "exempt", "ours"]
+    Role = Literal["own", "library", "neutral", "exempt", "internal"]
 
 _STDLIB = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
 _TORCH = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
-#: Parts of PyTorch that compile. Their caches, locks, threads and processes are their own affair.
-_COMPILERS = tuple(
+#: PyTorch's compilers. Their caches, locks, threads and processes are no effects.
+_COMPILER_FOLDERS = tuple(
     os.path.join(_TORCH, name, "")  # noqa: PTH118 - as above
     for name in ("_inductor", "_dynamo", "_functorch", "_subclasses", "_logging")
 )
-#: What of them calls the user's code in each run.
-_RUNTIME = tuple(
+#: Files of the compilers that call user code in each run.
+_COMPILER_RUNTIME = tuple(
     os.path.join(_TORCH, "_dynamo", name)  # noqa: PTH118 - as above
     for name in ("eval_frame.py", "external_utils.py", "decorators.py")
 )
-#: Packages that compile, too.
+#: Other packages that compile.
 _COMPILER_PACKAGES = {"triton"}
-#: Packages that compilers use for their caches, and what shows progress from a thread of its own.
+#: Packages that compilers use.
 _HELPER_PACKAGES = {"filelock", "mpmath", "networkx", "sympy"}
-#: Where code comes from that Python or PyTorch generated.
+#: Prefixes of the file names of code that Python or PyTorch generated.
 _GENERATED = ("<frozen ", "<eval_with_key>", "<lambda", "<attrs ", "<__array_function__", "<torch")
-#: The functions by which a log record goes to the handlers. A trial keeps the records, and no handler sees them.
+#: The functions that pass a log record to the handlers. A trial captures the records, so handlers have no effect.
 _LOGGING_CALLS = {"callHandlers", "handle", "emit"}
-_DEEPEST = 2000
+_MAX_DEPTH = 2000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Files that every process may read from and write to.
 _HARMLESS = {os.devnull, "/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"}
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
 @dataclass(frozen=True)
-class SeenEffect:
-    """Something that code did, or was about to do, outside of its objects.
+class ObservedEffect:
+    """Something that code did, or was about to do, outside its objects.
 
     Parameters
     ----------
+    kind : EffectKind
+        The kind of effect.
     what : str
-        What it does, as the rest of a sentence: "writes to the file rows.csv".
+        The effect, worded as the rest of a sentence: "writes to the file rows.csv".
     place : StackEntry or None
-        The innermost line of the user's code that leads to it, or the library's line where there is none.
+        The innermost line of user code that leads to it, or a line of a library if there is none.
     """
 
     kind: EffectKind
@@ -84,33 +86,33 @@ class SeenEffect:
 
 
 class TrialStoppedError(Exception):
-    """A trial was stopped before it did something outside of its copies."""
+    """A trial was stopped before it had an effect outside its copies."""
 
-    def __init__(self, effect: SeenEffect) -> None:
+    def __init__(self, effect: ObservedEffect) -> None:
         super().__init__(f"it {effect.what}")
         self.effect = effect
 
 
 class EffectRefusedError(BaseException):
-    """Raised in the user's code in place of an effect. It is no ``Exception``, so that few handlers catch it."""
+    """Raised in user code instead of an effect. Not an ``Exception``, so that few handlers catch it."""
 
 
 class Listener(Protocol):
-    """Told on its thread of what code does.
+    """Receives the effects of code on its thread.
 
-    ``hides_others`` says whether those that listened before are told nothing.
+    If ``is_exclusive``, listeners that were added before receive nothing.
     """
 
-    hides_others: bool
+    is_exclusive: bool
 
-    def notice(self, effect: SeenEffect, frame: FrameType) -> None:
-        """Note an effect that is about to happen; raising prevents it."""
+    def notice(self, effect: ObservedEffect, frame: FrameType) -> None:
+        """Receive an effect that is about to happen; raising prevents it."""
 
     def notice_state(self, what: str, place: StackEntry | None, frame: FrameType) -> None:
-        """Note the line that is about to change the state of the process, which can be restored."""
+        """Receive the line that is about to change the state of the process, which can be restored."""
 
 
-#: Who listens on each thread, the innermost last.
+#: The listeners of each thread, the innermost last.
 _listeners: dict[int, list[Listener]] = {}
 _busy: set[int] = set()
 _installed = False
@@ -118,8 +120,8 @@ _installing = threading.Lock()
 
 
 @contextlib.contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Tell a listener of the effects of this thread while the context is open."""
+def listen(listener: Listener) -> Iterator[None]:
+    """Pass the effects of this thread to a listener while the context is open."""
     _install()
     thread = threading.get_ident()
     stack = _listeners.setdefault(thread, [])
@@ -133,17 +135,21 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def is_listening() -> bool:
-    """Whether somebody listens on this thread."""
+    """Return whether a listener is active on this thread."""
     return threading.get_ident() in _listeners
 
 
 def notice(kind: EffectKind, what: str, frame: FrameType) -> None:
-    """Tell the listener of this thread of an effect that no audit event precedes.
+    """Pass an effect to the listeners of this thread.
 
     Parameters
     ----------
+    kind : EffectKind
+        The kind of effect.
+    what : str
+        The effect, worded as the rest of a sentence.
     frame : FrameType
-        The caller of what has the effect.
+        The frame that calls the function with the effect.
     """
     thread = threading.get_ident()
     stack = _listeners.get(thread)
@@ -160,13 +166,13 @@ def notice(kind: EffectKind, what: str, frame: FrameType) -> None:
         if kind == "state" and what in _RESTORED:
             listener.notice_state(what, place, frame)
         else:
-            listener.notice(SeenEffect(kind, what, place), frame)
-        if listener.hides_others:
+            listener.notice(ObservedEffect(kind, what, place), frame)
+        if listener.is_exclusive:
             break
 
 
 def _install() -> None:
-    global _installed  # noqa: PLW0603 - a hook stays as long as the process
+    global _installed  # noqa: PLW0603 - a hook cannot be removed
     with _installing:
         if not _installed:
             importlib.import_module("torch._dynamo.eval_frame").skip_code(_hook.__code__)
@@ -177,22 +183,22 @@ def _install() -> None:
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     if not _listeners or threading.get_ident() not in _listeners:
         return
-    if event not in _EVENTS and not event.startswith(_FAMILY_STARTS):  # among them that of sys._getframe
+    if event not in _EVENTS and not event.startswith(_FAMILY_STARTS):  # such as the event of sys._getframe
         return
-    _told(event, args, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
+    _handle_event(event, args, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
 
 
 @not_compiled
-def _told(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
-    """Tell the listener of this thread of an audit event. Dynamo would compile this, as it happens within calls."""
+def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
+    """Pass an audit event to the listeners; excluded from compilation, since it runs inside compiled calls."""
     known = _EVENTS.get(event) or _family(event)
     if known is None:
         return
     kind, describe = known
     try:
         what = describe(args)
-    except Exception:  # noqa: BLE001 - arguments of the user's own classes
-        what = f"does something outside of its objects ({event})"
+    except Exception:  # noqa: BLE001 - arguments of user classes
+        what = f"does something outside its objects ({event})"
     if what is not None:
         notice(kind, what, frame)
 
@@ -204,15 +210,15 @@ def _family(event: str) -> tuple[EffectKind, Describe] | None:
 
 @functools.lru_cache(maxsize=4096)
 def _role(filename: str) -> Role:
-    """Return whose code a file has, as far as effects are concerned."""
+    """Return whose code a file contains, for the attribution of effects."""
     if filename.startswith("<frozen importlib"):
         return "exempt"
     if filename.startswith(_GENERATED):
         return "neutral"
     if filename.startswith(OWN_FOLDER):
-        return "ours"
+        return "internal"
     if filename.startswith(_TORCH):
-        compiles = filename.startswith(_COMPILERS) and not filename.startswith(_RUNTIME)
+        compiles = filename.startswith(_COMPILER_FOLDERS) and not filename.startswith(_COMPILER_RUNTIME)
         return "exempt" if compiles else "neutral"
     if filename.startswith("<") or not is_library(filename):
         return "own"
@@ -225,7 +231,7 @@ def _role(filename: str) -> Role:
 
 
 def is_own_code(filename: str) -> bool:
-    """Whether a file has the user's code."""
+    """Return whether a file contains user code."""
     return _role(filename) == "own"
 
 
@@ -233,15 +239,15 @@ _PACKAGES = ("site-packages", "dist-packages")
 
 
 def _origin(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
-    """Return whether what happens in a frame is an effect of the user's code, and the line that leads to it.
+    """Return whether an event in a frame is an effect of user code, and the line that leads to it.
 
-    It is none where PyTorch's compilers do it for their caches, where a module is imported, where a log record is
-    handed to its handlers, or where a progress bar, such as that of ``torch.fx.Interpreter``, starts its monitor.
+    It is not if PyTorch's compilers cause it, if a module is imported, if a log record is passed to its handlers, or if
+    a progress bar, such as that of ``torch.fx.Interpreter``, starts its monitor.
     """
     library: FrameType | None = None
-    while frame is not None and _role(frame.f_code.co_filename) == "ours":  # a stand-in, or a hook
+    while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook
         frame = frame.f_back
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         if frame is None:
             break
         code = frame.f_code
@@ -250,7 +256,7 @@ def _origin(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
             return True, entry_of_frame(frame)
         if role == "exempt" or (code.co_name in _LOGGING_CALLS and code.co_filename.endswith(_LOGGING)):
             return False, None
-        if role == "ours":
+        if role == "internal":
             break
         if role == "library" and library is None:
             if code.co_filename.endswith(_MONITOR):
@@ -263,7 +269,7 @@ def _origin(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
 
 
 _LOGGING = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
-#: A thread that only looks whether bars are drawn often enough.
+#: The thread that checks whether progress bars are refreshed often enough.
 _MONITOR = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
 
 
@@ -272,10 +278,10 @@ def _text(value: Any) -> str:
         value = os.fspath(value)
     if isinstance(value, bytes):
         value = os.fsdecode(value)
-    return value[:_LONGEST] if isinstance(value, str) else type(value).__name__
+    return value[:_MAX_LENGTH] if isinstance(value, str) else type(value).__name__
 
 
-def _opens(args: tuple[Any, ...]) -> str | None:
+def _describe_open(args: tuple[Any, ...]) -> str | None:
     path, _, flags = (*args, None, None, None)[:3]
     name = _text(path)
     if not isinstance(flags, int) or name in _HARMLESS or isinstance(path, int):
@@ -283,27 +289,27 @@ def _opens(args: tuple[Any, ...]) -> str | None:
     if flags & _WRITING:
         return f"writes to the file {name}"
     with contextlib.suppress(OSError, ValueError, TypeError):
-        mode = os.stat(path).st_mode  # noqa: PTH116 - also bytes and descriptors
+        mode = os.stat(path).st_mode  # noqa: PTH116 - accepts bytes and descriptors
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             return f"reads from the pipe {name}"
     return None
 
 
-def _connects_to_database(args: tuple[Any, ...]) -> str | None:
+def _describe_database(args: tuple[Any, ...]) -> str | None:
     name = _text(args[0])
     return None if name == ":memory:" else f"opens the database {name}"
 
 
-def _maps(args: tuple[Any, ...]) -> str | None:
+def _describe_mapping(args: tuple[Any, ...]) -> str | None:
     return "maps a file into memory" if args[0] != -1 and args[2:3] != (1,) else None
 
 
-def _starts_process(args: tuple[Any, ...]) -> str:
+def _describe_process(args: tuple[Any, ...]) -> str:
     command = args[1] if len(args) > 1 and isinstance(args[1], list | tuple) and args[1] else args[:1]
     return f"starts the process {_text(command[0])}"
 
 
-def _addressed(verb: str) -> Describe:
+def _with_address(verb: str) -> Describe:
     def describe(args: tuple[Any, ...]) -> str:
         address = next((arg for arg in args[1:] if isinstance(arg, tuple | str)), "")
         name = ":".join(map(str, address[:2])) if isinstance(address, tuple) else _text(address)
@@ -316,50 +322,50 @@ def _always(what: str) -> Describe:
     return lambda _: what
 
 
-def _first(verb: str) -> Describe:
+def _with_first_argument(verb: str) -> Describe:
     return lambda args: f"{verb} {_text(args[0])}" if args else verb
 
 
-def _sleeps(args: tuple[Any, ...]) -> str | None:
-    return f"sleeps for {args[0]:.0f} s" if float(args[0]) > MOST_SLEEP_S else None
+def _describe_sleep(args: tuple[Any, ...]) -> str | None:
+    return f"sleeps for {args[0]:.0f} s" if float(args[0]) > MAX_SLEEP_S else None
 
 
-#: A trial does not sleep longer.
-MOST_SLEEP_S = 5.0
-#: What process_state restores, by the names that it has there.
+#: A longer sleep is an effect.
+MAX_SLEEP_S = 5.0
+#: Changes that process_state restores, as described there.
 ENVIRONMENT, FOLDER = "changes the environment variables", "changes the working directory"
 _RESTORED = {ENVIRONMENT, FOLDER}
 
 _THREAD = "starts a thread"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
-    "open": ("file", _opens),
-    "mmap.__new__": ("file", _maps),
-    "os.truncate": ("file", _first("truncates the file")),
-    "os.remove": ("file", _first("deletes the file")),
-    "os.rename": ("file", _first("renames")),
-    "os.mkdir": ("file", _first("makes the folder")),
-    "os.rmdir": ("file", _first("deletes the folder")),
-    "os.link": ("file", _first("makes a link to")),
-    "os.symlink": ("file", _first("makes a link to")),
-    "tempfile.mkstemp": ("file", _first("makes the file")),
-    "tempfile.mkdtemp": ("file", _first("makes the folder")),
-    "socket.connect": ("network", _addressed("connects to")),
-    "socket.bind": ("network", _addressed("listens at")),
-    "socket.sendto": ("network", _addressed("sends to")),
-    "socket.sendmsg": ("network", _addressed("sends to")),
-    "socket.getaddrinfo": ("network", _first("looks up the host")),
-    "socket.gethostbyname": ("network", _first("looks up the host")),
-    "socket.gethostbyaddr": ("network", _first("looks up the host")),
+    "open": ("file", _describe_open),
+    "mmap.__new__": ("file", _describe_mapping),
+    "os.truncate": ("file", _with_first_argument("truncates the file")),
+    "os.remove": ("file", _with_first_argument("deletes the file")),
+    "os.rename": ("file", _with_first_argument("renames")),
+    "os.mkdir": ("file", _with_first_argument("makes the folder")),
+    "os.rmdir": ("file", _with_first_argument("deletes the folder")),
+    "os.link": ("file", _with_first_argument("makes a link to")),
+    "os.symlink": ("file", _with_first_argument("makes a link to")),
+    "tempfile.mkstemp": ("file", _with_first_argument("makes the file")),
+    "tempfile.mkdtemp": ("file", _with_first_argument("makes the folder")),
+    "socket.connect": ("network", _with_address("connects to")),
+    "socket.bind": ("network", _with_address("listens at")),
+    "socket.sendto": ("network", _with_address("sends to")),
+    "socket.sendmsg": ("network", _with_address("sends to")),
+    "socket.getaddrinfo": ("network", _with_first_argument("looks up the host")),
+    "socket.gethostbyname": ("network", _with_first_argument("looks up the host")),
+    "socket.gethostbyaddr": ("network", _with_first_argument("looks up the host")),
     "socket.getnameinfo": ("network", _always("looks up a host")),
     "socket.sethostname": ("state", _always("sets the name of the host")),
     "socket.__new__": ("network", _always("makes a socket")),
-    "urllib.Request": ("network", _first("requests")),
-    "subprocess.Popen": ("process", _starts_process),
-    "os.system": ("process", _first("runs the command")),
-    "os.exec": ("process", _first("replaces this process by")),
+    "urllib.Request": ("network", _with_first_argument("requests")),
+    "subprocess.Popen": ("process", _describe_process),
+    "os.system": ("process", _with_first_argument("runs the command")),
+    "os.exec": ("process", _with_first_argument("replaces this process by")),
     "os.spawn": ("process", _always("starts a process")),
-    "os.posix_spawn": ("process", _first("starts the process")),
-    "os.startfile": ("process", _first("opens")),
+    "os.posix_spawn": ("process", _with_first_argument("starts the process")),
+    "os.startfile": ("process", _with_first_argument("opens")),
     "os.fork": ("process", _always("forks this process")),
     "os.forkpty": ("process", _always("forks this process")),
     "pty.spawn": ("process", _always("starts a process")),
@@ -368,12 +374,12 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "signal.pthread_kill": ("process", _always("sends a signal")),
     "_thread.start_new_thread": ("process", _always(_THREAD)),
     "_thread.start_joinable_thread": ("process", _always(_THREAD)),
-    "webbrowser.open": ("process", _first("opens a browser at")),
-    "sqlite3.connect": ("database", _connects_to_database),
+    "webbrowser.open": ("process", _with_first_argument("opens a browser at")),
+    "sqlite3.connect": ("database", _describe_database),
     "builtins.input": ("process", _always("waits for input")),
     "builtins.breakpoint": ("process", _always("waits for a debugger")),
-    "time.sleep": ("process", _sleeps),
-    "ctypes.dlopen": ("process", _first("loads the library")),
+    "time.sleep": ("process", _describe_sleep),
+    "ctypes.dlopen": ("process", _with_first_argument("loads the library")),
     "ctypes.call_function": ("process", _always("calls a function of a library")),
     "sys.addaudithook": ("state", _always("adds an audit hook")),
     "resource.setrlimit": ("state", _always("sets a limit of this process")),
@@ -383,7 +389,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "os.chdir": ("state", _always(FOLDER)),
     "os.fchdir": ("state", _always(FOLDER)),
 }
-#: Beginnings of further events: all of a kind change something.
+#: Prefixes of further events, all of which are effects.
 _FAMILIES: tuple[tuple[str, EffectKind, str], ...] = (
     ("shutil.", "file", "copies, moves or deletes files"),
     ("os.chmod", "file", "changes the rights of a file"),
@@ -408,7 +414,7 @@ _FAMILIES: tuple[tuple[str, EffectKind, str], ...] = (
 
 _FAMILY_STARTS = tuple(start for start, _, _ in _FAMILIES)
 
-#: Functions that act without an audit event: what each does, by module and name.
+#: Functions whose effects have no audit event, by module and name.
 _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "os": {
         **dict.fromkeys(("write", "pwrite", "writev", "pwritev"), ("file", "writes to an open file")),
@@ -428,21 +434,21 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
 
 
 class _Replacements:
-    """Functions that tell the listeners before they act, in place for as long as somebody needs them."""
+    """Replacements that call the listeners before the original functions, installed while any context is open."""
 
     def __init__(self, make: Callable[[], Iterator[tuple[Any, str, Callable[..., Any]]]]) -> None:
         self._make = make
         self._users = 0
-        self._made: list[tuple[Any, str, Any, Any]] = []
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     @contextlib.contextmanager
-    def used(self) -> Iterator[None]:
-        """Have them in place while the context is open; contexts of several threads share them."""
+    def installed(self) -> Iterator[None]:
+        """Install them while the context is open; contexts of several threads share them."""
         with _installing:
             self._users += 1
             if self._users == 1:
                 for owner, name, replacement in self._make():
-                    self._made.append((owner, name, getattr(owner, name), replacement))
+                    self._replaced.append((owner, name, getattr(owner, name), replacement))
                     setattr(owner, name, replacement)
         try:
             yield
@@ -450,56 +456,56 @@ class _Replacements:
             with _installing:
                 self._users -= 1
                 if not self._users:
-                    for owner, name, original, replacement in reversed(self._made):
+                    for owner, name, original, replacement in reversed(self._replaced):
                         if getattr(owner, name) is replacement:
                             setattr(owner, name, original)
-                    self._made.clear()
+                    self._replaced.clear()
 
 
-def _unseen() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for owner, name, what in file_writers():
-        yield owner, name, _telling_path(getattr(owner, name), what)
+        yield owner, name, _announcing_path(getattr(owner, name), what)
     if sys.version_info < (3, 12):  # later releases have an audit event
         for module, name in (("threading", "_start_new_thread"), ("_thread", "start_new_thread")):
             owner = sys.modules[module]
-            yield owner, name, _telling(getattr(owner, name), "process", _THREAD)
+            yield owner, name, _announcing(getattr(owner, name), "process", _THREAD)
 
 
-def _refusable() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for module, functions in _WITHOUT_EVENT.items():
         owner = sys.modules.get(module)
         if owner is None and "dbm" in sys.modules:
-            with contextlib.suppress(ImportError):  # not part of every Python
+            with contextlib.suppress(ImportError):  # not in every Python build
                 owner = importlib.import_module(module)
         for name, (kind, what) in functions.items():
             if (original := getattr(owner, name, None)) is not None:
-                yield owner, name, _telling(original, kind, what)
+                yield owner, name, _announcing(original, kind, what)
     builtins = sys.modules["builtins"]
-    if not isinstance(builtins.input, type(len)):  # a kernel's own, which asks the front end without an audit event
-        yield builtins, "input", _telling(builtins.input, "process", "waits for input")
+    if not isinstance(builtins.input, type(len)):  # a kernel's `input`, which has no audit event
+        yield builtins, "input", _announcing(builtins.input, "process", "waits for input")
 
 
-#: What Dynamo does not look into, so that it makes no difference to a real run.
-UNSEEN = _Replacements(_unseen)
-#: What only a trial can replace: it is stopped where they would be called.
-REFUSABLE = _Replacements(_refusable)
+#: Replacements that Dynamo does not trace, so that they do not affect a real run.
+UNAUDITED = _Replacements(_unaudited_functions)
+#: Replacements for trials only, which are stopped before the originals are called.
+REFUSABLE = _Replacements(_refusable_functions)
 
 
-def _telling(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
+def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
     @functools.wraps(original)
-    def tell(*args: Any, **kwargs: Any) -> Any:
+    def announce(*args: Any, **kwargs: Any) -> Any:
         notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return original(*args, **kwargs)
 
-    return not_compiled(tell)
+    return not_compiled(announce)
 
 
-def _telling_path(original: Callable[..., Any], what: str) -> Callable[..., Any]:
+def _announcing_path(original: Callable[..., Any], what: str) -> Callable[..., Any]:
     @functools.wraps(original)
-    def tell(*args: Any, **kwargs: Any) -> Any:
+    def announce(*args: Any, **kwargs: Any) -> Any:
         path = next((arg for arg in args if isinstance(arg, str | bytes | os.PathLike)), None)
         if path is not None:
             notice("file", f"{what} {_text(path)}", sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return original(*args, **kwargs)
 
-    return not_compiled(tell)
+    return not_compiled(announce)

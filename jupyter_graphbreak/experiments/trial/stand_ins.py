@@ -1,7 +1,7 @@
-"""What takes the place of open files, sockets, connections and the like in a trial: they cannot be copied.
+"""Stand-ins, in a trial, for open files, sockets, connections and similar objects, which cannot be copied.
 
-A file that is only read is opened once more, at the same position. What else a trial would do with such an object is an
-effect, and stops the trial before it happens.
+A read-only file is reopened at the same position. Any other use of such an object is an effect, and stops the trial
+before it happens.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import EffectKind
 
 _FILES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
-#: What ``ctypes`` makes of the functions of libraries.
+#: The type of library functions in ``ctypes``.
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 _CSV_WRITER = type(csv.writer(io.StringIO()))
-#: Objects that act outside of the process or on other threads: the kind of their effects, and what using one does.
+#: Objects that act outside the process or on other threads: their types, the kind of effect, and its description.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (_FILES, "file", "uses the open file"),
     (tempfile._TemporaryFileWrapper, "file", "uses the open file"),  # noqa: SLF001 - it has no other name
@@ -58,37 +58,39 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (types.GeneratorType, "state", "advances a generator"),
     ((ctypes.CDLL, _FUNCTION_POINTER), "process", "calls a function of a library"),
 )
-#: The databases of Python's ``dbm``, whose classes have no name to import.
+#: The modules of Python's ``dbm`` databases, whose classes cannot be imported.
 _DATABASES = {"_dbm", "_gdbm"}
 
 
-def stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return what takes the place of an object in a trial; ``None`` for an object that needs no stand-in.
+def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
+    """Return the stand-in for an object in a trial, ``None`` if it needs none.
 
     Parameters
     ----------
+    value : object
+        The object.
     clone : callable
-        Copies what an object writes to.
+        Copies the target that an object writes to.
     """
-    if isinstance(value, StandIn | contextvars.ContextVar):  # a trial has its own values of context variables
+    if isinstance(value, StandIn | contextvars.ContextVar):  # a trial has its own context
         return value
-    if (stream := _name_of_stream(value)) is not None:
+    if (stream := _stream_name(value)) is not None:
         return StandardStream(stream)
     if isinstance(value, _CSV_WRITER):
-        return _writer_like(value, clone)
-    if isinstance(value, _FILES) and (again := _opened_again(value)) is not None:
-        return again
+        return _copy_csv_writer(value, clone)
+    if isinstance(value, _FILES) and (reopened := _reopen(value)) is not None:
+        return reopened
     for kinds, kind, what in _HANDLES:
         if isinstance(value, kinds):
-            return _made(value, kind, _described(what, value))
+            return _make(value, kind, _describe(what, value))
     if type(value).__module__ in _DATABASES:
-        return _made(value, "database", "uses an open database")
+        return _make(value, "database", "uses an open database")
     return None
 
 
-def _described(what: str, value: Any) -> str:
+def _describe(what: str, value: Any) -> str:
     name = None
-    with contextlib.suppress(Exception):  # closed, detached, or of the user's class
+    with contextlib.suppress(Exception):  # closed, detached, or an instance of a user class
         name = getattr(value, "name", None)
     return f"{what} {name}" if isinstance(name, str) and what.endswith("file") else what
 
@@ -96,7 +98,7 @@ def _described(what: str, value: Any) -> str:
 class StandIn:
     """Stops the trial that uses it. Outside of trials it does nothing."""
 
-    __module__ = "builtins"  # like an object of Python's own it is looked at by nobody
+    __module__ = "builtins"  # so that it is treated as a built-in object
 
     _graphbreak_effect: tuple[EffectKind, str]
 
@@ -107,7 +109,7 @@ class StandIn:
         known = object.__getattribute__(self, "_graphbreak_known")
         if name in known:
             return known[name]
-        return _using(kind, what)
+        return _make_method(kind, what)
 
     def __deepcopy__(self, _: dict[Any, Any]) -> StandIn:
         return self
@@ -119,7 +121,7 @@ class StandIn:
         raise TypeError("a stand-in of a trial cannot be pickled")
 
 
-def _using(kind: EffectKind, what: str) -> Callable[..., Any]:
+def _make_method(kind: EffectKind, what: str) -> Callable[..., Any]:
     def use(*_: Any, **__: Any) -> Any:
         if is_listening():
             notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
@@ -127,7 +129,7 @@ def _using(kind: EffectKind, what: str) -> Callable[..., Any]:
     return not_compiled(use)
 
 
-def _special(name: str) -> Callable[..., Any]:
+def _make_special_method(name: str) -> Callable[..., Any]:
     def use(self: StandIn, *_: Any, **__: Any) -> Any:
         kind, what = object.__getattribute__(self, "_graphbreak_effect")
         if is_listening():
@@ -138,7 +140,7 @@ def _special(name: str) -> Callable[..., Any]:
     return not_compiled(use)
 
 
-_SPECIAL = (
+_SPECIAL_METHODS = (
     "__iter__",
     "__next__",
     "__enter__",
@@ -148,25 +150,36 @@ _SPECIAL = (
     "__delitem__",
     "__contains__",
 )
-for _name in _SPECIAL:
-    setattr(StandIn, _name, _special(_name))
-#: Attributes that only tell something.
-_TELLING = ("name", "mode", "closed", "encoding", "errors", "newlines", "family", "type", "proto", "timeout")
+for _name in _SPECIAL_METHODS:
+    setattr(StandIn, _name, _make_special_method(_name))
+#: Attributes that may be read without an effect.
+_INFORMATIVE_ATTRIBUTES = (
+    "name",
+    "mode",
+    "closed",
+    "encoding",
+    "errors",
+    "newlines",
+    "family",
+    "type",
+    "proto",
+    "timeout",
+)
 
 
-def _made(value: Any, kind: EffectKind, what: str) -> StandIn:
-    made = object.__new__(StandIn)
+def _make(value: Any, kind: EffectKind, what: str) -> StandIn:
+    result = object.__new__(StandIn)
     known = {}
     if not isinstance(value, ctypes.CDLL):
-        for name in _TELLING:
+        for name in _INFORMATIVE_ATTRIBUTES:
             with contextlib.suppress(Exception):  # closed, or detached
                 known[name] = getattr(value, name)
-    vars(made).update(_graphbreak_effect=(kind, what), _graphbreak_known=known)
-    return made
+    vars(result).update(_graphbreak_effect=(kind, what), _graphbreak_known=known)
+    return result
 
 
 class StandardStream:
-    """Writes to what ``sys.stdout`` or ``sys.stderr`` is now: in a trial, to what keeps its output."""
+    """Writes to the present ``sys.stdout`` or ``sys.stderr``, which in a trial captures the output."""
 
     __module__ = "builtins"  # as above
 
@@ -186,8 +199,8 @@ class StandardStream:
 _streams: list[tuple[str, Any]] = []
 
 
-def note_streams() -> None:
-    """Remember what the standard streams are now, so that they are known when others take their place."""
+def remember_streams() -> None:
+    """Remember the present standard streams, so that they are recognized after they have been replaced."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if all(stream is not known for _, known in _streams):
@@ -195,7 +208,7 @@ def note_streams() -> None:
     del _streams[:-8]
 
 
-def _name_of_stream(value: Any) -> str | None:
+def _stream_name(value: Any) -> str | None:
     if not isinstance(value, io.TextIOBase):
         return None
     streams = [
@@ -205,8 +218,8 @@ def _name_of_stream(value: Any) -> str | None:
     return next((name for name, stream in streams if stream is value), None)
 
 
-def _opened_again(file: Any) -> Any:
-    """Return a file that is only read once more, at the same position; ``None`` where that cannot be done."""
+def _reopen(file: Any) -> Any:
+    """Reopen a read-only file at the same position; return ``None`` if that is impossible."""
     try:
         if file.closed or file.writable() or not file.readable() or not file.seekable():
             return None
@@ -214,23 +227,23 @@ def _opened_again(file: Any) -> Any:
         if not isinstance(name, str | bytes) or not os.path.samestat(os.stat(name), os.fstat(file.fileno())):  # noqa: PTH116
             return None
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        again: Any = io.FileIO(descriptor, closefd=False)
-        again.name = name
+        reopened: Any = io.FileIO(descriptor, closefd=False)
+        reopened.name = name
         if not isinstance(file, io.FileIO):
-            again = io.BufferedReader(again)
+            reopened = io.BufferedReader(reopened)
         if isinstance(file, io.TextIOWrapper):
-            again = io.TextIOWrapper(again, file.encoding, file.errors)
-        weakref.finalize(again, os.close, descriptor)  # Python would warn of a file that nobody closes
-        again.seek(position)
-    except (OSError, ValueError):  # its lines are being read, or it is gone
+            reopened = io.TextIOWrapper(reopened, file.encoding, file.errors)
+        weakref.finalize(reopened, os.close, descriptor)  # Python would warn about an unclosed file
+        reopened.seek(position)
+    except (OSError, ValueError):  # it is being iterated over, or was deleted
         return None
-    return again
+    return reopened
 
 
-def _writer_like(writer: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return a CSV writer to a copy of what a writer writes to."""
+def _copy_csv_writer(writer: Any, clone: Callable[[Any], Any]) -> Any:
+    """Return a CSV writer for a copy of the target of the given one."""
     for method in gc.get_referents(writer):
         target = getattr(method, "__self__", None)
         if target is not None and not isinstance(target, type | types.ModuleType):
             return csv.writer(clone(target), writer.dialect)
-    return _made(writer, "file", "writes to an open file")
+    return _make(writer, "file", "writes to an open file")

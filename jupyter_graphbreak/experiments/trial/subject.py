@@ -1,4 +1,4 @@
-"""A function together with what it may change, copied, so that every run starts from the same state."""
+"""A copied function with copies of everything it may change, so that every run starts from the same state."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ import torch
 
 from jupyter_graphbreak._torch_compat.separate_cache import copy_fx_wraps, forget_fx_wraps, is_allowed_in_graph
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
-    AttributeOfLibrary,
+    LibraryAttribute,
     assigned_attributes,
-    is_of_library,
+    is_library_owner,
 )
 from jupyter_graphbreak.experiments.trial.copies import (
-    Saved,
+    SavedState,
     Uncopied,
     clone,
-    filled,
+    from_slot,
+    identity_memo,
     is_atom,
     is_code,
     is_data,
     is_shared,
-    keeping,
     memory_key,
-    slot,
+    to_slot,
 )
 from jupyter_graphbreak.experiments.trial.effects import all_handlers
-from jupyter_graphbreak.experiments.trial.places import named
+from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.recording.targets import is_own, reached
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
 
 _MISSING = object()
-_OURS = __name__.partition(".")[0]
-#: What ``functools.lru_cache`` makes of a function.
-_CACHING = type(functools.lru_cache(len))
+_OWN_PACKAGE = __name__.partition(".")[0]
+#: The type of a function decorated with ``functools.lru_cache``.
+_LRU_CACHE = type(functools.lru_cache(len))
 
 
 class OtherThreadError(Exception):
-    """A copy cannot run now: another thread would see what is exchanged for it."""
+    """A copy cannot run now: another thread would see the objects that are swapped in for it."""
 
 
 @dataclass(frozen=True)
@@ -67,69 +67,69 @@ class _Place:
     write: Callable[[Any], None]
 
 
-class _Swapped:
-    """A place of code that is not copied, such as a method: it holds the copy only while a program runs."""
+class _SwappedPlace:
+    """A name read by code that is not copied, such as a method: it refers to the copy only while a program runs."""
 
     def __init__(self, place: _Place, inside: Any) -> None:
         self.name = place.name
         self._place = place
-        self._other = inside
+        self._inactive_value = inside
         self._entered = False
 
     def read(self) -> Any:
-        return self._place.read() if self._entered else self._other
+        return self._place.read() if self._entered else self._inactive_value
 
     def write(self, value: Any) -> None:
         if not self._entered:
-            self._other = value
+            self._inactive_value = value
         elif value is not self._place.read():
             self._place.write(value)
 
     @property
     def is_constant(self) -> bool:
-        """Whether it holds what never changes, such as a number: nothing is exchanged until a run assigns to it."""
-        return is_atom(self._other) or is_code(self._other) or self._other is _MISSING
+        """Whether the value is immutable, such as a number: nothing is swapped until a run assigns to the name."""
+        return is_atom(self._inactive_value) or is_code(self._inactive_value) or self._inactive_value is _MISSING
 
     def exchange(self) -> None:
-        held = self._place.read()
-        if held is not self._other:
-            self._place.write(self._other)
-        self._entered, self._other = not self._entered, held
+        content = self._place.read()
+        if content is not self._inactive_value:
+            self._place.write(self._inactive_value)
+        self._entered, self._inactive_value = not self._entered, content
 
 
 class Subject:
     """A callable that leaves no trace when it runs: the functions, closures, globals and modules behind it are copies.
 
-    Its code objects are new, too, so Dynamo has compiled none of them. The methods of classes are not copied; what they
-    read by global names is exchanged for copies while a program runs, see :meth:`entered`.
+    Its code objects are new, so Dynamo has compiled none of them. Methods of classes are not copied; the globals they
+    read are swapped for copies while a program runs, see :meth:`activated`.
 
     Parameters
     ----------
     fn : callable
-        A function, a method, a module or another object that can be called.
+        A function, a method, a module or another callable object.
     arguments : Arguments, optional
-        What it is called with. Copied together with the rest: what is one object or one memory stays one.
+        The arguments of its calls. They are copied with the rest, so shared objects and shared memory stay shared.
     blocks : Blocks, optional
-        For a copy that is kept and does not run itself: where the copies of its large memory lie.
+        Where the copies of large memory are, for a copy that is kept and never runs.
 
     Attributes
     ----------
     call : callable
         The copy.
     arguments : Arguments or None
-        The copies of the arguments, to be given to runs.
+        The copies of the arguments, to pass to runs.
     initial : dict
-        A copy of the state at the beginning, by name.
+        A copy of the initial state, by name.
     modes : CallModes
-        Those in which calls are made.
+        The modes of the calls.
     memory : Memory
-        Large memory that it shares with other subjects.
+        Large memory shared with other subjects.
     shared : list of str
-        What could not be copied, so that runs work on the user's own: name, type and reason. It is as before after
+        Objects that could not be copied, with name, type and reason. Runs use the originals, which are restored after
         each run.
-    used_up : list of str
-        The same of what a run would use up, such as a generator.
-    assigned : list of AttributeOfLibrary
+    consumable : list of str
+        The same for objects that a run would consume, such as a generator.
+    assigned : list of LibraryAttribute
         The attributes of packages to which the code assigns.
     """
 
@@ -142,35 +142,35 @@ class Subject:
         self._blocks = self.memory if blocks is None else blocks
         self._separate: set[Any] = set()
         self._uncopied: list[Any] = []
-        self.used_up: list[str] = []
-        self.assigned: list[AttributeOfLibrary] = []
+        self.consumable: list[str] = []
+        self.assigned: list[LibraryAttribute] = []
         self._globals: dict[int, dict[str, Any]] = {}
         self._functions: list[types.FunctionType] = []
-        self._places: list[_Place | _Swapped] = []
+        self._places: list[_Place | _SwappedPlace] = []
         self._entered = 0
         self._caches: list[Any] = []
         self.shared: list[str] = []
-        self.call: Any = self._fresh(fn, _name(fn))
+        self.call: Any = self._copy(fn, _name(fn))
         self.owner: Any = None
         if not isinstance(self.call, types.FunctionType | types.BuiltinFunctionType | type):
             self.owner = getattr(self.call, "__self__", self.call)
         self.arguments = None
         if arguments is not None:
             for name, value in arguments.named(fn).items():
-                self._fresh(value, name)
-            self.arguments = arguments.mapped(lambda value: self._fresh(value, "the arguments"))
-        #: Copies of the handlers of loggers that are of the user's own classes, by the ids of the originals.
-        self.handlers = self._copied_handlers()
-        self._swap_what_is_not_copied()
-        self._kept_outside = Saved(self._uncopied)
+                self._copy(value, name)
+            self.arguments = arguments.mapped(lambda value: self._copy(value, "the arguments"))
+        #: Copies of logging handlers whose classes the user wrote, by the ids of the originals.
+        self.handlers = self._copy_handlers()
+        self._swap_uncopied_state()
+        self._saved_uncopied = SavedState(self._uncopied)
         if blocks is not None:
             return
-        self._values = [(place, slot(place.read())) for place in self._places]
-        self._saved = Saved((value for _, value in self.roots()), self.memory.holds)
+        self._values = [(place, to_slot(place.read())) for place in self._places]
+        self._saved = SavedState((value for _, value in self.roots()), self.memory.restores)
         self.initial = self.state()
 
     def roots(self) -> Iterator[tuple[str, Any]]:
-        """Yield what a call may change, by name; what belongs to the module or instance itself has no prefix."""
+        """Yield the objects that a call may change, by name; the name of the module or instance itself is empty."""
         if self.owner is not None:
             yield "", self.owner
         seen = set()
@@ -181,30 +181,30 @@ class Subject:
                 yield place.name, value
 
     def functions(self) -> list[types.FunctionType]:
-        """Return the functions that are copies."""
+        """Return the copied functions."""
         return list(self._functions)
 
     def state(self, memo: dict[Any, Any] | None = None) -> dict[str, Any]:
-        """Return a copy of everything that a call may have changed, by name, to be compared."""
-        memo = self.unchanged() if memo is None else memo
-        return {name or "self": self.seen(value, memo) for name, value in self.roots()}
+        """Return a copy, for comparison, of everything that a call may have changed, by name."""
+        memo = self.unchanged_memo() if memo is None else memo
+        return {name or "self": self.snapshot(value, memo) for name, value in self.roots()}
 
-    def seen(self, value: Any, memo: dict[Any, Any]) -> Any:
-        """Return a copy that is only to be compared: digests stand for large tensors."""
+    def snapshot(self, value: Any, memo: dict[Any, Any]) -> Any:
+        """Return a copy for comparison only: digests replace large tensors."""
         return clone(value, memo, digests=self.memory.digests)
 
-    def unchanged(self) -> dict[Any, Any]:
-        """Return a memo for ``copies.clone``: what no run has changed is not copied."""
-        return self.memory.unchanged()
+    def unchanged_memo(self) -> dict[Any, Any]:
+        """Return a memo with which ``copies.clone`` skips memory that no run has changed."""
+        return self.memory.unchanged_memo()
 
     def copies_of(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for a run, which stay one object with what the subject holds of them."""
-        return arguments.copy(self.held() | self.memory.memo(self._separate))
+        """Return copies of arguments for a run; objects that are part of the state stay the same objects."""
+        return arguments.copy(self.state_memo() | self.memory.memo(self._separate))
 
-    def separate_changed(self) -> None:
-        """Give what a run has changed memory of its own, so that other subjects do not notice.
+    def detach_changed_memory(self) -> None:
+        """Move memory that a run has changed out of the shared memory, so that other subjects do not see the change.
 
-        To be called after a run, before another subject runs.
+        Call this after a run, before a different subject runs.
         """
         for before, work in self.memory.changed():
             self._saved.move(work, work.clone(), before)
@@ -212,23 +212,23 @@ class Subject:
         self.memory.restore()
 
     def restore(self) -> None:
-        """Go back to the state at the beginning; the objects stay the same, because captured programs hold them."""
+        """Restore the initial state; the objects stay the same, because captured programs refer to them."""
         for cached in self._caches:
             cached.cache_clear()
         for place, value in self._values:
-            place.write(filled(value))
+            place.write(from_slot(value))
         self.memory.restore()
-        self._saved.put_back()
+        self._saved.restore()
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
-        """Return the numbers, flags and tensors that the code reads besides its arguments, each with what sets it.
+        """Return the numbers, flags and tensors that the code reads besides its arguments, each with its setter.
 
-        They are globals, variables of outer functions, attributes of instances, items of dicts, by their places.
+        They are globals, closure variables, instance attributes and dict items, by their places.
         """
-        found: dict[str, tuple[Any, Callable[[Any], None]]] = {}
+        result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
         for place in self._places:
             if _is_variable(place.read()):
-                found.setdefault(place.name, (place.read(), place.write))
+                result.setdefault(place.name, (place.read(), place.write))
         for name, root in self.roots():
             parts = root.named_modules() if isinstance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
@@ -236,34 +236,34 @@ class Subject:
                 for key, value in holder.items() if not isinstance(part, torch.Tensor) else ():
                     if isinstance(key, str) and not key.startswith("_") and key != "training" and _is_variable(value):
                         whole = ".".join(step for step in (name or "self", path, key) if step)
-                        found.setdefault(whole, (value, functools.partial(holder.__setitem__, key)))
-        return found
+                        result.setdefault(whole, (value, functools.partial(holder.__setitem__, key)))
+        return result
 
     def assign(self, values: Mapping[str, Any]) -> None:
-        """Set variables by their places; :meth:`restore` takes that back."""
+        """Set variables by their places; :meth:`restore` undoes it."""
         variables = self.variables() if values else {}
         for place, value in values.items():
             if place in variables:
                 variables[place][1](value)
 
-    def held(self) -> dict[Any, Any]:
-        """Return every object of the state by its id, as a memo for ``copies.clone``."""
+    def state_memo(self) -> dict[Any, Any]:
+        """Return a memo with which ``copies.clone`` keeps every object of the state."""
         seen: set[int] = set()
-        return keeping(item for name, root in self.roots() for _, item in named(root, name, seen))
+        return identity_memo(item for name, root in self.roots() for _, item in named_objects(root, name, seen))
 
     @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        """Make calls in the modes of the entry's own call while the context is open.
+    def activated(self) -> Iterator[None]:
+        """Apply the modes of the entry's call, and swap the copies in, while the context is open.
 
-        What methods and other code that is not copied read is exchanged for the copies meanwhile, and what could not be
-        copied is as before afterwards.
+        Methods and other code that is not copied read the copies meanwhile. On exit, objects that could not be copied
+        are restored.
 
         Raises
         ------
         OtherThreadError
-            If another thread of the user's runs, which would see the copies.
+            If another user thread is running, which would see the copies.
         """
-        swapped = [place for place in self._places if isinstance(place, _Swapped)]
+        swapped = [place for place in self._places if isinstance(place, _SwappedPlace)]
         shared = next((place.name for place in swapped if not place.is_constant), None)
         if shared is not None and (thread := thread_at_work()) is not None:
             raise OtherThreadError(f"another thread of yours is running ({thread}), and would see copies of {shared}")
@@ -279,77 +279,77 @@ class Subject:
             if not self._entered:
                 for place in swapped:
                     place.exchange()
-                self._kept_outside.put_back()
+                self._saved_uncopied.restore()
 
-    def _fresh(self, value: Any, name: str) -> Any:
+    def _copy(self, value: Any, name: str) -> Any:
         if id(value) in self._memo:
             return self._memo[id(value)]
         if value is _MISSING or is_atom(value):
             return value
-        if isinstance(value, _CACHING):
-            return self._fresh_cache(value, name)
+        if isinstance(value, _LRU_CACHE):
+            return self._copy_cache(value, name)
         failed: list[Uncopied] = []
-        made = clone(value, self._memo, failed, self._fresh_function, self._blocks)
+        result = clone(value, self._memo, failed, self._copy_function, self._blocks)
         for item, reason in failed:
             self._uncopied.append(item)
             own = "" if item is value else f"{_name(type(item))} in "
             sentence = f"`{name}` ({own}{type(value).__name__}) cannot be copied: {reason}"
-            (self.used_up if _is_used_up(item) else self.shared).append(sentence)
-        return made
+            (self.consumable if _is_consumable(item) else self.shared).append(sentence)
+        return result
 
-    def _fresh_cache(self, cached: Any, name: str) -> Any:
-        """Return a function with a cache of its own, empty: what a cache holds can be computed again."""
+    def _copy_cache(self, cached: Any, name: str) -> Any:
+        """Return a function with an empty cache of its own."""
         parameters = cached.cache_parameters()
-        made = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self._fresh(cached.__wrapped__, name))
-        self._memo[id(cached)] = self._memo[id(made)] = made
-        self._caches.append(made)
-        return made
+        result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self._copy(cached.__wrapped__, name))
+        self._memo[id(cached)] = self._memo[id(result)] = result
+        self._caches.append(result)
+        return result
 
-    def _fresh_function(self, function: types.FunctionType) -> types.FunctionType:
+    def _copy_function(self, function: types.FunctionType) -> types.FunctionType:
         known: types.FunctionType | None = self._memo.get(id(function))
         if known is not None:
             return known
         library = self._is_library(function)
-        if library and not (function.__closure__ and (is_own(function) or _leads_to_data(function))):
+        if library and not (function.__closure__ and (is_own(function) or _closes_over_data(function))):
             return function  # front ends know some of PyTorch's functions by identity
         if is_allowed_in_graph(function):
             return function
-        scope = function.__globals__ if library else self._own_globals(function.__globals__)
+        scope = function.__globals__ if library else self._copy_globals(function.__globals__)
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
-        made = types.FunctionType(function.__code__.replace(), scope, function.__name__, None, cells or None)
-        self._memo[id(function)] = self._memo[id(made)] = made  # it may refer to itself; others find it in the globals
+        result = types.FunctionType(function.__code__.replace(), scope, function.__name__, None, cells or None)
+        self._memo[id(function)] = self._memo[id(result)] = result  # it may refer to itself
         name = function.__name__
         if function.__defaults__ is not None:
-            made.__defaults__ = tuple(self._fresh(value, name) for value in function.__defaults__)
+            result.__defaults__ = tuple(self._copy(value, name) for value in function.__defaults__)
         if function.__kwdefaults__ is not None:
-            made.__kwdefaults__ = {key: self._fresh(value, name) for key, value in function.__kwdefaults__.items()}
-        self._functions.append(made)
-        made.__annotations__ = function.__annotations__
-        made.__qualname__ = function.__qualname__
-        made.__module__ = function.__module__
-        made.__doc__ = function.__doc__
-        vars(made).update((key, self._fresh(value, name)) for key, value in vars(function).items())
+            result.__kwdefaults__ = {key: self._copy(value, name) for key, value in function.__kwdefaults__.items()}
+        self._functions.append(result)
+        result.__annotations__ = function.__annotations__
+        result.__qualname__ = function.__qualname__
+        result.__module__ = function.__module__
+        result.__doc__ = function.__doc__
+        vars(result).update((key, self._copy(value, name)) for key, value in vars(function).items())
         for variable, cell, old in zip(function.__code__.co_freevars, cells, function.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # an empty cell
-                cell.cell_contents = self._fresh(old.cell_contents, variable)
+                cell.cell_contents = self._copy(old.cell_contents, variable)
                 if not library:
                     self._places.append(_Place(variable, *_cell_access(cell)))
         if not library:
             for variable in sorted(_global_names(function.__code__)):
-                self._fresh_global(variable, scope)
-            self._places += _of_function(made)
-        return made
+                self._copy_global(variable, scope)
+            self._places += _function_places(result)
+        return result
 
-    def _copied_handlers(self) -> dict[int, logging.Handler]:
-        """Copy the handlers of the user's own classes; records go to no handler that cannot be copied."""
-        made: dict[int, logging.Handler] = {}
+    def _copy_handlers(self) -> dict[int, logging.Handler]:
+        """Copy the handlers whose classes the user wrote; handlers that cannot be copied receive no records."""
+        result: dict[int, logging.Handler] = {}
         for handler in all_handlers():
             kind = type(handler)
-            # One that writes to a stream would write to the user's.
+            # A copy of a stream handler would write to the user's stream.
             is_stream = isinstance(handler, logging.StreamHandler)
             home = kind.__module__.partition(".")[0]
             is_pythons = home in sys.stdlib_module_names
-            if is_stream or is_pythons or home == _OURS or not is_own(kind) or self._is_library_class(kind):
+            if is_stream or is_pythons or home == _OWN_PACKAGE or not is_own(kind) or self._is_library_type(kind):
                 continue
             failed: list[Any] = []
             copy: logging.Handler = object.__new__(kind)
@@ -357,32 +357,32 @@ class Subject:
             vars(copy).update((k, clone(v, self._memo, failed)) for k, v in vars(handler).items() if k != "lock")
             copy.createLock()
             if not failed:
-                made[id(handler)] = copy
+                result[id(handler)] = copy
                 name = f"the attributes of the handler {kind.__name__}"
-                self._places.append(_Place(name, functools.partial(_itself, vars(copy)), _nothing))
-        return made
+                self._places.append(_Place(name, functools.partial(_identity, vars(copy)), _ignore))
+        return result
 
-    def _own_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
+    def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
         if id(scope) not in self._globals:
-            self._globals[id(scope)] = made = dict(scope)
-            copy_fx_wraps(scope, made)
-            weakref.finalize(self, forget_fx_wraps, made)
+            self._globals[id(scope)] = result = dict(scope)
+            copy_fx_wraps(scope, result)
+            weakref.finalize(self, forget_fx_wraps, result)
         return self._globals[id(scope)]
 
-    def _fresh_global(self, name: str, scope: dict[str, Any]) -> None:
+    def _copy_global(self, name: str, scope: dict[str, Any]) -> None:
         value = scope.get(name, _MISSING)
         if isinstance(value, types.ModuleType | types.BuiltinFunctionType | type):
             return
         if value is not _MISSING:
-            scope[name] = self._fresh(value, name)
+            scope[name] = self._copy(value, name)
         if all(place.name != name for place in self._places):
             self._places.append(_Place(name, *_item_access(scope, name)))
 
-    def _swap_what_is_not_copied(self) -> None:
-        """Find the globals, closures and attributes of the user's classes and of functions that were not copied."""
+    def _swap_uncopied_state(self) -> None:
+        """Swap the globals, closures and class attributes that code uses which is not copied."""
         copied = {id(scope) for scope in self._globals.values()}
         roots = [self.call, *self.handlers.values(), *(value for _, value in self.roots())]
-        modules = _modules_used(roots)
+        modules = _used_modules(roots)
         roots += [vars(module)[name] for module, names in modules for name in names]
         if self.arguments is not None:
             roots += [*self.arguments.args, *self.arguments.kwargs.values()]
@@ -410,7 +410,7 @@ class Subject:
                     known.add((id(holder), name))
                     self._swap(_Place(name, *access))
         for kind in kinds:
-            if is_own(kind) and not self._is_library_class(kind):
+            if is_own(kind) and not self._is_library_type(kind):
                 for name in [name for name in vars(kind) if not name.startswith("__")]:
                     known.add((id(kind), name))
                     self._swap(_Place(f"{kind.__name__}.{name}", *_attribute_access(kind, name)))
@@ -418,14 +418,14 @@ class Subject:
         self._swap_assigned(assigned, known)
 
     def _swap_assigned(self, assigned: Mapping[tuple[int, str], Any], known: set[tuple[int, str]]) -> None:
-        """Find the attributes to which code assigns and that are not known yet."""
+        """Swap the attributes that code assigns to, unless they are swapped already."""
         for (_, name), owner in assigned.items():
-            if is_of_library(owner):
-                self.assigned.append(AttributeOfLibrary(owner, name))
+            if is_library_owner(owner):
+                self.assigned.append(LibraryAttribute(owner, name))
             elif (id(owner), name) not in known:
                 place = _Place(f"{owner.__name__}.{name}", *_attribute_access(owner, name))
                 value = place.read()
-                self._places.append(_Swapped(place, self._fresh(value, place.name) if is_data(value) else value))
+                self._places.append(_SwappedPlace(place, self._copy(value, place.name) if is_data(value) else value))
 
     def _swap_modules(self, modules: list[tuple[types.ModuleType, list[str]]]) -> None:
         for module, names in modules:
@@ -438,14 +438,14 @@ class Subject:
         except ValueError:  # an empty cell
             return
         if value is _MISSING or is_atom(value):
-            self._places.append(_Swapped(place, value))
-        elif is_data(value) or isinstance(value, _CACHING):
-            self._places.append(_Swapped(place, self._fresh(value, place.name)))
+            self._places.append(_SwappedPlace(place, value))
+        elif is_data(value) or isinstance(value, _LRU_CACHE):
+            self._places.append(_SwappedPlace(place, self._copy(value, place.name)))
 
     def _is_library(self, function: types.FunctionType) -> bool:
         return is_library(function.__code__.co_filename)
 
-    def _is_library_class(self, kind: type) -> bool:
+    def _is_library_type(self, kind: type) -> bool:
         home = getattr(sys.modules.get(kind.__module__), "__file__", None)
         return kind is object or is_library(home or "")
 
@@ -454,21 +454,21 @@ def _is_variable(value: Any) -> bool:
     return type(value) in {bool, int, float, torch.Tensor}
 
 
-def _modules_used(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
-    """Return the user's own modules that code uses as modules, each with what code names of it."""
+def _used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
+    """Return the user's modules that code refers to, each with the names that the code uses from it."""
     functions = {id(item): item for item in reached(*roots) if isinstance(item, types.FunctionType) and is_own(item)}
     pending = list(functions.values())
-    found: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
+    result: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
     while pending:
         function = pending.pop()
         names = set(_names(function.__code__))
         modules = [value for name in names if isinstance(value := function.__globals__.get(name), types.ModuleType)]
-        named = dict.fromkeys(_names(function.__code__, constants=True))
-        modules += [sys.modules[name] for name in named if name in sys.modules and name != "__main__"]
+        imported = dict.fromkeys(_names(function.__code__, constants=True))
+        modules += [sys.modules[name] for name in imported if name in sys.modules and name != "__main__"]
         for module in modules:
             if is_library(getattr(module, "__file__", None) or "") or not hasattr(module, "__file__"):
                 continue
-            known = found.setdefault(module.__name__, (module, {}))[1]
+            known = result.setdefault(module.__name__, (module, {}))[1]
             used = [name for name in names if name in vars(module) and not name.startswith("__")]
             new = [vars(module)[name] for name in used if name not in known]
             modules += [part for part in new if isinstance(part, types.ModuleType)]
@@ -477,11 +477,11 @@ def _modules_used(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
                 if isinstance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
                     functions[id(item)] = item
                     pending.append(item)
-    return [(module, list(names)) for module, names in found.values()]
+    return [(module, list(names)) for module, names in result.values()]
 
 
 def _names(code: types.CodeType, *, constants: bool = False) -> Iterator[str]:
-    """Yield the names that code has; with its constants, which may name a module that it imports in a function."""
+    """Yield the names in code; with ``constants`` also its strings, which may name an imported module."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -494,42 +494,42 @@ def _name(fn: Any) -> str:
     return str(getattr(fn, "__name__", type(fn).__name__))
 
 
-def _of_function(function: types.FunctionType) -> Iterator[_Place]:
-    """Yield what a function itself holds that a call may change: defaults, attributes."""
+def _function_places(function: types.FunctionType) -> Iterator[_Place]:
+    """Yield the parts of a function that a call may change: its defaults and attributes."""
     parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
         if is_data(parameter.default) and not isinstance(parameter.default, type):
-            yield _Place(parameter.name, functools.partial(_itself, parameter.default), _nothing)
+            yield _Place(parameter.name, functools.partial(_identity, parameter.default), _ignore)
     if vars(function) or function.__name__ in function.__code__.co_names:
-        yield _Place(f"the attributes of {function.__name__}", lambda: vars(function), _nothing)
+        yield _Place(f"the attributes of {function.__name__}", lambda: vars(function), _ignore)
 
 
-def _leads_to_data(function: types.FunctionType) -> bool:
-    """Whether the closure of a function holds an object that a call may change, or refers to one."""
+def _closes_over_data(function: types.FunctionType) -> bool:
+    """Return whether the closure of a function contains or refers to an object that a call may change."""
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
-            held = cell.cell_contents
-            held = getattr(held, "__self__", held) if isinstance(held, types.MethodType) else held
-            if isinstance(held, weakref.ref) or (is_data(held) and not isinstance(held, tuple)):
+            content = cell.cell_contents
+            content = getattr(content, "__self__", content) if isinstance(content, types.MethodType) else content
+            if isinstance(content, weakref.ref) or (is_data(content) and not isinstance(content, tuple)):
                 return True
     return False
 
 
-def _is_used_up(value: Any) -> bool:
-    """Whether running something uses an object up: nobody can put back what a generator has yielded."""
+def _is_consumable(value: Any) -> bool:
+    """Return whether a run would consume an object: what a generator has yielded cannot be put back."""
     return isinstance(value, Iterator) and not is_shared(value)
 
 
-def _itself(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _nothing(_: Any) -> None:
-    """Write nothing: the object stays in its place."""
+def _ignore(_: Any) -> None:
+    """Write nothing, since the object stays in its place."""
 
 
 def _global_names(code: types.CodeType) -> set[str]:
-    """Return the names of the globals that a function, or one inside it, reads or writes."""
+    """Return the names of the globals that a function, or a function inside it, reads or writes."""
     names = {instr.argval for instr in dis.get_instructions(code) if instr.opname.endswith("_GLOBAL")}
     inner = [_global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return names.union(*inner)

@@ -1,4 +1,4 @@
-"""When runs are to end: checked before each compilation and each call, where a run can be left in good order."""
+"""A time limit for runs, checked before each compilation and each call, when a run can be stopped cleanly."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _END: ContextVar[float] = ContextVar("graphbreak_end", default=float("inf"))
 
 
 class TimeUpError(BaseException):
-    """The time for runs is up. This is no Exception, so that no function under trial catches it."""
+    """The time limit has passed. Not an ``Exception``, so that the function in a trial does not catch it."""
 
 
 @contextlib.contextmanager
-def time_limited(end: float) -> Iterator[None]:
-    """End runs at a moment of :func:`time.monotonic` while the context is open, or before, if they are to end then.
+def limit_time(end: float) -> Iterator[None]:
+    """End runs at a time of :func:`time.monotonic` while the context is open; an earlier outer limit still applies.
 
     Raises
     ------
     TimeUpError
-        When something is to be compiled or called after that.
+        Before a compilation or a call that would start later.
     """
     token = _END.set(min(end, _END.get()))
     try:
@@ -37,16 +37,16 @@ def time_limited(end: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Return for how many seconds runs may go on."""
+    """Return how many seconds remain until the time limit."""
     return _END.get() - time.monotonic()
 
 
-def compilations_limited() -> AbstractContextManager[None]:
-    """Return a context in which no compilation begins when the time is up."""
+def limit_compilations() -> AbstractContextManager[None]:
+    """Return a context in which no compilation starts after the time limit."""
     return before_each_compilation(require_time)
 
 
 def require_time() -> None:
-    """Raise :class:`TimeUpError` if the time is up."""
+    """Raise :class:`TimeUpError` if the time limit has passed."""
     if seconds_left() <= 0:
         raise TimeUpError

@@ -1,4 +1,4 @@
-"""Say in words how one value differs from another: by elements, structure or types."""
+"""Describe how one value differs from another: in elements, structure or types."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import is_code
 from jupyter_graphbreak.experiments.trial.digests import shape_of
 
-#: Tensors of more elements are shown by their shape.
-_SHORT = 6
-_LONGEST = 80
-#: By how much equal results differ, relative to the element and to the largest element: a few units in the last place.
+#: Tensors with more elements are shown by their shape.
+_MAX_SHOWN_ELEMENTS = 6
+_MAX_LENGTH = 80
+#: Tolerated rounding, relative to the element and to the largest element: a few units in the last place.
 _NOISE = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
-_DEEPEST = 20
-_HELD_BY_MODULES = ("_parameters", "_buffers", "_modules")
-#: What every module has, apart from its parameters, buffers and modules.
-_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
+_MAX_DEPTH = 20
+_MODULE_DICTS = ("_parameters", "_buffers", "_modules")
+#: The attributes of every module, apart from its parameters, buffers and submodules.
+_STANDARD_MODULE_ATTRIBUTES = frozenset(vars(torch.nn.Module())) - {"training"}
 
-#: How attributes begin that compiling writes to a module.
-_OF_COMPILING = ("_dynamo", "_torchdynamo", "_is_torch_compile")
+#: Prefixes of attributes that compiling adds to a module.
+_COMPILER_PREFIXES = ("_dynamo", "_torchdynamo", "_is_torch_compile")
 
 
 class Yielded(msgspec.Struct, frozen=True):
-    """What a generator yielded."""
+    """The items that a generator yielded."""
 
     items: list[Any]
 
 
 def show(value: Any) -> str:
-    """Return a value in a few words of one line: small tensors with their elements, others by dtype and shape."""
+    """Return a short one-line text for a value: small tensors with their elements, others with dtype and shape."""
     if isinstance(value, torch.Tensor):
         return _show_tensor(value)
     if isinstance(value, Yielded):
@@ -53,7 +53,7 @@ def show(value: Any) -> str:
         text = "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in value.items()) + "}"
     else:
         text = re.sub(r"\s+", " ", _repr(value))
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 3] + "..."
 
 
 def _repr(value: Any) -> str:
@@ -64,10 +64,10 @@ def _repr(value: Any) -> str:
 
 
 def _show_tensor(value: torch.Tensor) -> str:
-    if 0 < value.numel() <= _SHORT and value.layout == torch.strided:
+    if 0 < value.numel() <= _MAX_SHOWN_ELEMENTS and value.layout == torch.strided:
         try:
             return re.sub(r"\s+", " ", repr(value.detach().resolve_conj()).replace("\n", " "))
-        except Exception:  # noqa: BLE001 - a fake tensor or a subclass of the user's
+        except Exception:  # noqa: BLE001 - a fake tensor or a user's subclass
             return type(value).__name__
     return f"{str(value.dtype).removeprefix('torch.')} tensor of shape {list(shape_of(value))}"
 
@@ -75,13 +75,15 @@ def _show_tensor(value: torch.Tensor) -> str:
 def difference(expected: Any, actual: Any, *, values: bool = True) -> str | None:
     """Return how a result differs from the expected one, ``None`` if it does not.
 
-    Tensors are compared as :func:`torch.testing.assert_close` does, with the tolerance widened by what a compiler
-    changes when it orders sums otherwise; a nan is equal to a nan. Other objects are compared by type and value.
+    Tensors are compared with :func:`torch.testing.assert_close`, with a wider tolerance for the rounding of a compiler
+    that reorders sums; a nan equals a nan. Other objects are compared by type and value.
 
     Parameters
     ----------
+    expected, actual : object
+        The results to compare.
     values : bool
-        Whether values count; without them only types and shapes do, as for random numbers.
+        Whether to compare values, or only types and shapes, as for random numbers.
     """
     first = _Comparison(values=values).find(expected, actual, 0)
     if first is None:
@@ -96,31 +98,31 @@ class _Comparison:
         self._seen: set[tuple[int, int]] = set()
 
     def find(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
-        """Return the place of the first difference and what it is."""
+        """Return the place and the description of the first difference."""
         if isinstance(expected, types.MethodType) and isinstance(actual, types.MethodType):
             expected, actual = expected.__func__, actual.__func__  # each is bound to its own copy
         pair = (id(expected), id(actual))
-        if expected is actual or pair in self._seen or depth > _DEEPEST:
+        if expected is actual or pair in self._seen or depth > _MAX_DEPTH:
             return None
         self._seen.add(pair)
         if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
-            text = self._tensors(expected, actual)
+            text = self._compare_tensors(expected, actual)
             return None if text is None else ("", text)
         if not _same_kind(expected, actual):
             return "", f"{_kind(actual)} instead of {_kind(expected)}"
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(expected, numpy.ndarray):
-            text = self._arrays(expected, actual)
+            text = self._compare_arrays(expected, actual)
             return None if text is None else ("", text)
         if isinstance(expected, Yielded):
-            return self._parts(list(enumerate(expected.items)), list(enumerate(actual.items)), depth)
+            return self._find_in_parts(list(enumerate(expected.items)), list(enumerate(actual.items)), depth)
         if isinstance(expected, Mapping):
-            return self._parts(_items(expected), _items(actual), depth, ordered=False)
+            return self._find_in_parts(_items(expected), _items(actual), depth, ordered=False)
         if isinstance(expected, Sequence) and not isinstance(expected, str | bytes | bytearray | range):
-            return self._parts(list(enumerate(expected)), list(enumerate(actual)), depth)
-        return self._others(expected, actual, depth)
+            return self._find_in_parts(list(enumerate(expected)), list(enumerate(actual)), depth)
+        return self._find_in_other_objects(expected, actual, depth)
 
-    def _parts(
+    def _find_in_parts(
         self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], depth: int, *, ordered: bool = True
     ) -> tuple[str, str] | None:
         keys = [key for key, _ in expected]
@@ -138,31 +140,31 @@ class _Comparison:
                 return f"[{show(key)}]{inner[0]}", inner[1]
         return None
 
-    def _others(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
+    def _find_in_other_objects(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
         if isinstance(expected, float | complex) and not isinstance(expected, bool):
             close = _close(expected, actual)
         elif isinstance(expected, str | bytes | int | range | AbstractSet | type(None)):
             close = bool(expected == actual)
         elif not is_code(expected) and (hasattr(expected, "__dict__") or dataclasses.is_dataclass(expected)):
-            return self._attributes(expected, actual, depth)
+            return self._find_in_attributes(expected, actual, depth)
         else:
             close = _equal(expected, actual)
         if close or not self._values:
             return None
         return "", f"{show(actual)} instead of {show(expected)}"
 
-    def _attributes(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
-        theirs, ours = attributes(expected), attributes(actual)
-        for name, value in theirs.items():
-            if name not in ours:
+    def _find_in_attributes(self, expected: Any, actual: Any, depth: int) -> tuple[str, str] | None:
+        wanted, present = attributes(expected), attributes(actual)
+        for name, value in wanted.items():
+            if name not in present:
                 return "", f"no attribute {name}"
-            inner = self.find(value, ours[name], depth + 1)
+            inner = self.find(value, present[name], depth + 1)
             if inner is not None:
                 return f".{name}{inner[0]}", inner[1]
-        more = [name for name in ours if name not in theirs]
-        return ("", f"an attribute {more[0]} more") if more else None
+        extra = [name for name in present if name not in wanted]
+        return ("", f"an extra attribute {extra[0]}") if extra else None
 
-    def _tensors(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
+    def _compare_tensors(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
         if shape_of(expected) != shape_of(actual):
             return f"shape {list(shape_of(actual))} instead of {list(shape_of(expected))}"
         if expected.dtype != actual.dtype:
@@ -175,14 +177,14 @@ class _Comparison:
         except AssertionError as error:
             if _differs_by_noise(expected, actual):
                 return None
-            if expected.numel() <= _SHORT:
+            if expected.numel() <= _MAX_SHOWN_ELEMENTS:
                 return f"{show(actual)} instead of {show(expected)}"
             return _summary(str(error))
         except Exception:  # noqa: BLE001 - layouts that cannot be compared
             return None
         return None
 
-    def _arrays(self, expected: Any, actual: Any) -> str | None:
+    def _compare_arrays(self, expected: Any, actual: Any) -> str | None:
         if expected.shape != actual.shape or expected.dtype != actual.dtype:
             return (
                 f"{actual.dtype} array of shape {list(actual.shape)} instead of {expected.dtype} {list(expected.shape)}"
@@ -198,34 +200,36 @@ class _Comparison:
 
 
 def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor) -> bool:
-    """Whether elements differ by no more than a compiler changes when it fuses operations and orders sums otherwise.
+    """Return whether elements differ by no more than rounding of a compiler that fuses operations and reorders sums.
 
-    Where terms cancel, the error is in proportion to the terms, which only the largest element tells of.
+    If terms cancel, the error is proportional to the terms; the largest element is the only hint of their size.
     """
     noise = _NOISE.get(expected.dtype)
     if noise is None or expected.layout != torch.strided or expected.device != actual.device:
         return False
     finite = expected[expected.isfinite()].abs()
     largest = float(finite.max()) if finite.numel() else 0.0
-    relative, of_the_largest = noise
-    return torch.allclose(actual, expected, rtol=relative, atol=max(1e-5, of_the_largest * largest), equal_nan=True)
+    relative, relative_to_largest = noise
+    return torch.allclose(
+        actual, expected, rtol=relative, atol=max(1e-5, relative_to_largest * largest), equal_nan=True
+    )
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an instance; those of a module by its own names, without what every module has."""
-    held = dict(getattr(value, "__dict__", {}))
+    """Return the attributes of an instance; a module's parameters, buffers and submodules are included by name."""
+    own_attributes = dict(getattr(value, "__dict__", {}))
     if isinstance(value, torch.nn.Module):
-        parts = {name: part for key in _HELD_BY_MODULES for name, part in held.get(key, {}).items()}
-        others = {name: part for name, part in held.items() if name not in _OF_EVERY_MODULE}
-        return parts | {name: part for name, part in others.items() if not name.startswith(_OF_COMPILING)}
+        parts = {name: part for key in _MODULE_DICTS for name, part in own_attributes.get(key, {}).items()}
+        others = {name: part for name, part in own_attributes.items() if name not in _STANDARD_MODULE_ATTRIBUTES}
+        return parts | {name: part for name, part in others.items() if not name.startswith(_COMPILER_PREFIXES)}
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-        held |= {name: getattr(value, name) for name in names}
-    return held
+        own_attributes |= {name: getattr(value, name) for name in names}
+    return own_attributes
 
 
 def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """Return the items. A copy of a tensor or a module is another key, so those are known by their position."""
+    """Return the items; tensor and module keys are replaced by their position, since their copies are not equal."""
     return [
         (index if isinstance(key, torch.Tensor | torch.nn.Module) else key, value)
         for index, (key, value) in enumerate(mapping.items())
@@ -236,13 +240,13 @@ def _summary(message: str) -> str:
     """Shorten the message of ``assert_close``."""
     wrong = re.search(r"Mismatched elements: (\d+) / (\d+)", message)
     greatest = re.search(r"Greatest absolute difference: (\S+)", message)
-    parts = [f"{wrong[1]} of {wrong[2]} elements differ"] if wrong else ["other values"]
+    parts = [f"{wrong[1]} of {wrong[2]} elements differ"] if wrong else ["different values"]
     parts += [f"by up to {float(greatest[1]):.3g}"] if greatest else []
     return " ".join(parts)
 
 
 def _same_kind(expected: Any, actual: Any) -> bool:
-    """Whether two objects can be compared by value, as ``assert_close`` compares kinds of sequences and of mappings."""
+    """Return whether two objects can be compared by value: same type, both sequences or both mappings."""
     if type(expected) is type(actual):
         return True
     return any(isinstance(expected, kind) and isinstance(actual, kind) for kind in (list | tuple, Mapping))

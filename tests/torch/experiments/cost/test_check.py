@@ -1,4 +1,4 @@
-"""Backends that are wrong on purpose are found out, down to the operation; rounding is none of their faults."""
+"""The check finds the wrong operation of backends that are wrong on purpose, and accepts rounding."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def before_aot(gm: torch.fx.GraphModule, inputs: Any) -> Any:
 
 
 class OnlyTheSecond:
-    """Wrong in the second graph that it is given, whatever is in it: a second look finds nothing wrong."""
+    """Wrong only in the second graph that it compiles, so the error cannot be reproduced."""
 
     def __init__(self) -> None:
         self.given = 0
@@ -120,7 +120,7 @@ def test_right_backends_are_right(backend: str) -> None:
     assert (check.differences, check.first, check.step) == ([], None, None)
 
 
-def test_a_backend_that_adds_in_another_order_is_right() -> None:
+def test_backend_that_reorders_a_sum_is_right() -> None:
     def rounds_otherwise(gm: torch.fx.GraphModule, _: Any) -> Any:
         def summed(x: torch.Tensor) -> torch.Tensor:
             total = torch.zeros(())
@@ -140,7 +140,7 @@ def test_a_backend_that_adds_in_another_order_is_right() -> None:
 
     torch.manual_seed(0)
     half = torch.randn(100_000) * 100
-    x = torch.cat([half, -half[torch.randperm(len(half))], torch.ones(3)])  # the sum is 3, of much larger terms
+    x = torch.cat([half, -half[torch.randperm(len(half))], torch.ones(3)])  # the sum of these large terms is 3
     with pytest.raises(AssertionError):
         torch.testing.assert_close(sum(part.sum() for part in x.split(1000)), x.sum())
     assert checked(sums, rounds_otherwise, x).equal
@@ -156,18 +156,18 @@ def test_a_backend_that_adds_in_another_order_is_right() -> None:
     assert not checked(sums, leaves_one_out, x).equal
 
 
-def test_a_wrong_gradient_is_found_where_the_values_are_right() -> None:
+def test_wrong_gradient_is_found_although_the_values_are_right() -> None:
     def doubles_a_gradient(gm: torch.fx.GraphModule, _: Any) -> Any:
         for node in list(gm.graph.nodes):
             if node.target is torch.exp:
                 with gm.graph.inserting_after(node):
-                    held = gm.graph.call_method("detach", (node,))
-                with gm.graph.inserting_after(held):
-                    zero = gm.graph.call_function(operator.sub, (node, held))
+                    detached = gm.graph.call_method("detach", (node,))
+                with gm.graph.inserting_after(detached):
+                    zero = gm.graph.call_function(operator.sub, (node, detached))
                 with gm.graph.inserting_after(zero):
                     more = gm.graph.call_function(operator.add, (node, zero))
-                ours = {held, zero, more}
-                node.replace_all_uses_with(more, delete_user_cb=lambda user, ours=ours: user not in ours)
+                added = {detached, zero, more}
+                node.replace_all_uses_with(more, delete_user_cb=lambda user, added=added: user not in added)
         gm.recompile()
         return gm.forward
 
@@ -204,7 +204,7 @@ def test_a_module_is_checked_with_its_parameters_and_buffers() -> None:
     assert "the gradient of linear.bias" in " ".join(checked(net, forgets_to_double, torch.rand(4, 8)).differences)
 
 
-def test_a_compiled_call_that_raises_is_a_difference() -> None:
+def test_exception_of_the_compiled_call_is_a_difference() -> None:
     def refuses(_: torch.fx.GraphModule, __: Any) -> Any:
         def run(*_: Any) -> Any:
             raise ArithmeticError("no")
@@ -212,7 +212,7 @@ def test_a_compiled_call_that_raises_is_a_difference() -> None:
         return run
 
     check = checked(f, refuses, *arguments())
-    assert check.differences == ["raises ArithmeticError where eager returns"]
+    assert check.differences == ["raises ArithmeticError, but eager returns"]
     assert check.step == "backend"
 
 
@@ -232,7 +232,7 @@ def hides(x: torch.Tensor) -> torch.Tensor:
     return y.sign()
 
 
-def test_a_wrong_graph_is_named_also_where_a_later_one_hides_it() -> None:
+def test_wrong_graph_is_named_even_if_a_later_one_hides_it() -> None:
     def triples_otherwise(gm: torch.fx.GraphModule, _: Any) -> Any:
         replaced(gm, "exp", "cosh")
         return gm.forward
@@ -243,5 +243,5 @@ def test_a_wrong_graph_is_named_also_where_a_later_one_hides_it() -> None:
     assert (check.first.graph, check.step) == ("A", "backend")
     assert check.first.location is not None
     assert check.first.location.line == 2 + hides.__code__.co_firstlineno
-    assert check.differences == ["graph A computes something else, which the result does not show"]
+    assert check.differences == ["graph A computes a different value, which does not affect the result"]
     assert checked(hides, "aot_eager", torch.rand(8)).equal

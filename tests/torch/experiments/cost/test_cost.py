@@ -1,4 +1,4 @@
-"""What a call costs: parts that add up, times that are known beforehand, operations counted otherwise."""
+"""The cost of a call: parts add up, times match known durations, operations match an independent count."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.profile_ranges import Activity
 from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
-from jupyter_graphbreak.experiments.cost.entry_cost import Measured, entry_of, measure_entry
+from jupyter_graphbreak.experiments.cost.entry_cost import Measurement, entry_of, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -35,24 +35,25 @@ def busy(us: float) -> None:
 waits: Callable[[float], None] = torch.compiler.disable(busy)
 
 
-def measured(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> Measured:
+def measured(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> Measurement:
     return measure_entry(Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run=run, budget=SHORT)
 
 
 def outside(cost: EntryCost) -> dict[str | None, float]:
-    """Return the times outside of graphs by their break: low quartiles, since a busy machine prolongs some calls."""
+    """Return the times outside graphs by break: lower quartiles, since a busy machine slows some calls down."""
     return {part.break_: part.time.low_us for part in cost.parts if part.kind == "outside"}
 
 
-def of_breaks(report: Report) -> list[str]:
-    return [found.id for found in sorted(report.breaks, key=lambda found: found.location.line if found.location else 0)]
+def breaks_by_line(report: Report) -> list[str]:
+    breaks = sorted(report.breaks, key=lambda break_: break_.location.line if break_.location else 0)
+    return [break_.id for break_ in breaks]
 
 
-# -- What a device is asked for, where there is one; here it is described.
+# -- The work of a device, which is simulated here.
 
 
 class Event:
-    """An event on a device that does everything at once."""
+    """An event on a device that finishes its work immediately."""
 
     def __init__(self, *, enable_timing: bool) -> None:
         assert enable_timing
@@ -64,7 +65,7 @@ class Event:
         return (later.seconds - self.seconds) * 1e3
 
 
-def test_what_a_call_has_a_cuda_device_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_on_a_cuda_device_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     described = types.SimpleNamespace(Event=Event, synchronize=lambda: None)
     monkeypatch.setattr(variants, "clock_for", lambda _: CudaClock(described))
 
@@ -79,12 +80,12 @@ def test_what_a_call_has_a_cuda_device_do(monkeypatch: pytest.MonkeyPatch) -> No
     assert sum(part.time.median_us for part in cost.parts) == pytest.approx(cost.compiled.median_us, rel=0.05)
 
 
-def test_without_a_cuda_device_nothing_is_said_of_one() -> None:
+def test_without_a_cuda_device_there_is_no_device_work() -> None:
     cost = measured(three_breaks, torch.rand(4)).cost
     assert (cost.device_work, cost.eager_device_work) == (None, None)
 
 
-# -- Where the time goes.
+# -- How the time is divided.
 
 
 def three_breaks(x: torch.Tensor) -> torch.Tensor:
@@ -98,17 +99,17 @@ def three_breaks(x: torch.Tensor) -> torch.Tensor:
 
 
 def times_of_breaks(fn: Callable[..., Any], are_right: Callable[..., bool], attempts: int = 4) -> list[float]:
-    """Return the times outside of graphs by break, as measured when the machine let us."""
+    """Return the times outside graphs by break; repeat the measurement on a busy machine."""
     for _ in range(attempts):
         found = measured(fn, torch.rand(8))
         times = outside(found.cost)
-        listed = [times[ident] for ident in of_breaks(found.report)]
-        if are_right(*listed):
+        break_times = [times[ident] for ident in breaks_by_line(found.report)]
+        if are_right(*break_times):
             break
-    return listed
+    return break_times
 
 
-def test_the_time_between_graphs_is_that_of_the_breaks() -> None:
+def test_time_between_graphs_belongs_to_the_breaks() -> None:
     def are_right(first: float, second: float, third: float) -> bool:
         return first > 70 and 1.8 < second / first < 5 and 1.8 < third / second < 5
 
@@ -116,9 +117,9 @@ def test_the_time_between_graphs_is_that_of_the_breaks() -> None:
     assert are_right(*times), times
 
 
-def test_the_dearest_break_comes_first() -> None:
+def test_most_expensive_break_comes_first() -> None:
     report = jupyter_graphbreak.measure(torch.compile(three_breaks, backend="eager"), torch.rand(8))
-    assert report.order == of_breaks(report)[::-1]
+    assert report.order == breaks_by_line(report)[::-1]
 
 
 def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
@@ -301,7 +302,7 @@ def test_the_parts_add_up(fn: Any, args: tuple[Any, ...], backend: str) -> None:
     assert cost.compiled.processor_us is not None
 
 
-def test_what_runs_compiled_in_a_backward_pass_is_its_graphs() -> None:
+def test_compiled_backward_pass_belongs_to_its_graph() -> None:
     def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         loss: torch.Tensor = slow_to_differentiate(x @ w).sum()
         loss.backward()
@@ -338,10 +339,10 @@ def _(grad: torch.Tensor) -> torch.Tensor:
 slow_to_differentiate.register_autograd(lambda _, grad: slow_backward(grad))
 
 
-# -- What is measured.
+# -- The measured call.
 
 
-def test_nothing_of_the_users_changes() -> None:
+def test_user_objects_do_not_change() -> None:
     layer, x = Layer(), torch.rand(4, 16)
     before = {name: value.clone() for name, value in layer.state_dict().items()}
     torch.manual_seed(3)
@@ -358,7 +359,7 @@ def test_nothing_of_the_users_changes() -> None:
     assert jupyter_graphbreak.Report.from_json(report.to_json()) == report
 
 
-def test_parts_have_the_names_of_the_run_they_belong_to() -> None:
+def test_parts_use_the_ids_of_the_original_run() -> None:
     def other(x: torch.Tensor) -> torch.Tensor:
         return x.tan()
 
@@ -376,7 +377,7 @@ def test_parts_have_the_names_of_the_run_they_belong_to() -> None:
     assert all(part.frame is not None for part in cost.parts if part.kind == "guards")
 
 
-def test_a_call_that_changes_its_arguments_finds_them_as_they_were() -> None:
+def test_changed_arguments_are_restored_for_each_call() -> None:
     def f(history: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         history.append(x)
         x.mul_(3)
@@ -389,7 +390,7 @@ def test_a_call_that_changes_its_arguments_finds_them_as_they_were() -> None:
     assert torch.equal(x, torch.ones(2))
 
 
-def test_what_always_compiles_anew_has_not_settled() -> None:
+def test_call_that_always_recompiles_has_not_settled() -> None:
     counted = iter(range(10_000))
 
     fresh: Callable[[], int] = torch.compiler.disable(lambda: next(counted))
@@ -430,11 +431,11 @@ def test_a_remedy_is_measured_in_turn() -> None:
     assert len(entered) > remedied.time.runs
 
 
-def test_compiling_that_never_pays_has_no_break_even() -> None:
+def test_slower_compiled_call_has_no_break_even() -> None:
     assert measured(three_breaks, torch.rand(8)).cost.break_even_calls is None
 
 
-def test_compiling_that_pays_breaks_even() -> None:
+def test_faster_compiled_call_breaks_even() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         waits_unless_compiled()
         return x + 1
@@ -450,7 +451,7 @@ def waits_unless_compiled() -> None:
         busy(3000)
 
 
-def test_the_backend_is_the_one_it_was_compiled_with() -> None:
+def test_entry_has_the_backend_it_was_compiled_with() -> None:
     def mine(gm: torch.fx.GraphModule, _: Any) -> Any:
         return gm.forward
 
@@ -473,7 +474,7 @@ def test_the_backend_is_the_one_it_was_compiled_with() -> None:
 
 
 class Dispatched(TorchDispatchMode):
-    """Counts operations as PyTorch's dispatcher sees them, which is another way to count than ours."""
+    """Counts operations in PyTorch's dispatcher, independently of the profiler."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # it has no types
@@ -536,13 +537,13 @@ def numpy_between(x: torch.Tensor) -> torch.Tensor:
 
 def prints(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
-    print(y)  # noqa: T201 - which makes a text of it, by many operations
+    print(y)  # noqa: T201 - formats the tensor with many operations
     return y.cos()
 
 
 def prints_what_it_reads(x: torch.Tensor) -> torch.Tensor:
     total = x.sum()
-    print(f"{total.item():.2f} of {x}")  # noqa: T201 - as it is
+    print(f"{total.item():.2f} of {x}")  # noqa: T201 - a break
     return x / total
 
 
@@ -585,7 +586,7 @@ def no_operations(x: torch.Tensor) -> torch.Tensor:
         (nothing, 0, 3),
     ],
 )
-def test_the_operations_that_ran_compiled_are_counted(fn: Callable[..., Any], compiled: int, eager: int) -> None:
+def test_compiled_and_eager_operations_are_counted(fn: Callable[..., Any], compiled: int, eager: int) -> None:
     x = torch.rand(4) + 1
     with Dispatched() as dispatched:
         fn(x)

@@ -1,4 +1,4 @@
-"""What is measured, tried and checked is the very call: in its modes, of each instance."""
+"""Trials, measurements and checks use the modes of the call, for each instance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.call_modes import CallModes, functorch_depth
-from jupyter_graphbreak.experiments.trial.entry import kept_entries
+from jupyter_graphbreak.experiments.trial.entry import keep_entries
 from jupyter_graphbreak.report.remedies import WORKING
 
 
@@ -39,19 +39,19 @@ def default_dtype() -> Any:
 
 
 @pytest.mark.parametrize("mode", [*MODES, "dtype"])
-def test_runs_are_made_in_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from jupyter_graphbreak.experiments.trial import subject
 
     entered: list[CallModes] = []
-    original = subject.Subject.entered
+    original = subject.Subject.activated
 
     @contextlib.contextmanager
-    def noting(self: Any) -> Any:
+    def record_modes(self: Any) -> Any:
         with original(self):
             entered.append(CallModes.now())
             yield
 
-    monkeypatch.setattr(subject.Subject, "entered", noting)
+    monkeypatch.setattr(subject.Subject, "activated", record_modes)
     torch._dynamo.reset()
     made: Any = default_dtype if mode == "dtype" else MODES[mode]
     x = torch.ones(3)
@@ -65,9 +65,9 @@ def test_runs_are_made_in_the_modes_of_the_call(mode: str, monkeypatch: pytest.M
         assert set(entered) == {there}
     assert CallModes.now() == before
     with made():
-        for way in (jupyter_graphbreak.measure, jupyter_graphbreak.check, jupyter_graphbreak.compare_frontends):
+        for function in (jupyter_graphbreak.measure, jupyter_graphbreak.check, jupyter_graphbreak.compare_frontends):
             entered.clear()
-            way(breaks, x)
+            function(breaks, x)
             assert set(entered) == {there}
         assert CallModes.now() == there
 
@@ -78,7 +78,7 @@ def reads_values(x: torch.Tensor) -> Any:
     return torch.from_numpy(y.numpy()) + y
 
 
-def test_a_call_without_gradients_is_tried_without() -> None:
+def test_trials_of_a_call_without_gradients_have_none() -> None:
     torch._dynamo.reset()
     x = torch.ones(3, requires_grad=True)
     with torch.no_grad(), jupyter_graphbreak.capture(entries=True) as run_:
@@ -98,7 +98,7 @@ def partly_without(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("mode", ["none", "no_grad", "inference"])
-def test_graphs_that_have_no_backward_pass_are_right_without_one(mode: str) -> None:
+def test_graphs_without_a_backward_pass_are_equal(mode: str) -> None:
     torch._dynamo.reset()
     module = torch.nn.Linear(3, 3)
     x = torch.ones(2, 3, requires_grad=True)
@@ -139,10 +139,10 @@ def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
     assert [entry.function for entry in cost.entries] == ["Scaled", "Scaled"]
 
 
-def test_a_mode_in_which_code_is_compiled_again_is_an_entry() -> None:
+def test_recompilation_for_a_mode_is_a_new_entry() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x * 2, backend="eager")
-    with kept_entries() as kept:
+    with keep_entries() as kept:
         for _ in range(3):
             compiled(torch.ones(2))
         with torch.no_grad():
@@ -150,16 +150,16 @@ def test_a_mode_in_which_code_is_compiled_again_is_an_entry() -> None:
     assert [entry.modes.grad for entry in kept.entries] == [True, False]
 
 
-def test_many_instances_are_bounded_and_a_note_says_so() -> None:
+def test_number_of_instances_is_limited_with_a_note() -> None:
     torch._dynamo.reset()
-    with kept_entries() as kept:
+    with keep_entries() as kept:
         for by in range(20):
             torch.compile(Scaled(by), backend="eager")(torch.ones(2))
     assert len(kept.entries) == 17
-    assert kept.left_out == ["Of the calls that only use code compiled for others, the first 16 are looked at."]
+    assert kept.left_out == ["Only the first 16 calls that reuse code compiled for other calls are examined."]
 
 
-def test_a_failed_transform_leaves_no_level_behind() -> None:
+def test_failed_transform_leaves_no_functorch_level() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         jacobians: torch.Tensor = torch.func.vmap(torch.func.jacrev(lambda y: (y**2).sum() * y))(x)
         return jacobians
@@ -170,5 +170,5 @@ def test_a_failed_transform_leaves_no_level_behind() -> None:
     assert report.check is None or len(report.check) == 1
 
     with CallModes.now().entered():
-        torch._C._functorch._vmap_increment_nesting(2, "error")  # as what fails half way leaves it
+        torch._C._functorch._vmap_increment_nesting(2, "error")  # the state after a failure inside vmap
     assert functorch_depth() == 0

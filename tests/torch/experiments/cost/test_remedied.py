@@ -1,4 +1,4 @@
-"""What remedies save, measured on the remedies that were found."""
+"""The time that working remedies save."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run_of(function: Callable[..., Any], *args: object) -> Run:
     return run
 
 
-def test_a_remedy_that_was_found_is_measured_beside_the_original() -> None:
+def test_working_remedy_is_measured_with_the_original() -> None:
     run = run_of(three_breaks, torch.ones(4))
     code = three_breaks.__code__
     run.try_remedies()
@@ -77,7 +77,7 @@ def test_a_remedy_that_was_found_is_measured_beside_the_original() -> None:
     assert three_breaks.__code__ is code
 
 
-def test_settings_and_edits_are_in_force_only_while_they_are_measured() -> None:
+def test_settings_and_edits_apply_only_during_measuring() -> None:
     run = run_of(takes_a_side, torch.ones(4))
     config, environment = torch._dynamo.config.get_config_copy(), dict(os.environ)
     run.try_remedies(seconds=60)
@@ -90,7 +90,7 @@ def test_settings_and_edits_are_in_force_only_while_they_are_measured() -> None:
     assert {"edit", "setting"} <= kinds
     assert torch._dynamo.config.get_config_copy() == config
     assert dict(os.environ) == environment
-    assert all(time_of(report, listed).startswith("mending it ") for listed in report.breaks)
+    assert all(time_of(report, break_).startswith("mending it ") for break_ in report.breaks)
 
 
 def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_backend() -> None:
@@ -106,12 +106,12 @@ def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_back
     (remedied,) = cost.remedied
     (remedy,) = [remedy for remedy in report.remedies if remedy.id in remedied.remedies]
     assert remedy.title == "Say it after the call"
-    assert len(COMPILED) == 3  # two graphs as it is, one with the remedy
+    assert len(COMPILED) == 3  # two graphs without the remedy, one with it
     assert remedied.time.runs >= 7
     assert time_of(report, report.breaks[0]).startswith("mending it ")
 
 
-def test_a_block_is_measured_when_it_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+def test_block_is_measured_after_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         print("once")  # noqa: T201 - the program that is measured
         return x + 1
@@ -124,7 +124,7 @@ def test_a_block_is_measured_when_it_has_ended(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == "once\n"
 
 
-def test_a_fault_of_measuring_is_said_and_costs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_in_measuring_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jupyter_graphbreak.experiments.cost.entry_cost.measure_entry", lambda *_, **__: 1 // 0)
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     with jupyter_graphbreak.capture(cost=True) as run:
@@ -142,7 +142,7 @@ def test_without_remedies_there_is_nothing_to_measure() -> None:
     assert worth_measuring({}) == []
 
 
-def test_what_was_not_copied_is_said_once_whatever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_that_was_not_copied_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise RuntimeError("a fault")
 

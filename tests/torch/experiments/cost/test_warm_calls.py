@@ -1,4 +1,4 @@
-"""The calls that a run makes itself are timed where they stand, once nothing is compiled in them any more."""
+"""The calls that a run makes are timed in the run, once they no longer compile anything."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def step(x: torch.Tensor) -> torch.Tensor:
     return y.sin()
 
 
-def test_a_loop_is_timed_as_it_runs() -> None:
+def test_loop_is_timed_in_the_run() -> None:
     torch.compiler.reset()
     compiled = torch.compile(step, backend="eager")
     with jupyter_graphbreak.capture(cost=True) as run:
@@ -48,7 +48,7 @@ def test_a_loop_is_timed_as_it_runs() -> None:
     assert "in the run itself 11 warm calls took" in run.report.to_text()
 
 
-def test_a_module_is_told_from_another_one() -> None:
+def test_modules_are_timed_separately() -> None:
     torch.compiler.reset()
     modules = [torch.compile(torch.nn.Linear(4, size), backend="eager", dynamic=False) for size in (3, 5)]
     with jupyter_graphbreak.capture(cost=True) as run:
@@ -59,7 +59,7 @@ def test_a_module_is_told_from_another_one() -> None:
     assert [entry.in_run and entry.in_run.runs for entry in run.report.cost.entries] == [9, 10]
 
 
-def test_what_comes_before_a_recompile_does_not_count() -> None:
+def test_calls_before_a_recompile_do_not_count() -> None:
     torch.compiler.reset()
     compiled = torch.compile(step, backend="eager", dynamic=False)
     with jupyter_graphbreak.capture(cost=True) as run:
@@ -70,7 +70,7 @@ def test_what_comes_before_a_recompile_does_not_count() -> None:
     assert in_run.runs == 6
 
 
-def test_few_calls_are_no_loop() -> None:
+def test_few_calls_are_not_reported() -> None:
     torch.compiler.reset()
     compiled = torch.compile(step, backend="eager")
     with jupyter_graphbreak.capture(cost=True) as run:
@@ -79,7 +79,7 @@ def test_few_calls_are_no_loop() -> None:
     assert entry_of(run.report).in_run is None
 
 
-def test_calls_that_fail_or_call_each_other_are_as_they_were() -> None:
+def test_failing_and_nested_calls_behave_as_before() -> None:
     torch.compiler.reset()
 
     def fails(x: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak.experiments.trial.entry import Entry, kept_entries
+from jupyter_graphbreak.experiments.trial.entry import Entry, keep_entries
 from jupyter_graphbreak.report.remedies import WORKING
 
 
@@ -46,7 +46,7 @@ PLUS: Callable[[torch.Tensor], torch.Tensor] = lambda x: breaks(x) + 1  # noqa: 
 
 def kept(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
     torch._dynamo.reset()
-    with kept_entries() as found:
+    with keep_entries() as found:
         value = run()
     assert found.left_out == []
     return found.entries, value

@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.remedies.rehearsal import Attempt, Rehearsal
 from jupyter_graphbreak.experiments.remedies.search import Search
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, time_limited
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.change import Change
@@ -92,7 +92,7 @@ def test_after_the_time_nothing_is_called_and_the_report_says_so() -> None:
         return x + 1
 
     entry = Entry("counted", None, counted, Arguments(torch.ones(3)))
-    with pytest.raises(TimeUpError), time_limited(time.monotonic()):
+    with pytest.raises(TimeUpError), limit_time(time.monotonic()):
         Rehearsal(entry)
     for ask in (jupyter_graphbreak.check, jupyter_graphbreak.measure):
         report = ask(counted, torch.ones(3), seconds=0.0)

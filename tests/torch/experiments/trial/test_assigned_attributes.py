@@ -1,4 +1,4 @@
-"""Attributes of packages and of the user's modules to which functions assign, and what happens to them in trials."""
+"""Trials restore assigned attributes of user modules, and refuse assignments to attributes of packages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ITEMS = []
 class Thing:
     total = 0
 """
-#: Statements that change a module of the user's, and what they change.
+#: Statements that change a user module, and an expression for what they change.
 OF_USER = {
     "an attribute": ("own.COUNT += 1", "own.COUNT"),
     "a new attribute": ("own.NEW = 1", "hasattr(own, 'NEW')"),
@@ -34,9 +34,9 @@ OF_USER = {
     "a class": ("own.Thing.total += 1", "own.Thing.total"),
     "a module in a module": ("own.own_part.VALUE += 1", "own.own_part.VALUE"),
 }
-#: Statements that change a library's module, or Python's.
+#: Statements that change a module of a library or of Python.
 OF_LIBRARY = {
-    "a function of Python's": ("json.dumps = str", "json.dumps is str"),
+    "a standard function": ("json.dumps = str", "json.dumps is str"),
     "a new attribute": ("torch.calls = getattr(torch, 'calls', 0) + 1", "getattr(torch, 'calls', 0)"),
     "a class": (
         "torch.nn.Linear.calls = getattr(torch.nn.Linear, 'calls', 0) + 1",
@@ -88,7 +88,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 @pytest.mark.parametrize("case", OF_USER)
-def test_a_users_module_is_as_before(program: Callable[[str, str], Any], case: str) -> None:
+def test_user_module_is_restored(program: Callable[[str, str], Any], case: str) -> None:
     made = program(*OF_USER[case])
     before = made.changed()
     compared = jupyter_graphbreak.compare_frontends(made.step, ONES)
@@ -98,7 +98,7 @@ def test_a_users_module_is_as_before(program: Callable[[str, str], Any], case: s
 
 
 @pytest.mark.parametrize("case", OF_LIBRARY)
-def test_a_function_that_changes_a_library_is_not_tried(program: Callable[[str, str], Any], case: str) -> None:
+def test_function_that_changes_a_library_is_not_run(program: Callable[[str, str], Any], case: str) -> None:
     made = program(*OF_LIBRARY[case])
     before = made.changed()
     tried = jupyter_graphbreak.try_remedies(made.step, ONES, seconds=10)
@@ -110,7 +110,7 @@ def test_a_function_that_changes_a_library_is_not_tried(program: Callable[[str, 
         ]
 
 
-def test_assignments_are_found_in_the_code() -> None:
+def test_finds_attribute_assignments_in_code() -> None:
     def assigns(value: Any) -> None:
         import json as text
 
@@ -120,5 +120,5 @@ def test_assignments_are_found_in_the_code() -> None:
         value.four = json.dumps
 
     assert isinstance(assigns, FunctionType)
-    found = {(owner.__name__, name) for (_, name), owner in assigned_attributes(assigns).items()}
-    assert found == {("json", "one"), ("torch.nn", "two"), ("json", "three")}
+    assigned = {(owner.__name__, name) for (_, name), owner in assigned_attributes(assigns).items()}
+    assert assigned == {("json", "one"), ("torch.nn", "two"), ("json", "three")}

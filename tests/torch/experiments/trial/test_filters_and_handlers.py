@@ -1,4 +1,4 @@
-"""Runs on copies warn and log under the filters and handlers of the process, in order, and leave both alone."""
+"""Runs on copies apply the process's warning filters and log handlers, in order, without changing them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
-from jupyter_graphbreak.experiments.trial.outcome import Result, run, untouched
+from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
 LOG = logging.getLogger("trial.with.handlers")
@@ -20,7 +20,7 @@ EVENTS: list[str] = []
 
 
 class Recording(logging.Handler):
-    """Notes messages in a global and in an attribute."""
+    """Records messages in a global and in an attribute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Recording(logging.Handler):
 
 
 class Strict(logging.Handler):
-    """Refuses what it is given."""
+    """Raises an exception for each record."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise LookupError(record.getMessage())
@@ -47,7 +47,7 @@ def log() -> Iterator[logging.Logger]:
 
 
 def result_of(fn: Any) -> Result:
-    with untouched():
+    with sandboxed():
         subject = Subject(fn, Arguments(torch.ones(2)))
         assert subject.arguments is not None
         return run(subject.call, subject, subject.arguments)
@@ -65,7 +65,7 @@ def notes_then_logs(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def test_a_handler_that_records_sees_the_order(log: logging.Logger) -> None:
+def test_recording_handler_receives_records_in_order(log: logging.Logger) -> None:
     handler = Recording()
     log.addHandler(handler)
     one, other = result_of(logs_then_notes), result_of(notes_then_logs)
@@ -75,14 +75,14 @@ def test_a_handler_that_records_sees_the_order(log: logging.Logger) -> None:
     assert (handler.messages, EVENTS) == ([], [])
 
 
-def test_a_handler_that_raises_raises(log: logging.Logger) -> None:
+def test_exception_of_a_handler_is_raised(log: logging.Logger) -> None:
     log.addHandler(Strict())
     found = result_of(logs_then_notes)
     assert isinstance(found.raised, LookupError)
     assert found.state["EVENTS"] == []
 
 
-def test_a_handler_that_cannot_be_copied_gets_nothing(log: logging.Logger) -> None:
+def test_handler_that_cannot_be_copied_receives_nothing(log: logging.Logger) -> None:
     handler = Recording()
     handler.kept = (number for number in range(3))  # type: ignore[attr-defined]
     log.addHandler(handler)
@@ -101,11 +101,11 @@ def twice(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("action", "shown"), [("always", 2), ("once", 1), ("default", 1), ("ignore", 0), ("error", None)]
 )
-def test_warnings_pass_the_filters_of_the_process(action: Any, shown: int | None) -> None:
+def test_warnings_pass_the_process_filters(action: Any, shown: int | None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter(action)
         before = list(warnings.filters)
-        for _ in range(2):  # what is shown once is shown once in each run
+        for _ in range(2):  # a warning shown once is shown once per run
             found = result_of(twice)
             if shown is None:
                 assert isinstance(found.raised, UserWarning)
@@ -126,7 +126,7 @@ def says_otherwise(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def test_the_order_of_what_is_printed_and_logged_counts() -> None:
+def test_order_of_prints_and_logs_is_compared() -> None:
     (found,) = differences(result_of(says), result_of(says_otherwise))
-    assert found.text == "prints, warns and logs in another order"
+    assert found.text == "prints, warns and logs in a different order"
     assert found.declared

@@ -1,4 +1,4 @@
-"""Inputs that are derived from one: they stay such that the function takes them."""
+"""Derived inputs are inputs that the function accepts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, Input, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import untouched
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference
 
 
@@ -30,7 +30,7 @@ def by_name(fn: Any, *args: Any) -> dict[str, Input]:
     return {other.example.what: other for other in other_inputs(Arguments(*args), fn)}
 
 
-def test_the_ids_of_an_embedding_stay_within_those_given() -> None:
+def test_embedding_ids_stay_within_the_given_range() -> None:
     model = Model()
     inputs = [other for other in other_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.special]
     ids = [other.arguments.args[0] for other in inputs]
@@ -41,17 +41,17 @@ def test_the_ids_of_an_embedding_stay_within_those_given() -> None:
     assert -2.0 in [other.arguments.args[1].item() for other in inputs]
 
 
-def test_a_function_that_calls_a_model_or_looks_up_by_itself_keeps_its_ids_too() -> None:
+def test_ids_stay_in_range_if_a_function_calls_a_model_or_looks_them_up() -> None:
     model = Model()
     weight = torch.ones(10, 4)
     for fn in (lambda ids: model(ids), lambda ids: torch.nn.functional.embedding(ids, weight)):  # noqa: PLW0108
         assert all(int(other.arguments.args[0].min()) >= 2 for other in other_inputs(Arguments(IDS), fn))
 
 
-def test_integers_that_are_no_indices_are_negated_and_also_put_in_another_order() -> None:
+def test_integers_that_are_no_indices_are_negated_and_reordered() -> None:
     found = by_name(lambda x: x + 1, torch.tensor([1, 2, 3]))
     assert torch.equal(found["x negated"].arguments.args[0], torch.tensor([-1, -2, -3]))
-    assert torch.equal(found["integers in another order"].arguments.args[0], torch.tensor([3, 1, 2]))
+    assert torch.equal(found["integers in a different order"].arguments.args[0], torch.tensor([3, 1, 2]))
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Output:
 
 
 class Encoding(UserDict[str, Any]):
-    """As a tokenizer returns it."""
+    """Like the output of a tokenizer."""
 
 
 class Pair(NamedTuple):
@@ -69,7 +69,7 @@ class Pair(NamedTuple):
     right: torch.Tensor
 
 
-def test_tensors_in_dicts_dataclasses_and_tuples_change() -> None:
+def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
     one = torch.ones(2)
     given: list[Any] = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
     for value in given:
@@ -92,36 +92,36 @@ def test_tensors_in_dicts_dataclasses_and_tuples_change() -> None:
     assert torch.equal(given[1]["x"], one)
 
 
-def test_modules_among_the_arguments_stay_the_same_objects() -> None:
+def test_module_arguments_are_kept() -> None:
     model = torch.nn.Linear(2, 1)
     others = list(other_inputs(Arguments(model, [model], torch.ones(1, 2)), lambda net, nets, x: nets[0](x) + net(x)))
     assert others
     assert all(other.arguments.args[0] is model is other.arguments.args[1][0] for other in others)
 
 
-def test_no_more_inputs_than_asked_for() -> None:
-    assert len(list(other_inputs(Arguments(torch.ones(2)), lambda x: x + 1, most=3))) == 3
-    with untouched():
+def test_number_of_inputs_is_limited() -> None:
+    assert len(list(other_inputs(Arguments(torch.ones(2)), lambda x: x + 1, limit=3))) == 3
+    with sandboxed():
         reference = Reference(lambda x: x + 1, next(other_inputs(Arguments(torch.ones(2)), lambda x: x + 1)))
-        assert len(reference.trials(most=2)) == 2
+        assert len(reference.cases(limit=2)) == 2
 
 
-def test_the_reference_tells_what_changes_repeats_and_is_random() -> None:
+def test_reference_detects_changes_repeatability_and_randomness() -> None:
     seen: list[int] = []
 
     def f(x: torch.Tensor) -> torch.Tensor:
         seen.append(1)
         return x + torch.rand(2)
 
-    with untouched():
+    with sandboxed():
         reference = Reference(f, next(other_inputs(Arguments(torch.ones(2)), f)))
-        trials = reference.trials(most=3)
+        cases = reference.cases(limit=3)
     assert (reference.changed, reference.repeatable, reference.random, seen) == ({"seen"}, True, True, [])
-    assert trials[0].example().what == "the first input again"
-    assert len(trials[0].expected.state["seen"]) == 2
+    assert cases[0].example().what == "the first input again"
+    assert len(cases[0].expected.state["seen"]) == 2
 
 
-def test_the_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
+def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
     class Recurrent(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -133,9 +133,9 @@ def test_the_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
             return self.hidden
 
     given = Arguments(torch.ones(1, 2))
-    with untouched():
+    with sandboxed():
         reference = Reference(Recurrent(), next(other_inputs(given, lambda x: x)))
-        (again,) = reference.trials([given])
+        (again,) = reference.cases([given])
     assert reference.changed == {"self"}
     assert again.expected.backward is None
     assert again.expected.gradients

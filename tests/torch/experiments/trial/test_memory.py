@@ -1,4 +1,4 @@
-"""Copies share large memory as long as no run changes it; the memory that is left is that of the container."""
+"""Copies share large memory as long as no run changes it; available memory respects the container's limit."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ import torch
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial import memory
 from jupyter_graphbreak.experiments.trial.digests import digest
-from jupyter_graphbreak.experiments.trial.entry import Entry, kept_entries
+from jupyter_graphbreak.experiments.trial.entry import Entry, keep_entries
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.experiments.trial.outcome import run
-from jupyter_graphbreak.experiments.trial.run_setup import runs_set_up
+from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 
 LARGE = 600
 
 
-def lies_at(subject: Subject) -> int:
+def weight_address(subject: Subject) -> int:
     return int(subject.call.weight.untyped_storage().data_ptr())
 
 
 class Changes(torch.nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            self.weight.data.add_(x.sum())  # which no version counter counts
+            self.weight.data.add_(x.sum())  # bypasses the version counter
         return super().forward(x)
 
 
-def test_subjects_share_what_runs_do_not_change() -> None:
+def test_subjects_share_unchanged_memory() -> None:
     model = torch.nn.Linear(LARGE, LARGE)
-    with runs_set_up(CallModes.now()):
+    with shared_run_setup(CallModes.now()):
         one, other = Subject(model), Subject(model)
-        assert lies_at(one) == lies_at(other) != model.weight.data_ptr()
+        assert weight_address(one) == weight_address(other) != model.weight.data_ptr()
         result = run(one.call, one, Arguments(torch.ones(2, LARGE)))
-        assert lies_at(one) == lies_at(other)
+        assert weight_address(one) == weight_address(other)
     assert difference(one.initial, result.state) is None
     assert sum(tensor.nbytes for tensor in result.state["self"].parameters()) < model.weight.nbytes / 50
 
 
-def test_what_a_run_changes_is_restored_before_the_next() -> None:
+def test_changed_memory_is_restored_before_the_next_run() -> None:
     model = Changes(LARGE, LARGE)
     before = model.weight.detach().clone()
-    with runs_set_up(CallModes.now()):
+    with shared_run_setup(CallModes.now()):
         one, other = Subject(model), Subject(model)
         results = []
         for subject in (one, other, one):
@@ -60,24 +60,24 @@ def test_what_a_run_changes_is_restored_before_the_next() -> None:
     assert torch.equal(model.weight, before)
 
 
-def test_what_a_run_has_changed_can_be_separated() -> None:
+def test_changed_memory_can_be_detached() -> None:
     model = Changes(LARGE, LARGE)
     before = model.weight.detach().clone()
-    with runs_set_up(CallModes.now()):
+    with shared_run_setup(CallModes.now()):
         one, other = Subject(model), Subject(model)
         run(one.call, one, Arguments(torch.ones(2, LARGE)))
-        one.separate_changed()
+        one.detach_changed_memory()
         assert torch.equal(other.call.weight, before)
         assert torch.equal(one.call.weight, before + 2 * LARGE)
         one.restore()
         assert torch.equal(one.call.weight, before)
 
 
-def test_a_kept_copy_is_worked_on_and_is_as_before_afterwards() -> None:
+def test_runs_use_a_kept_copy_and_restore_it() -> None:
     model: Any = Changes(LARGE, LARGE)
     model.calls = 0
     torch._dynamo.reset()
-    with kept_entries() as kept:
+    with keep_entries() as kept:
         torch.compile(torch.nn.Linear.forward, backend="eager")(model, torch.ones(2, LARGE))
     (entry,) = kept.entries
     held = next(item for item in entry.tensors() if item.shape == (LARGE, LARGE))
@@ -85,7 +85,7 @@ def test_a_kept_copy_is_worked_on_and_is_as_before_afterwards() -> None:
     with entry.set_up():
         subject = Subject(entry.call, entry.arguments)
         (working,) = {item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == held.nbytes}
-        assert working == held.data_ptr()  # nothing was copied once more: the original can restore it
+        assert working == held.data_ptr()  # not copied again: the original can restore it
         held.data.zero_()
     assert torch.equal(held, before)
     with torch.no_grad():
@@ -99,7 +99,7 @@ def test_a_kept_copy_is_worked_on_and_is_as_before_afterwards() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_digest_differs_if_one_element_does(dtype: torch.dtype) -> None:
+def test_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     given = torch.randn(1100, 1000).to(dtype)
     assert difference(digest(given), digest(given.clone())) is None
@@ -113,7 +113,7 @@ def test_a_digest_differs_if_one_element_does(dtype: torch.dtype) -> None:
     assert difference(digest(given), digest(given.flip(0))) is not None
 
 
-def test_the_limit_is_that_of_the_container(tmp_path: Path) -> None:
+def test_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:
     group = tmp_path / "two"
     group.mkdir()
     (group / "memory.max").write_text("1000\n")
@@ -122,22 +122,22 @@ def test_the_limit_is_that_of_the_container(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max\n")
     groups = tmp_path / "groups"
     groups.write_text("0::/two\n")
-    assert memory._containers(tmp_path, groups) == [400]
+    assert memory._left_in_containers(tmp_path, groups) == [400]
     old = tmp_path / "memory" / "one"
     old.mkdir(parents=True)
     (old / "memory.limit_in_bytes").write_text("500\n")
     (old / "memory.usage_in_bytes").write_text("450\n")
     groups.write_text("5:cpu:/one\n7:memory:/one\n")
-    assert memory._containers(tmp_path, groups) == [50]
+    assert memory._left_in_containers(tmp_path, groups) == [50]
     groups.write_text("0::/of/another/namespace\n")
-    assert memory._containers(tmp_path, groups) == []
+    assert memory._left_in_containers(tmp_path, groups) == []
 
 
-def test_what_leaves_no_room_is_not_run() -> None:
+def test_entry_without_enough_memory_is_not_run() -> None:
     entry = Entry("f", None, torch.nn.Linear(8, 8), Arguments(torch.ones(1, 8)))
     assert entry.why_not_run() is None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jupyter_graphbreak.experiments.trial.memory.memory_left", lambda _=None: 1000)
-        said = entry.why_not_run()
-    assert said is not None
-    assert said.startswith("f was not run again: its arguments and state take 0.0 MiB, trials up to 4 times as much")
+        patch.setattr("jupyter_graphbreak.experiments.trial.memory.available_memory", lambda _=None: 1000)
+        reason = entry.why_not_run()
+    assert reason is not None
+    assert reason.startswith("f was not run again: its arguments and state take 0.0 MiB, trials up to 4 times as much")

@@ -1,4 +1,4 @@
-"""References between objects lead to the same objects in every copy, however an object holds them."""
+"""References between objects stay references between their copies, however an object stores them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.inputs import Arguments, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import run, untouched
+from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
 
 class Metric(torch.nn.Module):
-    """Wraps its own methods when it is made, as torchmetrics does, and drops them when it is pickled."""
+    """Wraps its own methods in ``__init__``, like torchmetrics, and drops them when it is pickled."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Metric(torch.nn.Module):
 
 
 def ran(fn: Any, *args: Any) -> tuple[Subject, Any]:
-    with untouched():
+    with sandboxed():
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
         result = run(subject.call, subject, subject.arguments)
@@ -57,7 +57,7 @@ def ran(fn: Any, *args: Any) -> tuple[Subject, Any]:
     return subject, result
 
 
-def test_a_scheduler_steps_the_optimizer_of_its_own_copy() -> None:
+def test_copied_scheduler_steps_the_copied_optimizer() -> None:
     model = torch.nn.Linear(2, 1, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
@@ -85,7 +85,7 @@ def test_a_scheduler_steps_the_optimizer_of_its_own_copy() -> None:
     assert not scaler._per_optimizer_states
 
 
-def test_a_metric_that_wraps_its_own_methods_is_copied_with_them() -> None:
+def test_metric_is_copied_with_its_wrapped_methods() -> None:
     metric = Metric()
 
     def step(x: torch.Tensor) -> torch.Tensor:
@@ -132,7 +132,7 @@ class Parent:
         self.count += 1
 
 
-def test_weak_references_partials_and_bound_methods_lead_to_the_copy() -> None:
+def test_weak_references_partials_and_bound_methods_refer_to_the_copy() -> None:
     parent = Parent()
     made = clone([parent, parent.grow, weakref.WeakKeyDictionary({parent: 1})])
     copied, grow, weak = made
@@ -158,7 +158,7 @@ class Named(OrderedDict[str, Any]):
         super().__setitem__(key.upper(), value)
 
 
-def test_containers_of_all_kinds_are_copied() -> None:
+def test_all_kinds_of_containers_are_copied() -> None:
     named = Named(a=[1])
     named.note = [2]  # type: ignore[attr-defined]
     given: Any = [Slotted(), named, defaultdict(list, {1: [1]}), UserDict(a=[1]), {torch.ones(1): 1}]
@@ -184,7 +184,7 @@ class Pair(tuple[Any, ...]):
         raise NotImplementedError
 
 
-def test_a_tuple_that_refuses_to_be_a_sequence_is_copied() -> None:
+def test_tuple_subclass_that_is_no_sequence_is_copied() -> None:
     model: Any = torch.nn.Linear(2, 2)
     model.pair = Pair(([1], 2))
 
@@ -197,7 +197,7 @@ def test_a_tuple_that_refuses_to_be_a_sequence_is_copied() -> None:
 
 
 class Handle:
-    """Frees something when it goes."""
+    """Counts in its destructor."""
 
     freed = 0
 
@@ -205,7 +205,7 @@ class Handle:
         Handle.freed += 1
 
 
-def test_what_has_a_destructor_is_shared_and_restored() -> None:
+def test_object_with_a_destructor_is_shared_and_restored() -> None:
     handle: Any = Handle()
     handle.uses = 0
 
@@ -221,7 +221,7 @@ def test_what_has_a_destructor_is_shared_and_restored() -> None:
     assert Handle.freed == 0
 
 
-def test_a_run_that_would_use_up_a_generator_is_stopped() -> None:
+def test_run_that_would_consume_a_generator_is_stopped() -> None:
     numbers = (number for number in range(3))
     with pytest.raises(TrialStoppedError, match="advances a generator"):
         ran(lambda x: x + next(numbers), torch.ones(1))
@@ -229,7 +229,7 @@ def test_a_run_that_would_use_up_a_generator_is_stopped() -> None:
 
 
 class OneSize(UserDict[str, torch.Tensor]):
-    """Takes tensors of one size only, as a tensordict does."""
+    """Accepts tensors of one size only, like a tensordict."""
 
     def __setitem__(self, key: str, value: torch.Tensor) -> None:
         if value.shape[:1] != (4,):
@@ -237,7 +237,7 @@ class OneSize(UserDict[str, torch.Tensor]):
         super().__setitem__(key, value)
 
 
-def test_inputs_that_cannot_be_derived_are_left_out() -> None:
+def test_inputs_that_cannot_be_derived_are_skipped() -> None:
     def f(batch: OneSize) -> torch.Tensor:
         return batch["a"].sum()
 

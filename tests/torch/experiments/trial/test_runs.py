@@ -1,6 +1,6 @@
-"""What a run is observed to do, and what is said of two runs: each case fails when one observation is dropped."""
+"""Observations of runs and differences between runs: each case fails if one observation is missing."""
 
-# The functions that run print, draw random numbers, and take arguments that they leave alone.
+# The functions under test print, draw random numbers, and ignore arguments.
 # ruff: noqa: ARG001, ARG005, NPY002, PLW0108, S311, T201
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.difference import Difference, differences, same_text
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
-from jupyter_graphbreak.experiments.trial.outcome import Result, run, untouched
+from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 
@@ -28,7 +28,7 @@ LOG = logging.getLogger("trial.of.the.user")
 
 
 def result(fn: Any, *args: Any, seed: int = 0, gradients: bool = True) -> Result:
-    with untouched():
+    with sandboxed():
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
         return run(subject.call, subject, subject.arguments, seed, gradients=gradients)
@@ -71,7 +71,7 @@ def dtype() -> Any:
     return lambda x: x * 1, lambda x: x.double()
 
 
-@case("exception", "raises ValueError: no, where the original returns tensor([1., 1., 1.])")
+@case("exception", "raises ValueError: no, but the original returns tensor([1., 1., 1.])")
 def raises() -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         raise ValueError("no")
@@ -81,14 +81,14 @@ def raises() -> Any:
 
 @case(
     "exception",
-    "returns tensor([1., 1., 1.]), where the original raises ZeroDivisionError: integer division or modulo by zero",
+    "returns tensor([1., 1., 1.]), but the original raises ZeroDivisionError: integer division or modulo by zero",
 )
 def raises_no_more() -> Any:
     return lambda x: x / (1 // int(x.dim() - 1)), lambda x: x * 1
 
 
 @case(
-    "exception", "raises KeyError: 'a', where the original raises ZeroDivisionError: integer division or modulo by zero"
+    "exception", "raises KeyError: 'a', but the original raises ZeroDivisionError: integer division or modulo by zero"
 )
 def raises_something_else() -> Any:
     def f(x: torch.Tensor) -> Any:
@@ -99,8 +99,8 @@ def raises_something_else() -> Any:
 
 
 @case(
-    "another error",
-    "raises RuntimeError: refused, where the original raises RuntimeError: shape '[2]' is invalid for input of size 3",
+    "different error",
+    "raises RuntimeError: refused, but the original raises RuntimeError: shape '[2]' is invalid for input of size 3",
 )
 def an_operation_refuses_in_other_words() -> Any:
     def f(x: torch.Tensor) -> Any:
@@ -109,7 +109,7 @@ def an_operation_refuses_in_other_words() -> Any:
     return lambda x: x.view(2), f
 
 
-@case("another error", "raises RuntimeError: Runtime assertion failed, where the original raises ValueError: no")
+@case("different error", "raises RuntimeError: Runtime assertion failed, but the original raises ValueError: no")
 def a_graph_refuses_what_the_original_refuses() -> Any:
     def f(x: torch.Tensor) -> Any:
         raise RuntimeError("Runtime assertion failed")
@@ -120,7 +120,7 @@ def a_graph_refuses_what_the_original_refuses() -> Any:
     return g, f
 
 
-@case("exception", "raises RuntimeError: Runtime assertion failed, where the original returns tensor([1., 1., 1.])")
+@case("exception", "raises RuntimeError: Runtime assertion failed, but the original returns tensor([1., 1., 1.])")
 def a_graph_refuses_what_the_original_takes() -> Any:
     def f(x: torch.Tensor) -> Any:
         raise RuntimeError("Runtime assertion failed")
@@ -128,7 +128,7 @@ def a_graph_refuses_what_the_original_takes() -> Any:
     return lambda x: x * 1, f
 
 
-@case("exception", "raises RuntimeError: b, where the original raises RuntimeError: a")
+@case("exception", "raises RuntimeError: b, but the original raises RuntimeError: a")
 def a_statement_raises_what_operations_raise() -> Any:
     def raising(text: str) -> Any:
         def f(x: torch.Tensor) -> Any:
@@ -139,7 +139,7 @@ def a_statement_raises_what_operations_raise() -> Any:
     return raising("a"), raising("b")
 
 
-@case("exception", "raises ValueError: b, where the original raises ValueError: a")
+@case("exception", "raises ValueError: b, but the original raises ValueError: a")
 def raises_with_another_message() -> Any:
     def raising(text: str) -> Any:
         def f(x: torch.Tensor) -> Any:
@@ -150,17 +150,17 @@ def raises_with_another_message() -> Any:
     return raising("a"), raising("b")
 
 
-@case("argument", "leaves the argument x otherwise: tensor([1., 1., 1.]) instead of tensor([2., 2., 2.])")
+@case("argument", "leaves the argument x different: tensor([1., 1., 1.]) instead of tensor([2., 2., 2.])")
 def argument_changed() -> Any:
     return lambda x: x.add_(1).clone(), lambda x: x + 1
 
 
-@case("gradient", "gives the argument x another gradient:", leaf(1, 2))
+@case("gradient", "gives the argument x a different gradient:", leaf(1, 2))
 def gradient() -> Any:
     return lambda x: x * x, lambda x: x * x.detach()
 
 
-@case("gradient", "gives the argument x another gradient: tensor([0.1250, nan])", leaf(4, 0))
+@case("gradient", "gives the argument x a different gradient: tensor([0.1250, nan])", leaf(4, 0))
 def gradient_is_nan() -> Any:
     def safe(x: torch.Tensor) -> torch.Tensor:
         return torch.stack([part.sqrt() if part > 0 else part * 0 for part in x])
@@ -168,12 +168,12 @@ def gradient_is_nan() -> Any:
     return lambda x: safe(x), lambda x: torch.where(x > 0, x.sqrt(), x * 0)
 
 
-@case("gradient", "gives the argument y no gradient, where the original gives", leaf(1), leaf(2))
+@case("gradient", "gives the argument y no gradient, but the original gives", leaf(1), leaf(2))
 def no_gradient() -> Any:
     return lambda x, y: x * y, lambda x, y: x * y.detach()
 
 
-@case("zero gradient", "gives the argument y a gradient of zeros, where the original gives none", leaf(1), leaf(2))
+@case("zero gradient", "gives the argument y a gradient of zeros, but the original gives none", leaf(1), leaf(2))
 def zero_gradient() -> Any:
     return lambda x, y: x * 2, lambda x, y: x * 2 + y * 0
 
@@ -196,12 +196,12 @@ class NoBackward(torch.autograd.Function):
 refusing: Any = NoBackward.apply
 
 
-@case("gradient", "raises RuntimeError: not so in the backward pass, where the original raises nothing", leaf(1))
+@case("gradient", "raises RuntimeError: not so in the backward pass, but the original raises nothing", leaf(1))
 def raises_in_backward() -> Any:
     return lambda x: x * 1, lambda x: refusing(x)
 
 
-@case("gradient", "leaves another .grad on the argument x: None", leaf(1, 1))
+@case("gradient", "leaves a different .grad on the argument x: None", leaf(1, 1))
 def grad_left_by_the_call() -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         (x * 3).sum().backward()
@@ -210,27 +210,27 @@ def grad_left_by_the_call() -> Any:
     return f, lambda x: x.detach() * 3
 
 
-@case("requires_grad", "makes the result require no gradient, where the original does", leaf(1))
+@case("requires_grad", "makes the result require no gradient, but the original does", leaf(1))
 def requires_grad() -> Any:
     return lambda x: x * 2, lambda x: (x * 2).detach()
 
 
-@case("aliasing", "has the result apart, where the original's is the argument x")
+@case("aliasing", "makes the result a separate object, but in the original it is the argument x")
 def copy_instead_of_the_argument() -> Any:
     return lambda x: x, lambda x: x.clone()
 
 
-@case("aliasing", "has the result so that it is the argument x, where the original's is apart")
+@case("aliasing", "makes the result be the argument x, but in the original it is a separate object")
 def argument_instead_of_a_copy() -> Any:
     return lambda x: x.clone(), lambda x: x
 
 
-@case("aliasing", "has the result apart, where the original's shares memory with the argument x")
+@case("aliasing", "makes the result a separate object, but in the original it shares memory with the argument x")
 def copy_instead_of_a_view() -> Any:
     return lambda x: x[:2], lambda x: x[:2].clone()
 
 
-@case("aliasing", "has the result[1] so that it shares memory with the result[0], where the original's is")
+@case("aliasing", "makes the result[1] share memory with the result[0], but in the original it is")
 def view_instead_of_the_same() -> Any:
     def same(x: torch.Tensor) -> Any:
         y = x + 1
@@ -243,12 +243,12 @@ def view_instead_of_the_same() -> Any:
     return same, view
 
 
-@case("aliasing", "has the result apart, where the original's is the argument given", [1, 2])
+@case("aliasing", "makes the result a separate object, but in the original it is the argument given", [1, 2])
 def list_apart() -> Any:
     return lambda given: given, lambda given: list(given)
 
 
-@case("state", "leaves seen otherwise: 0 items instead of 1")
+@case("state", "leaves seen different: 0 items instead of 1")
 def closure() -> Any:
     def making(append: bool) -> Any:
         seen: list[int] = []
@@ -263,7 +263,7 @@ def closure() -> Any:
     return making(True), making(False)
 
 
-@case("state", "leaves the grad mode otherwise: True instead of False")
+@case("state", "leaves the grad mode different: True instead of False")
 def grad_mode() -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         torch.set_grad_enabled(False)
@@ -272,7 +272,7 @@ def grad_mode() -> Any:
     return f, lambda x: x + 1
 
 
-@case("printed", "prints nothing, where the original prints 'loss 3.0'")
+@case("printed", "prints nothing, but the original prints 'loss 3.0'")
 def printed() -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         print("loss", x.sum().item())
@@ -281,7 +281,7 @@ def printed() -> Any:
     return f, lambda x: x + 1
 
 
-@case("printed", "prints 'b', where the original prints 'a'")
+@case("printed", "prints 'b', but the original prints 'a'")
 def printed_in_another_order() -> Any:
     def f(x: torch.Tensor) -> None:
         print("a")
@@ -294,12 +294,12 @@ def printed_in_another_order() -> Any:
     return f, g
 
 
-@case("stderr", "writes to stderr 'oh', where the original writes to stderr nothing")
+@case("stderr", "writes to stderr 'oh', but the original writes to stderr nothing")
 def stderr() -> Any:
     return lambda x: x + 1, lambda x: (print("oh", file=sys.stderr), x + 1)[1]
 
 
-@case("warned", "warns nothing, where the original warns 'UserWarning: careful'")
+@case("warned", "warns nothing, but the original warns 'UserWarning: careful'")
 def warned() -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         warnings.warn("careful", stacklevel=1)
@@ -308,7 +308,7 @@ def warned() -> Any:
     return f, lambda x: x + 1
 
 
-@case("logged", "logs nothing, where the original logs 'trial.of.the.user WARNING: step 1'")
+@case("logged", "logs nothing, but the original logs 'trial.of.the.user WARNING: step 1'")
 def logged() -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         LOG.warning("step %d", 1)
@@ -317,26 +317,26 @@ def logged() -> Any:
     return f, lambda x: x + 1
 
 
-@case("random state", "leaves the random numbers of torch in another state")
+@case("random state", "leaves the random numbers of torch in a different state")
 def torch_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + torch.rand(3) * 0
 
 
-@case("random state", "leaves the random numbers of Python in another state")
+@case("random state", "leaves the random numbers of Python in a different state")
 def python_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + random.random() * 0
 
 
-@case("random state", "leaves the random numbers of numpy in another state")
+@case("random state", "leaves the random numbers of numpy in a different state")
 def numpy_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
 
 
-DECLARED = {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "another error"}
+DECLARED = {"printed", "stderr", "warned", "logged", "zero gradient", "random state", "different error"}
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_each_difference_is_found_alone_and_said(name: str) -> None:
+def test_each_difference_is_reported_alone(name: str) -> None:
     original, changed, kind, text, args = CASES[name]
     (found,) = compared(original, changed, *args)
     assert found.kind == kind
@@ -350,7 +350,7 @@ def test_a_function_does_not_differ_from_itself(name: str) -> None:
         assert compared(fn, fn, *CASES[name].args) == []
 
 
-def test_gradients_of_parameters_go_by_their_names() -> None:
+def test_gradients_of_parameters_are_named() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
     found = result(lambda x: model(x), torch.ones(1, 2))
     assert found.gradients is not None
@@ -365,7 +365,7 @@ def test_without_gradients_nothing_runs_backward() -> None:
     assert result(lambda x: x + 1, torch.ones(1)).gradients is None
 
 
-def test_what_the_call_left_as_grad_is_apart_from_the_gradients() -> None:
+def test_grad_left_by_the_call_is_separate_from_the_gradients() -> None:
     given = leaf(1, 1)
     given.grad = torch.full((2,), 5.0)
     found = result(lambda x: x * 1, given)
@@ -401,7 +401,7 @@ def test_without_values_only_shapes_and_presence_count() -> None:
         ("nan 1.5", "inf 1.5", False),
     ],
 )
-def test_texts_are_the_same_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
+def test_texts_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
     assert same_text(expected, actual) is same
 
 
@@ -419,7 +419,7 @@ def test_texts_are_the_same_up_to_the_last_digit_of_a_number(expected: str, actu
         (torch.ones(2).bfloat16(), torch.ones(2).bfloat16() * 1.0078125, True),
     ],
 )
-def test_equal_up_to_what_a_compiler_changes(expected: torch.Tensor, actual: torch.Tensor, equal: bool) -> None:
+def test_values_are_equal_up_to_compiler_rounding(expected: torch.Tensor, actual: torch.Tensor, equal: bool) -> None:
     assert (difference(expected, actual) is None) is equal
 
 
@@ -428,7 +428,7 @@ def position() -> int:
     return int(state[2])
 
 
-def test_the_seed_for_a_device_not_used_yet_stays_the_users() -> None:
+def test_pending_seed_of_an_unused_device_is_kept() -> None:
     torch.manual_seed(7)
     waiting = torch.cuda._lazy_seed_tracker.get_calls()
     assert waiting or torch.cuda.is_initialized()
@@ -436,7 +436,7 @@ def test_the_seed_for_a_device_not_used_yet_stays_the_users() -> None:
     assert torch.cuda._lazy_seed_tracker.get_calls() == waiting
 
 
-def test_nothing_of_a_run_gets_out(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_effects_of_a_run_do_not_escape(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     @functools.lru_cache(None)
     def warning_once(logger: logging.Logger, text: str) -> None:
         logger.warning(text)
@@ -458,7 +458,7 @@ def test_nothing_of_a_run_gets_out(capsys: pytest.CaptureFixture[str], caplog: p
     assert torch.get_default_dtype() == torch.float32
 
 
-def test_what_warns_or_logs_once_does_so_in_each_run_and_not_again_after_them(
+def test_once_only_messages_appear_in_each_run_and_not_again_afterwards(
     monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     @functools.lru_cache(None)
@@ -484,9 +484,9 @@ def test_what_warns_or_logs_once_does_so_in_each_run_and_not_again_after_them(
     assert (len(recwarn), len(caplog.records)) == (1, 1)
 
 
-def test_a_compiled_program_does_not_differ_by_what_compiling_says() -> None:
+def test_messages_of_the_compiler_are_no_difference() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
-    with untouched():
+    with sandboxed():
         original, other = Subject(model), Subject(model)
         given = Arguments(torch.ones(2, 3))
         expected = run(original.call, original, given)
@@ -495,7 +495,7 @@ def test_a_compiled_program_does_not_differ_by_what_compiling_says() -> None:
 
 
 class Counted(torch.nn.Module):
-    """Leaves behind how often it was called, and a tensor."""
+    """Counts its calls, and keeps a tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -510,7 +510,7 @@ def passing_on(self: Counted, x: torch.Tensor) -> torch.Tensor:
     return type(self).forward(self, x)
 
 
-def test_what_a_switch_set_before_the_runs_is_no_difference_of_theirs() -> None:
+def test_state_set_by_a_switch_before_the_runs_is_no_difference() -> None:
     switched = Counted()
     switched.calls_by_hand = 3  # type: ignore[assignment]
     switched.forward = types.MethodType(passing_on, switched)  # type: ignore[method-assign]
@@ -518,7 +518,7 @@ def test_what_a_switch_set_before_the_runs_is_no_difference_of_theirs() -> None:
     assert compared(Counted(), switched, torch.ones(2)) == []
 
 
-def test_what_a_switched_program_leaves_empty_is_a_difference() -> None:
+def test_empty_container_left_by_a_switched_program_is_a_difference() -> None:
     class Remembering(Counted):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.seen: Any = [] if self.by == 1 else ()
@@ -527,11 +527,11 @@ def test_what_a_switched_program_leaves_empty_is_a_difference() -> None:
     switched = Remembering()
     switched.by = 2
     (found,) = compared(Remembering(), switched, torch.ones(2))
-    assert (found.kind, found.text) == ("state", "leaves self.seen otherwise")
+    assert (found.kind, found.text) == ("state", "leaves self.seen different")
 
 
-def test_what_a_switched_program_leaves_otherwise_is_a_difference() -> None:
+def test_different_state_left_by_a_switched_program_is_a_difference() -> None:
     switched = Counted()
     switched.by = 2
     (found,) = compared(Counted(), switched, torch.ones(2))
-    assert (found.kind, found.text) == ("state", "leaves self.last otherwise")
+    assert (found.kind, found.text) == ("state", "leaves self.last different")

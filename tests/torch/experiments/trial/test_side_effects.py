@@ -1,4 +1,4 @@
-"""What a function does outside of its objects happens as often as it was called for real, whoever asks what."""
+"""Effects outside a function's objects happen only in real calls, never in trials."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ import jupyter_graphbreak
 programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 
 KINDS = ("file", "network", "process", "database", "state")
-#: They end the process or the test, and of the last Dynamo itself fails to compile a call.
+#: The first two end the process or the test; Dynamo fails to compile a call in the last.
 NEVER_REAL = {"exits", "ends_process", "dumps_array"}
 PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
@@ -39,12 +39,12 @@ SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.compare_frontends,
 ]  # fmt: skip
 SIGNALLED: list[int] = []
-#: What the functions register to run when the process ends; what libraries register when they are loaded is no effect.
+#: Exit functions that the functions register; those that libraries register on import are no effects.
 REGISTERED: list[Any] = []
 
 
 def expected(function: Callable[..., Any]) -> tuple[str, int] | None:
-    """Return the kind and the line of a function's effect, as the comment at its line says."""
+    """Return the kind and the line of a function's effect, from the comment at that line."""
     lines, first = inspect.getsourcelines(function)
     for number, line in enumerate(lines, start=first):
         comment = line.rpartition("# ")[2].strip()
@@ -102,7 +102,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def seen() -> dict[str, Any]:
-    """Return all that the functions may change."""
+    """Return everything that the functions may change."""
     received = b""
     with contextlib.suppress(BlockingIOError):
         received = programs.OTHER_END.recv(1000, 2)  # MSG_PEEK
@@ -138,7 +138,7 @@ FOLDER: list[Path] = []
 
 @pytest.fixture(autouse=True, scope="module")
 def compilers() -> None:
-    """Load what PyTorch loads late."""
+    """Load the modules that PyTorch imports lazily."""
     compiled: Callable[..., Any] = torch.compile(programs.finish, backend="eager")
     compiled(torch.ones(3))
 
@@ -151,7 +151,7 @@ def folder(tmp_path: Path) -> Iterator[None]:
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Return the files of a folder, with what they hold and their rights."""
+    """Return the files of a folder with their modes and contents."""
     return {
         str(path.relative_to(folder)): (path.stat().st_mode, path.read_bytes() if path.is_file() else None)
         for path in sorted(folder.rglob("*"))
@@ -163,17 +163,17 @@ def kinds_and_lines(result: Any) -> list[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("function", EFFECTS)
-def test_what_has_effects_is_stopped_before_it_has_them(function: Callable[..., Any]) -> None:
+def test_function_with_an_effect_is_stopped_before_it(function: Callable[..., Any]) -> None:
     before = seen()
-    for ask in SINGLE_CALLS:
-        result = ask(torch.compile(function, backend="eager"), torch.ones(3))
-        assert seen() == before, ask.__name__
-        assert kinds_and_lines(result)[:1] == [expected(function)], ask.__name__
+    for call in SINGLE_CALLS:
+        result = call(torch.compile(function, backend="eager"), torch.ones(3))
+        assert seen() == before, call.__name__
+        assert kinds_and_lines(result)[:1] == [expected(function)], call.__name__
         assert "run again" in " ".join(result.to_text().split())
 
 
 @pytest.mark.parametrize("function", [case for case in EFFECTS if case.id not in NEVER_REAL])
-def test_what_was_seen_to_have_effects_is_not_run_again(function: Callable[..., Any]) -> None:
+def test_function_with_an_observed_effect_is_not_run_again(function: Callable[..., Any]) -> None:
     compiled = torch.compile(function, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3))
@@ -195,13 +195,13 @@ def checkpointed(x: torch.Tensor) -> torch.Tensor:
     return y * 2
 
 
-def test_the_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tqdm, "monitor", None)
     compiled = torch.compile(checkpointed, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3, requires_grad=True))
     monitor = tqdm.monitor
-    assert monitor is not None, "PyTorch makes a bar for each graph that it runs operation by operation"
+    assert monitor is not None, "PyTorch creates a progress bar for each graph that it interprets"
     try:
         report = run.try_remedies()
         assert report.effects is None
@@ -212,7 +212,7 @@ def test_the_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("function", PURE, ids=lambda function: function.__name__)
-def test_what_has_no_effect_is_run_again(function: Callable[..., Any]) -> None:
+def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> None:
     before = seen()
     tried = jupyter_graphbreak.try_remedies(function, torch.ones(3), seconds=60)
     assert tried.effects is None

@@ -1,4 +1,4 @@
-"""What a run on copies leaves alone, and what it starts from again: everything that a function can reach."""
+"""A run on copies changes nothing that the function can reach, and always starts from the same state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
-from jupyter_graphbreak.experiments.trial.outcome import Result, TooLongError, limited, run, untouched
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run, sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.records.package_paths import library_roots
@@ -23,8 +23,8 @@ ONES = torch.ones(3)
 
 
 def runs(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
-    """Run a function several times, each time from the beginning; the results are equal."""
-    with untouched():
+    """Run a function several times from the initial state, and check that the results are equal."""
+    with sandboxed():
         subject = Subject(fn, Arguments(*args))
         results = []
         assert subject.arguments is not None
@@ -40,10 +40,10 @@ def runs(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[Result]]:
     return subject, results
 
 
-# -- What is one object, or one memory, stays so.
+# -- Shared objects and shared memory stay shared.
 
 
-def test_a_tensor_that_is_a_global_and_an_argument_is_one() -> None:
+def test_tensor_that_is_a_global_and_an_argument_stays_one_object() -> None:
     cache = torch.zeros(3)
 
     def f(x: torch.Tensor) -> torch.Tensor:
@@ -58,7 +58,7 @@ def test_a_tensor_that_is_a_global_and_an_argument_is_one() -> None:
     assert subject.shared == []
 
 
-def test_a_view_of_a_global_is_one_of_the_copy() -> None:
+def test_view_of_a_global_is_a_view_of_the_copy() -> None:
     base = torch.zeros(4, 2)
 
     def f(row: torch.Tensor) -> torch.Tensor:
@@ -71,13 +71,13 @@ def test_a_view_of_a_global_is_one_of_the_copy() -> None:
     assert base.sum() == 0
 
 
-def test_one_tensor_given_twice_is_one() -> None:
+def test_tensor_passed_twice_stays_one_object() -> None:
     given = torch.ones(2)
     _, (first, _) = runs(lambda x, y: (x.add_(1), y * 1)[1], given, given)
     assert torch.equal(first.value, torch.full((2,), 2.0))
 
 
-def test_a_module_given_is_that_of_a_global_optimizer() -> None:
+def test_module_argument_is_the_module_of_a_global_optimizer() -> None:
     model = torch.nn.Linear(2, 1, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
     before = model.weight.detach().clone()
@@ -105,10 +105,10 @@ def test_tied_weights_stay_tied() -> None:
     assert first.aliases["the parameter 1.weight"] == ("is", frozenset({"the parameter 0.weight"}))
 
 
-# -- What a run starts from.
+# -- The initial state of a run.
 
 
-def test_grads_that_are_set_are_copied_and_come_back() -> None:
+def test_existing_grads_are_copied_and_restored() -> None:
     model = torch.nn.Linear(2, 1)
     model(torch.ones(1, 2)).sum().backward()
     before = copy.deepcopy(model.weight.grad)
@@ -123,7 +123,7 @@ def test_grads_that_are_set_are_copied_and_come_back() -> None:
     assert torch.equal(model.weight.grad, before)  # type: ignore[arg-type]
 
 
-def test_a_tensor_that_is_no_leaf_is_copied_as_a_leaf() -> None:
+def test_non_leaf_tensor_is_copied_as_a_leaf() -> None:
     weight = torch.ones(3, requires_grad=True)
     scaled = weight * 2
 
@@ -146,14 +146,14 @@ def test_a_tensor_that_is_no_leaf_is_copied_as_a_leaf() -> None:
     assert weight.grad is None
 
 
-def test_buffers_and_what_a_module_counts_come_back() -> None:
+def test_buffers_and_counters_of_a_module_are_restored() -> None:
     model = torch.nn.BatchNorm1d(2)
     _, (first, _) = runs(model, torch.randn(4, 2))
     assert first.state["self"].num_batches_tracked == 1
     assert model.num_batches_tracked == 0
 
 
-def test_hooks_see_the_copies_only() -> None:
+def test_hooks_receive_only_copies() -> None:
     seen: list[torch.Tensor] = []
     model = torch.nn.Linear(2, 1)
     model.register_forward_hook(lambda _, __, out: seen.append(out))
@@ -186,10 +186,10 @@ def test_parametrizations_and_closures_in_modules() -> None:
 
 
 class Counting(torch.nn.Module):
-    """A module whose methods read and write what belongs to nobody's copy: globals and its class."""
+    """A module whose methods read and write globals and class attributes."""
 
     calls = 0
-    sizes: list[int] = []  # noqa: RUF012 - that it is shared is what is tested
+    sizes: list[int] = []  # noqa: RUF012 - the test needs a shared list
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         global COUNT  # noqa: PLW0603
@@ -201,7 +201,7 @@ class Counting(torch.nn.Module):
 
 
 @pytest.mark.parametrize("fn", [Counting(), lambda x: Counting()(x + 0)], ids=["a module", "a function that makes one"])
-def test_what_methods_change_outside_is_changed_for_the_run_only(fn: Any) -> None:
+def test_globals_and_class_attributes_are_changed_only_during_the_run(fn: Any) -> None:
     _, (first, _) = runs(fn, ONES)
     assert (first.state["COUNT"], first.state["HISTORY"], first.state["Counting.calls"]) == (1, [3.0], 1)
     assert first.state["Counting.sizes"] == [3]
@@ -209,7 +209,7 @@ def test_what_methods_change_outside_is_changed_for_the_run_only(fn: Any) -> Non
 
 
 def test_defaults_and_attributes_of_functions_are_copied() -> None:
-    def f(x: torch.Tensor, cache: dict[int, torch.Tensor] = {}) -> int:  # noqa: B006 - that it is kept is what is tested
+    def f(x: torch.Tensor, cache: dict[int, torch.Tensor] = {}) -> int:  # noqa: B006 - the test needs a mutable default
         cache[len(cache)] = x
         f.calls += 1  # type: ignore[attr-defined]
         return len(cache)
@@ -220,7 +220,7 @@ def test_defaults_and_attributes_of_functions_are_copied() -> None:
     assert (f.__defaults__, f.calls) == (({},), 0)  # type: ignore[attr-defined]
 
 
-def test_iterators_and_queues_start_again() -> None:
+def test_iterators_and_queues_are_restored() -> None:
     numbers, queue = itertools.count(), deque([1])
 
     def f(x: torch.Tensor) -> torch.Tensor:
@@ -232,7 +232,7 @@ def test_iterators_and_queues_start_again() -> None:
     assert (next(numbers), queue) == (0, deque([1]))
 
 
-def test_what_a_run_put_in_the_place_of_an_object_goes_again() -> None:
+def test_replaced_attribute_is_restored() -> None:
     class Holder:
         def __init__(self) -> None:
             self.last = torch.zeros(3)
@@ -249,7 +249,7 @@ def test_what_a_run_put_in_the_place_of_an_object_goes_again() -> None:
     assert torch.equal(first.arguments["x"], ONES)
 
 
-# -- What cannot be copied is said.
+# -- Objects that cannot be copied are reported.
 
 
 class Stubborn(torch.nn.Module):
@@ -271,7 +271,7 @@ class Locked(torch.nn.Module):
             return x * self.weight
 
 
-def test_what_could_not_be_copied_is_named() -> None:
+def test_objects_that_cannot_be_copied_are_named() -> None:
     model = Stubborn()
     because = "cannot be copied: RuntimeError: not me"
     assert Subject(model).shared == [f"`Stubborn` (Stubborn) {because}"]
@@ -279,12 +279,12 @@ def test_what_could_not_be_copied_is_named() -> None:
     assert Subject(lambda net: net, Arguments(model)).shared == [f"`net` (Stubborn) {because}"]
 
 
-def test_a_lock_is_copied_and_free() -> None:
+def test_copied_lock_is_free() -> None:
     model = Locked()
     subject = Subject(model)
     assert subject.shared == []
     assert subject.call.weight is not model.weight
-    with model.lock, untouched():
+    with model.lock, sandboxed():
         assert torch.equal(run(subject.call, subject, Arguments(torch.ones(3))).value, torch.ones(3))
 
 
@@ -297,7 +297,7 @@ def says_within(x: float) -> float:
     return says(x) * 2
 
 
-def test_two_functions_that_call_a_third_find_the_same_copy_of_it() -> None:
+def test_two_functions_call_the_same_copy_of_a_third() -> None:
     def f(x: float) -> float:
         return says_within(x) + says(x)
 
@@ -307,20 +307,20 @@ def test_two_functions_that_call_a_third_find_the_same_copy_of_it() -> None:
     assert "print" not in subject.call.__globals__
 
 
-def test_a_folder_whose_name_begins_like_that_of_packages_is_the_readers_own() -> None:
+def test_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
     written = "SEEN = []\ndef f(x):\n    SEEN.append(1)\n    return x * len(SEEN)\n"
     for root in library_roots():
-        namespace: dict[str, Any] = {"__name__": "of_the_reader"}
+        namespace: dict[str, Any] = {"__name__": "user_module"}
         exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
         _, results = runs(namespace["f"], torch.ones(2), times=2)
         assert all(torch.equal(result.value, torch.ones(2)) for result in results)
         assert namespace["SEEN"] == []
 
 
-def test_an_endless_loop_in_such_a_folder_is_stopped() -> None:
+def test_endless_loop_in_such_a_folder_is_stopped() -> None:
     written = "def f():\n" + "    while True:\n        pass\n"
     for root in library_roots():
         namespace: dict[str, Any] = {}
         exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that place
-        with pytest.raises(TooLongError), limited():
+        with pytest.raises(LineLimitError), line_limit():
             namespace["f"]()

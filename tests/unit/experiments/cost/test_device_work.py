@@ -1,4 +1,4 @@
-"""What a call has a CUDA device do, counted from what a profiler saw of the driver, on a device that is described."""
+"""Device work of a call, counted from simulated profiler activities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jupyter_graphbreak.experiments.cost.entry_cost import device_work
 from jupyter_graphbreak.report.cost import DeviceWork
 
 
-def test_what_is_launched_and_what_is_waited_for() -> None:
+def test_launches_and_synchronisations_are_counted() -> None:
     names = [
         "cudaLaunchKernel", "cuLaunchKernel", "cuLaunchKernelEx", "cudaLaunchKernelExC", "hipModuleLaunchKernel",
         "cudaGraphLaunch", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy",
@@ -19,14 +19,14 @@ def test_what_is_launched_and_what_is_waited_for() -> None:
     assert device_work([Activity(name) for name in names]) == DeviceWork(5, 1, 4, 0)
 
 
-def test_the_peak_of_what_the_call_took_on_the_device() -> None:
+def test_peak_memory_of_the_call_on_the_device() -> None:
     sizes = [("cuda", 100), ("cpu", 10_000), ("cuda", 50), ("cuda", -100), ("cuda", 60)]
     assert device_work([Activity("", memory, nbytes) for memory, nbytes in sizes]).peak_bytes == 150
     assert device_work([Activity("", "cuda", -100), Activity("", "cuda", 40)]).peak_bytes == 0
     assert device_work([]) == DeviceWork(0, 0, 0, 0)
 
 
-def test_kineto_is_asked_about_the_call_alone_and_writes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_device_activities_cover_only_the_call_and_write_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     def call() -> None:
         first = torch.ones(1000)
         second = first + 1

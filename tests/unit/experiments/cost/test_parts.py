@@ -1,4 +1,4 @@
-"""The stretches between marks belong to graphs, breaks or guards; clocks of a device are read when it is done."""
+"""Stretches between marks belong to graphs, breaks or guards; device clocks are read after the work is done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jupyter_graphbreak._torch_compat.profile_ranges import Range
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.entry_cost import lookups_us, operations_outside
 from jupyter_graphbreak.experiments.cost.parts import (
-    NOBODY,
+    NO_OWNER,
     Overhead,
     Owner,
     Owners,
@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark
 from tests.support.sample_reports import two_breaks
 
 
-def test_a_profile_tells_how_long_code_was_looked_up_and_what_ran_outside() -> None:
+def test_profile_gives_lookup_times_and_operations_outside_graphs() -> None:
     ranges = [
         Range("call", "", 0, 100),
         Range("lookup", "", 5, 10),
@@ -75,9 +75,9 @@ BROKEN = call_of(
 )
 
 
-def test_each_stretch_belongs_to_what_ran_in_it() -> None:
+def test_each_stretch_is_assigned_to_its_owner() -> None:
     owners = Owners(two_breaks(), ["0/0", "1/0"], {"2/0": 4.0}, Overhead(mark_us=1.0, leaving_us=3.0))
-    assert owners.of_call(BROKEN) == pytest.approx(
+    assert owners.times_by_owner(BROKEN) == pytest.approx(
         {
             WAY_IN: 19.5 + 5.0 + 3.0,
             GRAPH: 10.0 + 3.0,
@@ -86,24 +86,24 @@ def test_each_stretch_belongs_to_what_ran_in_it() -> None:
             INNER: 7.0,
             CALLED: 4.0,
             SECOND: 1.0 + 6.0 + 9.0 + 10.0,
-            NOBODY: 2.0 + 4.0,
+            NO_OWNER: 2.0 + 4.0,
         }
     )
 
 
-def test_a_frame_that_was_left_by_an_exception_is_not_in_the_way() -> None:
+def test_frame_left_by_an_exception_is_closed() -> None:
     marks = [("entered", "0/0", 5.0), ("entered", "1/0", 6.0), ("left", "0/0", 7.0)]
-    times = Owners(two_breaks()).of_call(call_of(*marks, total=10.0))
-    assert times[NOBODY] == 3.0
+    times = Owners(two_breaks()).times_by_owner(call_of(*marks, total=10.0))
+    assert times[NO_OWNER] == 3.0
 
 
-def test_what_listening_takes_is_seen_in_the_calls() -> None:
+def test_overhead_of_marks_is_measured_from_the_calls() -> None:
     assert mark_us([BROKEN]) == 1.0
     assert leaving_us([BROKEN]) == 10.0
     assert (mark_us([]), leaving_us([])) == (0.0, 0.0)
 
 
-def test_parts_are_those_of_typical_calls_and_add_up() -> None:
+def test_parts_come_from_typical_calls_and_add_up() -> None:
     calls = [
         call_of(("graph", "0", 10.0), ("graph ends", "0", total - 20.0), total=total)
         for total in (104.0, 98.0, 112.0, 300.0, 90.0, 102.0)
@@ -114,22 +114,22 @@ def test_parts_are_those_of_typical_calls_and_add_up() -> None:
     assert [part.time.median_us for part in parts] == [30.0, 73.0]
     assert parts[1].time.runs == 2
     assert time_share(parts) == pytest.approx(73 / 103, abs=0.001)
-    whole, parts = parts_of(calls[2:], Owners(two_breaks(), ["0/0"]))  # far from each other
+    whole, parts = parts_of(calls[2:], Owners(two_breaks(), ["0/0"]))  # widely spread calls
     assert sum(part.time.median_us for part in parts) == whole.median_us == 107.0
 
 
-def test_what_was_done_for_us_is_no_time_of_the_call() -> None:
+def test_overhead_is_subtracted_from_the_call() -> None:
     owners = Owners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
     call = CallTime(BROKEN.total_us, BROKEN.marks, 0, 100.0)
     whole, parts = parts_of([call], owners)
-    # Two marks and what follows a graph; half of a mark at each end of a stretch.
+    # Subtracted: two marks, the work after a graph, and half a mark at each end of a stretch.
     assert whole.median_us == pytest.approx(110.0 - 2.0 - 3.5 - 7.0)
     assert whole.processor_us == pytest.approx(100.0 - 2.0 - 3.5 - 7.0)
     assert sum(part.time.median_us for part in parts) == pytest.approx(whole.median_us)
 
 
-class Described:
-    """A device on which nothing runs: it says when events that were put on it come to pass."""
+class SimulatedDevice:
+    """A simulated device whose events have given times."""
 
     def __init__(self, *times_ms: float) -> None:
         self.times = list(times_ms)
@@ -138,7 +138,7 @@ class Described:
     def synchronize(self) -> None:
         self.waited += 1
 
-    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - as torch.cuda has it
+    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - the name in torch.cuda
         assert enable_timing
         device = self
 
@@ -156,8 +156,8 @@ class Described:
         return Event()
 
 
-def test_a_device_is_waited_for_once_when_all_moments_are_marked() -> None:
-    device = Described(5.0, 6.0, 8.5)
+def test_device_is_synchronized_once_after_all_marks() -> None:
+    device = SimulatedDevice(5.0, 6.0, 8.5)
     clock = CudaClock(device)
     marks = [clock.mark() for _ in range(3)]
     assert clock.times_us(marks) == [0.0, 1000.0, 3500.0]

@@ -1,4 +1,4 @@
-"""Variants run in turn; what disturbed calls took does not count; two medians differ or may be the same."""
+"""Variants run in turn, disturbed calls do not count, and medians differ only if their spreads allow it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from jupyter_graphbreak.experiments.cost.timing import (
-    FEWEST_RUNS,
+    MIN_RUNS,
     Budget,
     CallTime,
     gain_us,
@@ -30,29 +30,29 @@ def noted(log: list[str], name: str) -> Callable[[], CallTime]:
     return run
 
 
-def test_variants_take_turns_and_who_is_first_changes() -> None:
+def test_variants_take_turns_and_the_first_one_changes() -> None:
     log: list[str] = []
     times = time_in_turn([noted(log, "a"), noted(log, "b"), noted(log, "c")], Budget(0.0, 1))
     assert "".join(log[:9]) == "abcbcacab"
-    assert [len(calls) for calls in times] == [FEWEST_RUNS] * 3
+    assert [len(calls) for calls in times] == [MIN_RUNS] * 3
     assert gc.isenabled()
 
 
 def test_the_budget_ends_the_rounds() -> None:
     seconds = itertools.count()
     (calls,) = time_in_turn([noted([], "a")], Budget(20, 100), clock=lambda: next(seconds))
-    assert FEWEST_RUNS < len(calls) < 35
+    assert MIN_RUNS < len(calls) < 35
     (calls,) = time_in_turn([noted([], "a")], Budget(1e9, 12))
     assert len(calls) == 12
 
 
-def test_disturbed_calls_do_not_count_unless_the_others_are_too_few() -> None:
+def test_disturbed_calls_count_only_if_the_others_are_too_few() -> None:
     calm, once, twice = CallTime(1.0), CallTime(9.0, (), 1), CallTime(19.0, (), 2)
-    assert undisturbed([twice, once, *[calm] * FEWEST_RUNS]) == [calm] * FEWEST_RUNS
-    assert undisturbed([calm, *[once] * FEWEST_RUNS, twice]) == [calm, *[once] * FEWEST_RUNS]
+    assert undisturbed([twice, once, *[calm] * MIN_RUNS]) == [calm] * MIN_RUNS
+    assert undisturbed([calm, *[once] * MIN_RUNS, twice]) == [calm, *[once] * MIN_RUNS]
 
 
-def test_a_busy_machine_is_given_twice_the_time() -> None:
+def test_busy_machine_gets_twice_the_time() -> None:
     seconds = itertools.count()
     (calls,) = time_in_turn([lambda: CallTime(9.0e6, (), 3)], Budget(20, 100), clock=lambda: next(seconds))
     assert 35 < len(calls) < 50
@@ -63,14 +63,14 @@ def test_a_spread_is_the_median_and_the_quartiles() -> None:
     assert spread([4.0]) == Spread(4.0, 4.0, 4.0, 1)
 
 
-def test_processor_time_is_said_where_it_was_measured() -> None:
+def test_processor_time_is_given_if_measured() -> None:
     calls = [CallTime(10.0, processor_us=us) for us in (4.0, 6.0, 50.0)]
     assert spread_of(calls) == Spread(10.0, 10.0, 10.0, 3, 6.0)
     assert spread_of([CallTime(10.0)]).processor_us is None
 
 
 @pytest.mark.parametrize(("median", "runs", "same"), [(110.0, 10, True), (110.0, 1000, False), (101.0, 10_000, True)])
-def test_medians_of_many_runs_are_told_apart(median: float, runs: int, *, same: bool) -> None:
+def test_medians_of_many_runs_are_distinguished(median: float, runs: int, *, same: bool) -> None:
     one, other = Spread(100.0, 90.0, 130.0, runs), Spread(median, 90.0, 130.0, runs)
     assert overlap(one, other) is overlap(other, one) is same
     assert gain_us(other, one) == (None if same else median - 100.0)

@@ -1,4 +1,4 @@
-"""Which sides of conditions are taken: the changed text does what the text did, and says so."""
+"""Instrumented source records which branches of conditions run, and otherwise behaves the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def end(node: ast.expr) -> tuple[int, int]:
     return node.end_lineno, node.end_col_offset
 
 
-def test_both_sides_are_noted_over_several_runs() -> None:
+def test_both_branches_are_recorded_over_several_runs() -> None:
     tests = conditions(TEXT)
     scope: dict[str, object] = {}
     exec(compile(noting(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
@@ -46,7 +46,7 @@ def test_both_sides_are_noted_over_several_runs() -> None:
     assert taken[1] == {True, False}
 
 
-def test_lines_stay_where_they_are() -> None:
+def test_line_numbers_are_kept() -> None:
     changed = noting(TEXT, conditions(TEXT))
     assert len(changed.splitlines()) == len(TEXT.splitlines())
     assert changed.splitlines()[2] == f'    if {NAME}(0, (x > 3 and ä)): y = "big"  # ü before'
@@ -60,7 +60,7 @@ def test_lines_stay_where_they_are() -> None:
         ("b", [Range(1, 0, 1, 1)]),
     ],
 )
-def test_tests_within_tests(text: str, tests: list[Range]) -> None:
+def test_nested_conditions(text: str, tests: list[Range]) -> None:
     changed = noting(text, tests)
     with noted() as taken:
         value = eval(changed, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
@@ -68,8 +68,8 @@ def test_tests_within_tests(text: str, tests: list[Range]) -> None:
     assert set(taken) == set(range(len(tests))) - ({2} if len(tests) == 4 else set())
 
 
-def test_the_value_is_asked_once_and_errors_pass() -> None:
-    class Asked:
+def test_condition_is_evaluated_once_and_errors_propagate() -> None:
+    class Counting:
         times = 0
 
         def __bool__(self) -> bool:
@@ -80,7 +80,7 @@ def test_the_value_is_asked_once_and_errors_pass() -> None:
         def __bool__(self) -> bool:
             raise ValueError("ambiguous")
 
-    asked = Asked()
+    asked = Counting()
     changed = noting("1 if asked else 2", [Range(1, 5, 1, 10)])
     with noted() as taken:
         assert eval(changed, {"asked": asked}) == 2  # noqa: S307 - our own text
@@ -89,7 +89,7 @@ def test_the_value_is_asked_once_and_errors_pass() -> None:
     assert (asked.times, dict(taken)) == (1, {0: {False}})
 
 
-def test_nothing_is_left_in_python_itself() -> None:
+def test_builtins_are_restored() -> None:
     with noted():
         assert hasattr(builtins, NAME)
     assert not hasattr(builtins, NAME)

@@ -18,9 +18,9 @@ from jupyter_graphbreak.experiments.remedies.change import Change, applied_to, e
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from unidiff.patch import PatchedFile
+    from unidiff.patch import Hunk, PatchedFile
 
     from jupyter_graphbreak.experiments.remedies.application import Program
 
@@ -69,7 +69,7 @@ class Patch:
     text: str
 
     def __post_init__(self) -> None:
-        if not self._changed_files():
+        if not changed_files(self.text):
             raise ValueError(f"{self.name} is no patch: a unified diff is needed, as git diff or diff -u writes it")
 
     @property
@@ -80,13 +80,7 @@ class Patch:
     @property
     def files(self) -> list[str]:
         """The files that it changes."""
-        return [changed.path for changed in self._changed_files()]
-
-    def _changed_files(self) -> list[PatchedFile]:
-        try:
-            return list(PatchSet(self.text))
-        except UnidiffParseError:
-            return []
+        return [changed.path for changed in changed_files(self.text)]
 
     def texts_for(self, program: Program, names: Mapping[str, str]) -> dict[str, str]:
         """Return the new text of each source that the patch changes, by its id; nothing, where it changes none.
@@ -102,17 +96,52 @@ class Patch:
         CannotApplyError
             If the text of a source is another than that of the patch, or a further file of Python is changed.
         """
-        made: dict[str, str] = {}
-        foreign: list[str] = []
-        for changed in self._changed_files():
+        new_texts: dict[str, str] = {}
+        other_files: list[str] = []
+        for changed in changed_files(self.text):
             source = _source_at(changed.path, program.files, names)
             if source is None or source not in program.texts:
-                foreign += [changed.path] if changed.path.endswith(".py") else []
+                other_files += [changed.path] if changed.path.endswith(".py") else []
             else:
-                made[source] = _patched(program.texts[source], changed)
-        if made and foreign:
-            raise CannotApplyError(f"it also changes {foreign[0]}, of which nothing was compiled")
-        return made
+                new_texts[source] = apply_hunks(program.texts[source], changed.path, changed)
+        if new_texts and other_files:
+            raise CannotApplyError(f"it also changes {other_files[0]}, of which nothing was compiled")
+        return new_texts
+
+
+def changed_files(patch: str) -> list[PatchedFile]:
+    """Return the files that a unified diff changes; none if the text is not a unified diff."""
+    try:
+        return list(PatchSet(patch))
+    except UnidiffParseError:
+        return []
+
+
+def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
+    """Return a text with the hunks of a patch applied.
+
+    Parameters
+    ----------
+    text : str
+    path : str
+        The path of the file, for the error message.
+    hunks : iterable of Hunk
+
+    Raises
+    ------
+    CannotApplyError
+        If the text does not have the lines that a hunk changes.
+    """
+    lines = text.split("\n")
+    for hunk in sorted(hunks, key=lambda hunk: hunk.source_start, reverse=True):
+        first = hunk.source_start - (1 if hunk.source_length else 0)
+        old = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_removed]
+        new = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_added]
+        for number, line in enumerate(old, start=first):
+            if number >= len(lines) or lines[number] != line:
+                raise CannotApplyError(f"line {number + 1} of {path} is another than {line.strip()!r}")
+        lines[first : first + len(old)] = new
+    return "\n".join(lines)
 
 
 def require_literal(original: Mapping[str, str], change: Change) -> None:
@@ -130,7 +159,7 @@ def require_literal(original: Mapping[str, str], change: Change) -> None:
         by_edits = applied_to(original[source], [edit for edit in edits if edit.source == source])
         by_patch = text
         if f"{source}.py" in by_path and "\r" not in original[source]:
-            by_patch = _patched(original[source], by_path[f"{source}.py"])
+            by_patch = apply_hunks(original[source], f"{source}.py", by_path[f"{source}.py"])
         if by_edits != text or by_patch != text:
             raise CannotApplyError("its edits of whole lines do not make what was tried")
 
@@ -207,19 +236,6 @@ def _source_at(path: str, files: Mapping[str, str], names: Mapping[str, str]) ->
     named = next((source for source, name in names.items() if name == path), None)
     ends = f"/{path.lstrip('/')}"
     return named or next((source for source, file in files.items() if f"/{file}".endswith(ends)), None)
-
-
-def _patched(text: str, changed: PatchedFile) -> str:
-    lines = text.split("\n")
-    for hunk in reversed(changed):
-        first = hunk.source_start - (1 if hunk.source_length else 0)
-        old = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_removed]
-        new = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_added]
-        for number, line in enumerate(old, start=first):
-            if number >= len(lines) or lines[number] != line:
-                raise CannotApplyError(f"line {number + 1} of {changed.path} is another than {line.strip()!r}")
-        lines[first : first + len(old)] = new
-    return "\n".join(lines)
 
 
 class _Part(NamedTuple):

@@ -77,7 +77,7 @@ def apply_patch(patch: str) -> AppliedPatch:
     new_texts = {path: _patched(path, texts[path], hunks) for path, hunks in hunks_by_path.items()}
     undo = contextlib.ExitStack()
     application = undo.enter_context(applied(Program(files, texts), new_texts))
-    undo.enter_context(application.defined())
+    undo.enter_context(application.with_definitions())
     applied_patch = AppliedPatch(tuple(files.values()), len(application.functions), undo)
     _active_patches.append(applied_patch)
     return applied_patch

@@ -203,7 +203,7 @@ def test_new_functions_are_there_where_they_are_defined(tmp_path: Path) -> None:
     change: Application
     with made.changed("def f(x):\n    return x + 1", new) as change:
         assert [definition.name for definition in change.definitions] == ["_inner"]
-        with change.defined(scope):
+        with change.with_definitions(scope):
             assert made.f(2) == 20
             assert made.untouched() == 10
         assert scope.keys() == before.keys()
@@ -220,7 +220,11 @@ def test_definitions_come_back_when_one_of_them_raises(tmp_path: Path) -> None:
         """)  # fmt: skip
     scope, f = vars(made.module), made.f
     new = "def g(x):\n    return x\n\n\n@loud\ndef f(x):"
-    with made.changed("def f(x):", new) as change, pytest.raises(ValueError, match="no"), change.defined(scope):
+    with (
+        made.changed("def f(x):", new) as change,
+        pytest.raises(ValueError, match="no"),
+        change.with_definitions(scope),
+    ):
         pass
     assert scope["f"] is f
     assert "g" not in scope
@@ -236,7 +240,7 @@ def test_a_function_with_other_decorators_is_defined_anew(tmp_path: Path) -> Non
             return x
         """)  # fmt: skip
     scope, f = vars(made.module), made.f
-    with made.changed("@negative\n", "") as change, change.defined(scope):
+    with made.changed("@negative\n", "") as change, change.with_definitions(scope):
         assert made.f(1) == 1
     assert made.f is f
     assert f(1) == -1

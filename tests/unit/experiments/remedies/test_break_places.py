@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_graphbreak.experiments.remedies.break_places import Comparison, RunBreaks, compare_breaks
+from jupyter_graphbreak.experiments.remedies.break_places import BreakComparison, RunBreaks, compare_breaks
 from jupyter_graphbreak.report.schema import Break, Device, Report
 from tests.support.break_problems import location_of
 
@@ -22,7 +22,7 @@ def run(text: str, *breaks: tuple[str, str]) -> RunBreaks:
 BEFORE = run(OLD, ("y.sum().item()", "item"), ("y.sum() > 0", "branch"))
 
 
-def compared(new: str, *after: RunBreaks) -> Comparison:
+def compared(new: str, *after: RunBreaks) -> BreakComparison:
     return compare_breaks([BEFORE], after, {"f.py": (OLD, new)})
 
 

@@ -64,10 +64,10 @@ class _UnfitError(Exception):
 
 def is_free_of_effects(node: ast.expr) -> bool:
     """Return whether an expression can be computed also where it was not asked for, as far as its form tells."""
-    for each in ast.walk(node):
-        if isinstance(each, _UNFIT):
+    for part in ast.walk(node):
+        if isinstance(part, _UNFIT):
             return False
-        if isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in _EFFECTS:
+        if isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in _EFFECTS:
             return False
     return True
 
@@ -103,8 +103,8 @@ class _Reader:
 
     def read(self, block: Sequence[ast.stmt]) -> Arm:
         if block:
-            inside = {node for each in block for node in ast.walk(each)}
-            everywhere = ast.walk(self._draft.function_of(block[0]) or self._draft.tree)
+            inside = {node for part in block for node in ast.walk(part)}
+            everywhere = ast.walk(self._draft.enclosing_function(block[0]) or self._draft.tree)
             outside = {node.id for node in everywhere if isinstance(node, ast.Name) and node not in inside}
             arguments = {node.arg for node in ast.walk(self._draft.tree) if isinstance(node, ast.arg)}
             self._own = {node.id for node in inside if isinstance(node, ast.Name)} - outside - arguments
@@ -118,10 +118,10 @@ class _Reader:
             return
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             self._assign(statement.targets[0], statement.value, later)
-        elif isinstance(statement, ast.Assign) and all(isinstance(each, ast.Name) for each in statement.targets):
+        elif isinstance(statement, ast.Assign) and all(isinstance(node, ast.Name) for node in statement.targets):
             text = self._text(statement.value)
-            for each in statement.targets:
-                self._set(ast.unparse(each), text, later)
+            for node in statement.targets:
+                self._set(ast.unparse(node), text, later)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._assign(statement.target, statement.value, later)
         elif isinstance(statement, ast.AugAssign) and type(statement.op) in SIGNS:
@@ -141,9 +141,9 @@ class _Reader:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
                 raise _UnfitError
-            texts = [self._text(each) for each in value.elts]
-            for each, text in zip(target.elts, texts, strict=True):
-                self._set(ast.unparse(each), text, later)
+            texts = [self._text(node) for node in value.elts]
+            for node, text in zip(target.elts, texts, strict=True):
+                self._set(ast.unparse(node), text, later)
         elif isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
             self._set(ast.unparse(target), self._text(value), later)
         else:
@@ -154,7 +154,7 @@ class _Reader:
             name = target if target in self._own else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
                 raise _UnfitError
-            self._arm.lines.append(f"{name} = {in_brackets(text)}")
+            self._arm.lines.append(f"{name} = {parenthesized(text)}")
             text = name
         self._now[target] = text
         self._arm.values[target] = text
@@ -170,7 +170,7 @@ class _Reader:
         self._arm.lines += [*taken.lines, *other.lines]
         self._arm.tests += [branch.test, *taken.tests, *other.tests]
         if taken.returns and other.returns and is_last:
-            merged = either(condition, taken.result, other.result, self._where)
+            merged = select_value(condition, taken.result, other.result, self._where)
             if merged is None:
                 raise _UnfitError
             self._arm.returns, self._arm.result = True, merged
@@ -185,7 +185,7 @@ class _Reader:
         return f"{self._torch}.where({condition}, {taken}, {other})"
 
     def _value(self, node: ast.expr) -> Value:
-        if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(each, ast.Starred) for each in node.elts):
+        if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(part, ast.Starred) for part in node.elts):
             return type(node).__name__, (), tuple(map(self._value, node.elts))
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
             return "Dict", tuple(ast.unparse(key) for key in node.keys if key), tuple(map(self._value, node.values))
@@ -194,8 +194,8 @@ class _Reader:
     def _text(self, node: ast.expr) -> str:
         if not is_free_of_effects(node):
             raise _UnfitError
-        reads = {each: ast.unparse(each) for each in ast.walk(node) if _is_read(each)}
-        changes = {each: self._now[name] for each, name in reads.items() if name in self._now}
+        reads = {part: ast.unparse(part) for part in ast.walk(node) if _is_read(part)}
+        changes = {part: self._now[name] for part, name in reads.items() if name in self._now}
         if node in changes:
             return changes[node]
         return argument(self._draft, node) if not changes else self._draft.rewritten(node, _in_place(changes))
@@ -209,12 +209,12 @@ def _is_read(node: ast.AST) -> bool:
     return isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
 
 
-def in_brackets(text: str) -> str:
+def parenthesized(text: str) -> str:
     """Return an expression's text so that it can stand on the right of an assignment."""
     return f"({text})" if "\n" in text else text
 
 
-def either(
+def select_value(
     condition: str, taken: Value | None, other: Value | None, choose: Callable[[str, str, str], str]
 ) -> Value | None:
     """Return a value chosen by a condition, member by member; ``None`` where the two have not the same members."""
@@ -222,18 +222,18 @@ def either(
         return taken if taken == other else choose(condition, taken, other)
     if taken is None or other is None or isinstance(taken, str) or isinstance(other, str) or taken[:2] != other[:2]:
         return None
-    members = [either(condition, a, b, choose) for a, b in zip(taken[2], other[2], strict=False)]
+    members = [select_value(condition, a, b, choose) for a, b in zip(taken[2], other[2], strict=False)]
     if len(taken[2]) != len(other[2]) or any(member is None for member in members):
         return None
     return taken[0], taken[1], tuple(member for member in members if member is not None)
 
 
-def written(value: Value) -> str:
+def render_value(value: Value) -> str:
     """Return the text of a value."""
     if isinstance(value, str):
         return value
     kind, keys, members = value
-    texts = [written(member) for member in members]
+    texts = [render_value(member) for member in members]
     if kind == "Dict":
         return "{" + ", ".join(f"{key}: {text}" for key, text in zip(keys, texts, strict=True)) + "}"
     if kind == "List":

@@ -63,10 +63,10 @@ def split_test(test: ast.expr) -> tuple[ast.expr, str]:
     """Return the part of a test that a tensor decides, and the text of the operands before it that Python decides."""
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return test, ""
-    first = next((n for n, each in enumerate(test.values) if not is_host_test(each)), 0)
+    first = next((n for n, node in enumerate(test.values) if not is_host_test(node)), 0)
     if not first:
         return test, ""
-    kept = " and ".join(ast.unparse(each) for each in test.values[:first])
+    kept = " and ".join(ast.unparse(node) for node in test.values[:first])
     rest = test.values[first:]
     if len(rest) == 1:
         return rest[0], kept
@@ -76,19 +76,19 @@ def split_test(test: ast.expr) -> tuple[ast.expr, str]:
 def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     """Return a test as an expression that is a boolean tensor; ``None`` where the form is not known."""
     if isinstance(test, ast.BoolOp):
-        parts = [tensor_condition(draft, each, torch) for each in test.values]
+        parts = [tensor_condition(draft, node, torch) for node in test.values]
         sign = " & " if isinstance(test.op, ast.And) else " | "
         return sign.join(operand(part) for part in parts if part) if all(parts) else None
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = tensor_condition(draft, test.operand, torch)
         return f"{torch}.logical_not({inner})" if inner else None
     if isinstance(test, ast.Compare):
-        return _compared(draft, test)
+        return _comparison_condition(draft, test)
     if isinstance(test, ast.Name) and _is_flag(draft, test):
         return f"{torch}.as_tensor({test.id})"
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
-    return _called(draft, test, torch) or f"{operand(_plain(draft, test))} != 0"
+    return _call_condition(draft, test, torch) or f"{operand(_text_on_device(draft, test))} != 0"
 
 
 def _is_flag(draft: Draft, name: ast.Name) -> bool:
@@ -98,11 +98,11 @@ def _is_flag(draft: Draft, name: ast.Name) -> bool:
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, bool)
         and any(isinstance(target, ast.Name) and target.id == name.id for target in node.targets)
-        for node in ast.walk(draft.function_of(name) or draft.tree)
+        for node in ast.walk(draft.enclosing_function(name) or draft.tree)
     )
 
 
-def _called(draft: Draft, test: ast.expr, torch: str) -> str | None:
+def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     while (brought := on_host(test)) is not None:
         test = brought
     if not isinstance(test, ast.Call):
@@ -111,19 +111,19 @@ def _called(draft: Draft, test: ast.expr, torch: str) -> str | None:
     if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two that are compared
         return _all_equal(draft, test, torch)
     if name == "is_nonzero" and len(test.args) == 1:
-        return f"{operand(_plain(draft, test.args[0]))} != 0"
+        return f"{operand(_text_on_device(draft, test.args[0]))} != 0"
     return draft.text_of(test) if name in _BOOLEAN else None
 
 
-def _compared(draft: Draft, test: ast.Compare) -> str | None:
+def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
     if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops):
         return None
     if len(test.ops) == 1:
-        return _plain(draft, test)
+        return _text_on_device(draft, test)
     operands = [test.left, *test.comparators]
     signs = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
     is_exact = _is_exact(test)
-    texts = [operand(_plain(draft, each, is_exact=is_exact)) for each in operands]
+    texts = [operand(_text_on_device(draft, node, is_exact=is_exact)) for node in operands]
     pairs = zip(texts, test.ops, texts[1:], strict=False)
     return " & ".join(f"({left} {signs[type(op)]} {right})" for left, op, right in pairs)
 
@@ -131,15 +131,15 @@ def _compared(draft: Draft, test: ast.Compare) -> str | None:
 def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
     name = dotted(test.func).rpartition(".")[2]
     if name == "equal":
-        left, right = (operand(draft.text_of(each)) for each in test.args[:2])
+        left, right = (operand(draft.text_of(node)) for node in test.args[:2])
         return f"({left} == {right}).all()"
     arguments = [*test.args, *(keyword.value for keyword in test.keywords)]
     names = ["" for _ in test.args] + [f"{keyword.arg}=" for keyword in test.keywords]
-    written = (f"{name}{draft.text_of(each)}" for name, each in zip(names, arguments, strict=True))
-    return f"{torch}.isclose({', '.join(written)}).all()"
+    render_value = (f"{name}{draft.text_of(node)}" for name, node in zip(names, arguments, strict=True))
+    return f"{torch}.isclose({', '.join(render_value)}).all()"
 
 
-def _plain(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
+def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
     """Return the text of an expression with its values left on the device.
 
     Parameters
@@ -149,7 +149,7 @@ def _plain(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str
         precision. Without it the expression itself tells.
     """
     if (inner := on_host(node)) is not None:
-        text = _plain(draft, inner)
+        text = _text_on_device(draft, inner)
         is_whole = isinstance(node, ast.Call) and dotted(node.func) == "int"
         cast = ".long()" if is_whole else ".double()" if is_exact is False else ""
         return f"{operand(text)}{cast}" if cast else text
@@ -162,7 +162,7 @@ def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exa
     """Note the outermost expressions in a node that bring a tensor to the host, with what they bring."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr) and on_host(child) is not None:
-            changes[child] = operand(_plain(draft, child, is_exact=is_exact))
+            changes[child] = operand(_text_on_device(draft, child, is_exact=is_exact))
         else:
             _collect(draft, child, changes, is_exact=is_exact)
 

@@ -12,7 +12,7 @@ from jupyter_graphbreak.experiments.families.conditions import on_host
 from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.protection import may_raise
 from jupyter_graphbreak.experiments.families.site import dotted, names_read, site_at, step_of
-from jupyter_graphbreak.experiments.families.wrapping import wrapped
+from jupyter_graphbreak.experiments.families.wrapping import wrap_function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ _METHODS_ON_HOST = {"numpy", "detach", "format"}
 
 
 @dataclass
-class Deferred:
+class DeferredStatement:
     """A statement that is done after the call.
 
     Parameters
@@ -47,8 +47,8 @@ class Deferred:
 def tests_that_broke(problem: Problem, site: Site) -> set[ast.stmt]:
     """Return the statements whose test broke a graph."""
     found: set[ast.stmt] = set()
-    for each in problem.report.breaks:
-        place = site_at(problem, each.location)
+    for break_ in problem.report.breaks:
+        place = site_at(problem, break_.location)
         if place is None or place.draft is not site.draft:
             continue
         branch = place.statement
@@ -59,7 +59,9 @@ def tests_that_broke(problem: Problem, site: Site) -> set[ast.stmt]:
     return found
 
 
-def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, cloned: bool = False) -> Deferred | None:
+def defer(
+    draft: Draft, function: FunctionNode, statement: ast.stmt, *, cloned: bool = False
+) -> DeferredStatement | None:
     """Return a statement as it can be done after the call.
 
     Parameters
@@ -74,9 +76,9 @@ def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone
         Whether to hand out copies of what has a name, which later statements may change.
     """
     bound = _bound_in(function)
-    arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
     parts = _parts(statement, bound, arguments)
-    if parts is None or (raises(statement) and is_guarded(draft, statement)):
+    if parts is None or (raises(statement) and is_in_try_or_with(draft, statement)):
         return None
     # What the test protects is computed after it, from the names that are in it.
     protected = isinstance(statement, ast.If)
@@ -100,20 +102,20 @@ def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone
         changed = _changed_in_place(function, leaf) or (cloned and _augmented(function, leaf))
         values[name] = f"{text}.clone()" if changed else text
         changes[leaf] = name
-    return Deferred(statement, list(values), list(values.values()), _afterwards(draft, statement, changes))
+    return DeferredStatement(statement, list(values), list(values.values()), _afterwards(draft, statement, changes))
 
 
 def raises(statement: ast.stmt) -> bool:
     """Return whether a statement may end the call."""
-    return any(isinstance(each, ast.Raise | ast.Assert) for each in ast.walk(statement))
+    return any(isinstance(node, ast.Raise | ast.Assert) for node in ast.walk(statement))
 
 
-def is_guarded(draft: Draft, statement: ast.stmt) -> bool:
+def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
     """Return whether something around a statement may deal with what it raises: it must raise there and then."""
-    for each in draft.ancestors(statement):
-        if isinstance(each, FunctionNode):
+    for node in draft.ancestors(statement):
+        if isinstance(node, FunctionNode):
             return False
-        if isinstance(each, ast.Try | ast.TryStar | ast.With):
+        if isinstance(node, ast.Try | ast.TryStar | ast.With):
             return True
     return False
 
@@ -122,15 +124,15 @@ def _afterwards(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) 
     if not isinstance(statement, ast.If):
         return [draft.rewritten(statement, changes)]
     unit = step_of(draft, statement)
-    block = [f"{unit}{line}" for each in statement.body for line in _afterwards(draft, each, changes)]
+    block = [f"{unit}{line}" for node in statement.body for line in _afterwards(draft, node, changes)]
     return [f"if {draft.rewritten(statement.test, changes)}:", *block]
 
 
 def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[ast.expr] | None:
     """Return the expressions whose values a statement needs; ``None`` if it cannot be done after the call."""
     if isinstance(statement, ast.If):
-        inner = [_parts(each, bound, arguments) for each in statement.body]
-        if statement.orelse or any(each is None for each in inner):
+        inner = [_parts(node, bound, arguments) for node in statement.body]
+        if statement.orelse or any(node is None for node in inner):
             return None
         return [statement.test, *(part for parts in inner for part in parts or [])]
     if isinstance(statement, ast.Assert):
@@ -142,7 +144,7 @@ def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[as
         return []
     if not isinstance(call, ast.Call) or _root(call.func) in bound - arguments or not _root(call.func):
         return None
-    if any(isinstance(each, ast.Call) and names_read(each) & bound for each in ast.walk(call.func)):
+    if any(isinstance(node, ast.Call) and names_read(node) & bound for node in ast.walk(call.func)):
         return None  # what it is called on is computed in the function
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
@@ -158,7 +160,7 @@ def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list
     inner = on_host(node)
     if inner is not None:
         return _leaves(inner, bound, protected=protected)
-    if not any(isinstance(each, ast.Name) and each.id in bound for each in ast.walk(node)):
+    if not any(isinstance(child, ast.Name) and child.id in bound for child in ast.walk(node)):
         return []
     if isinstance(node, ast.Call):
         name = dotted(node.func)
@@ -174,19 +176,19 @@ def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list
         return _names_in(node, bound) if protected and may_raise(node) is not None else [node]
     return [
         leaf
-        for number, each in enumerate(members)
-        for leaf in _leaves(each, bound, protected=protected or (isinstance(node, ast.BoolOp) and number > 0))
+        for number, child in enumerate(members)
+        for leaf in _leaves(child, bound, protected=protected or (isinstance(node, ast.BoolOp) and number > 0))
     ]
 
 
 def _names_in(node: ast.expr, bound: set[str]) -> list[ast.expr]:
     """Return the names of the function's own from which an expression is computed."""
-    return [each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in bound]
+    return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in bound]
 
 
 def _members(node: ast.expr) -> Sequence[ast.expr] | None:
     if isinstance(node, ast.JoinedStr):
-        return [each.value for each in node.values if isinstance(each, ast.FormattedValue)]
+        return [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
     if isinstance(node, ast.Tuple | ast.List):
         return node.elts
     if isinstance(node, ast.Starred):
@@ -203,19 +205,19 @@ def _members(node: ast.expr) -> Sequence[ast.expr] | None:
     elif isinstance(node, ast.Compare):
         parts = [node.left, *node.comparators]
     is_text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant | ast.JoinedStr)
-    brings = any(isinstance(each, ast.expr) and on_host(each) is not None for each in ast.walk(node))
+    brings = any(isinstance(part, ast.expr) and on_host(part) is not None for part in ast.walk(node))
     return parts if parts is not None and (is_text or brings) else None
 
 
 def _bound_in(function: FunctionNode) -> set[str]:
     """Return the names of a function's own."""
-    arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
-    stored = {each.id for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     imported = {
         (alias.asname or alias.name).partition(".")[0]
-        for each in ast.walk(function)
-        if isinstance(each, ast.Import | ast.ImportFrom)
-        for alias in each.names
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
     }
     return arguments | stored | imported
 
@@ -258,15 +260,17 @@ def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
     return ast.unparse(leaf) in changed
 
 
-def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred]) -> dict[str, str] | None:
+def run_after_call(
+    site: Site, function: FunctionNode, statements: Sequence[DeferredStatement]
+) -> dict[str, str] | None:
     """Return new texts that do statements after the call of the compiled function, in the order of the program."""
     draft = site.draft
     later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
     splices: list[Splice | None] = []
-    for number, each in enumerate(statements):
-        members = [*([str(number)] if len(statements) > 1 else []), *each.values]
+    for number, node in enumerate(statements):
+        members = [*([str(number)] if len(statements) > 1 else []), *node.values]
         handed_out = ", ".join(members) + ("," if len(members) == 1 else "")
-        splices.append(draft.replacing_statement(each.statement, [f"{later}.append(({handed_out}))"]))
+        splices.append(draft.statement_replacement(node.statement, [f"{later}.append(({handed_out}))"]))
 
     def body(call: str) -> list[str]:
         return [
@@ -276,20 +280,20 @@ def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred
             f"return {result}",
         ]
 
-    return wrapped(site, function, later, body, splices)
+    return wrap_function(site, function, later, body, splices)
 
 
-def _all_done(draft: Draft, function: FunctionNode, statements: Sequence[Deferred], later: str) -> list[str]:
+def _all_done(draft: Draft, function: FunctionNode, statements: Sequence[DeferredStatement], later: str) -> list[str]:
     unit = step_of(draft, function)
     if len(statements) == 1:
         (only,) = statements
         return [f"for {_unpacked(only.names)} in {later}:", *(f"{unit}{line}" for line in only.after)]
     which, values = fresh_name(draft, "which"), fresh_name(draft, "values")
     lines = [f"for {which}, *{values} in {later}:"]
-    for number, each in enumerate(statements):
+    for number, node in enumerate(statements):
         lines.append(f"{unit}{'elif' if number else 'if'} {which} == {number}:")
-        assigned = [f"{_unpacked(each.names)} = {values}"] if each.names else []
-        lines += [f"{unit * 2}{line}" for line in (*assigned, *each.after)]
+        assigned = [f"{_unpacked(node.names)} = {values}"] if node.names else []
+        lines += [f"{unit * 2}{line}" for line in (*assigned, *node.after)]
     return lines
 
 

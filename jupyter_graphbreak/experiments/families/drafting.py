@@ -85,16 +85,16 @@ class Draft:
             yield parent
             node = parent
 
-    def around(self, node: ast.AST, kind: type[_N]) -> _N | None:
+    def enclosing(self, node: ast.AST, kind: type[_N]) -> _N | None:
         """Return the node itself or the nearest one around it that is of a kind."""
-        return next((each for each in (node, *self.ancestors(node)) if isinstance(each, kind)), None)
+        return next((part for part in (node, *self.ancestors(node)) if isinstance(part, kind)), None)
 
-    def function_of(self, node: ast.AST) -> FunctionNode | None:
+    def enclosing_function(self, node: ast.AST) -> FunctionNode | None:
         """Return the function that a node stands in; ``None`` at the top and in a lambda."""
-        for each in self.ancestors(node):
-            if isinstance(each, FunctionNode):
-                return each
-            if isinstance(each, ast.Lambda):
+        for part in self.ancestors(node):
+            if isinstance(part, FunctionNode):
+                return part
+            if isinstance(part, ast.Lambda):
                 return None
         return None
 
@@ -137,7 +137,7 @@ class Draft:
         before = self.text[self._starts[statement.lineno - 1] : start]
         return before if not before.strip() else None
 
-    def stands_alone(self, statement: ast.stmt) -> bool:
+    def has_own_lines(self, statement: ast.stmt) -> bool:
         """Return whether a statement has its lines for itself, comments aside."""
         rest = self._lines[(statement.end_lineno or statement.lineno) - 1]
         after = rest[self.end_of(statement) - self._starts[(statement.end_lineno or statement.lineno) - 1] :].strip()
@@ -156,85 +156,85 @@ class Draft:
             return []
         return found
 
-    def replacing(self, node: ast.expr | ast.stmt, new: str) -> Splice:
+    def replacement(self, node: ast.expr | ast.stmt, new: str) -> Splice:
         """Put a text where a node is."""
         return Splice(self.start_of(node), self.end_of(node), new)
 
-    def replacing_statement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+    def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Put statements, one a line, where one is; its comments come first. ``None`` where its line has other code.
 
         The lines get the indentation of the statement. What stands in the place of an ``elif`` comes under an ``else``.
         """
-        if not self.stands_alone(statement):
+        if not self.has_own_lines(statement):
             new = "; ".join(lines)
             one_line = statement.lineno == statement.end_lineno and not any("\n" in line for line in lines)
-            return self.replacing(statement, new) if one_line and not isinstance(statement, ast.If) else None
+            return self.replacement(statement, new) if one_line and not isinstance(statement, ast.If) else None
         indent = self.indent_of(statement) or ""
         whole = [*self.comments_in(statement), *lines]
         if self.is_elif(statement) and isinstance(statement, ast.If):
             inner = self.indent_of(statement.body[0])
             if inner is None:
                 return None
-            return self.replacing(statement, f"\n{inner}".join(["else:", *whole]))
-        return self.replacing(statement, f"\n{indent}".join(whole))
+            return self.replacement(statement, f"\n{inner}".join(["else:", *whole]))
+        return self.replacement(statement, f"\n{indent}".join(whole))
 
-    def deleting(self, statement: ast.stmt) -> Splice:
+    def deletion(self, statement: ast.stmt) -> Splice:
         """Take a statement away, with its lines where they are its own; ``pass`` in the place of a whole block."""
-        if len(self.block_of(statement)) == 1 or not self.stands_alone(statement):
-            return self.replacing(statement, "pass")
-        return self.deleting_lines(statement.lineno, statement.end_lineno or statement.lineno)
+        if len(self.block_of(statement)) == 1 or not self.has_own_lines(statement):
+            return self.replacement(statement, "pass")
+        return self.line_deletion(statement.lineno, statement.end_lineno or statement.lineno)
 
-    def deleting_lines(self, first: int, last: int) -> Splice:
+    def line_deletion(self, first: int, last: int) -> Splice:
         """Take whole lines away."""
         return Splice(self._starts[first - 1], min(self._starts[last], len(self.text)), "")
 
-    def inserting_before(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+    def insertion_before(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Put lines before a statement, as far in as it is."""
         indent = self.indent_of(statement)
         if indent is None:
             return None
-        first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", []))])
+        first = min([statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", []))])
         at = self._starts[first - 1]
         return Splice(at, at, "".join(f"{indent}{line}\n" for line in lines))
 
-    def inserting_after(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+    def insertion_after(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Put lines after a statement that has its lines for itself."""
         indent = self.indent_of(statement)
-        if indent is None or not self.stands_alone(statement):
+        if indent is None or not self.has_own_lines(statement):
             return None
         at = min(self._starts[statement.end_lineno or statement.lineno], len(self.text))
         lead = "" if self.text[:at].endswith("\n") else "\n"
         return Splice(at, at, lead + "".join(f"{indent}{line}\n" for line in lines))
 
-    def opening(self, function: FunctionNode, lines: Sequence[str]) -> Splice | None:
+    def insertion_at_start(self, function: FunctionNode, lines: Sequence[str]) -> Splice | None:
         """Put lines at the start of a function, after its docstring."""
         first = function.body[0]
         if ast.get_docstring(function, clean=False) is not None:
             if len(function.body) == 1:
-                return self.inserting_after(first, lines)
+                return self.insertion_after(first, lines)
             first = function.body[1]
-        return self.inserting_before(first, lines)
+        return self.insertion_before(first, lines)
 
     def rewritten(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
         """Return the text of a node with other texts in the place of expressions in it.
 
         Where one stands in an f-string, whose columns Python 3.11 does not tell, the layout of the node is not kept.
         """
-        inside = [each for each in ast.walk(node) if each in changes and isinstance(each, ast.expr)]
-        in_strings = any(isinstance(around, ast.JoinedStr) for each in inside for around in self.ancestors(each))
+        inside = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
+        in_strings = any(isinstance(enclosing, ast.JoinedStr) for part in inside for enclosing in self.ancestors(part))
         if in_strings:
-            swapped = _Swap({ast.dump(each, include_attributes=True): changes[each] for each in inside})
+            swapped = _Swap({ast.dump(part, include_attributes=True): changes[part] for part in inside})
             return ast.unparse(swapped.visit(copy.deepcopy(node)))
         start, text = self.start_of(node), self.text_of(node)
-        for each in sorted(inside, key=self.start_of, reverse=True):
-            text = text[: self.start_of(each) - start] + changes[each] + text[self.end_of(each) - start :]
+        for part in sorted(inside, key=self.start_of, reverse=True):
+            text = text[: self.start_of(part) - start] + changes[part] + text[self.end_of(part) - start :]
         return text
 
-    def drafted(self, splices: Iterable[Splice | None]) -> str | None:
+    def apply_splices(self, splices: Iterable[Splice | None]) -> str | None:
         """Return the text with all splices; ``None`` if one is missing, two overlap or the result is no Python."""
         text = self.text
         ends = len(text)
-        for splice in sorted(set(splices), key=lambda each: each or (0, 0, ""), reverse=True):
+        for splice in sorted(set(splices), key=lambda node: node or (0, 0, ""), reverse=True):
             if splice is None or splice.end > ends:
                 return None
             text = text[: splice.start] + self._with_line_ends(splice.new) + text[splice.end :]

@@ -28,17 +28,17 @@ _SIZES = {"shape", "ndim"}
 
 def may_raise(node: ast.expr) -> ast.expr | None:
     """Return the first part of an expression that may raise with other sizes and numbers, as far as its form tells."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call) and dotted(each.func).rpartition(".")[2] not in _TOTAL:
-            return each
-        if isinstance(each, ast.Subscript) and not _is_of_size(each.value) and not isinstance(each.slice, ast.Slice):
-            return each
-        if isinstance(each, ast.BinOp) and _divides_by_unknown(each):
-            return each
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] not in _TOTAL:
+            return part
+        if isinstance(part, ast.Subscript) and not _is_of_size(part.value) and not isinstance(part.slice, ast.Slice):
+            return part
+        if isinstance(part, ast.BinOp) and _divides_by_unknown(part):
+            return part
     return None
 
 
-def assumed(draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.AST] = ()) -> list[str]:
+def assumptions_of(draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.AST] = ()) -> list[str]:
     """Return what a change takes for granted that computes both sides of some tests, and all parts of them.
 
     Parameters
@@ -53,41 +53,41 @@ def assumed(draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.AST] = (
     tests = list(tests)
     found: list[ast.expr] = []
     for test in tests:
-        for operation in (each for each in ast.walk(test) if isinstance(each, ast.BoolOp)):
+        for operation in (node for node in ast.walk(test) if isinstance(node, ast.BoolOp)):
             rest = split_test(operation)[0]  # what Python decides stays before it
             values = rest.values if isinstance(rest, ast.BoolOp) else [rest]
             found += [part for part in map(may_raise, values[1:]) if part is not None]
     for side in (*(side for test in tests for side in _sides_of(draft, test)), *also):
-        found += [each for each in ast.walk(side) if isinstance(each, ast.expr) and _is_risky(draft, each)]
+        found += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
     return [
-        f"it takes for granted that {draft.text_of(each)}, which a condition protects, never raises and has no effect"
-        for each in dict.fromkeys(found)
+        f"it takes for granted that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
+        for node in dict.fromkeys(found)
     ]
 
 
 def is_protected(draft: Draft, node: ast.AST) -> bool:
     """Whether something around an expression in its statement can leave it out."""
     inner = node
-    for around in draft.ancestors(node):
-        if isinstance(around, ast.stmt):
+    for enclosing in draft.ancestors(node):
+        if isinstance(enclosing, ast.stmt):
             return False
-        decides = isinstance(around, ast.BoolOp) and inner is not around.values[0]
-        chosen = isinstance(around, ast.IfExp) and inner is not around.test
-        if decides or chosen or isinstance(around, ast.Lambda | ast.comprehension | ast.GeneratorExp):
+        decides = isinstance(enclosing, ast.BoolOp) and inner is not enclosing.values[0]
+        chosen = isinstance(enclosing, ast.IfExp) and inner is not enclosing.test
+        if decides or chosen or isinstance(enclosing, ast.Lambda | ast.comprehension | ast.GeneratorExp):
             return True
-        if isinstance(around, ast.ListComp | ast.SetComp | ast.DictComp):
+        if isinstance(enclosing, ast.ListComp | ast.SetComp | ast.DictComp):
             return True
-        inner = around
+        inner = enclosing
     return False
 
 
 def _sides_of(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
-    around = next(draft.ancestors(test), None)
-    match around:
+    enclosing = next(draft.ancestors(test), None)
+    match enclosing:
         case ast.IfExp():
-            yield from (around.body, around.orelse)
+            yield from (enclosing.body, enclosing.orelse)
         case ast.If() | ast.While():
-            yield from (*around.body, *around.orelse)
+            yield from (*enclosing.body, *enclosing.orelse)
 
 
 def _is_risky(draft: Draft, node: ast.expr) -> bool:
@@ -96,8 +96,8 @@ def _is_risky(draft: Draft, node: ast.expr) -> bool:
         return _divides_by_unknown(node) and not isinstance(node.right, ast.Name | ast.Attribute)
     if isinstance(node, ast.Call):
         name = dotted(node.func)
-        own = [each for each in ast.walk(draft.tree) if isinstance(each, FunctionNode) and _is_called(each, name)]
-        return any(not _is_harmless(each) for each in own)
+        own = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and _is_called(part, name)]
+        return any(not _is_harmless(part) for part in own)
     return False
 
 
@@ -109,8 +109,8 @@ def _is_harmless(function: FunctionNode) -> bool:
     """Whether a function of the source only computes, as far as its form tells."""
     leaves = (ast.Raise, ast.Assert, ast.Global, ast.Nonlocal, ast.Delete)
     nodes = list(ast.walk(function))
-    effects = any(isinstance(each, ast.Call) and not is_free_of_effects(each) for each in nodes)
-    return not effects and not any(isinstance(each, leaves) for each in nodes)
+    effects = any(isinstance(node, ast.Call) and not is_free_of_effects(node) for node in nodes)
+    return not effects and not any(isinstance(node, leaves) for node in nodes)
 
 
 def _divides_by_unknown(node: ast.BinOp) -> bool:
@@ -123,7 +123,7 @@ def _divides_by_unknown(node: ast.BinOp) -> bool:
         return False
     if isinstance(node.op, ast.Div) and not (isinstance(node.left, ast.Constant) or _is_of_size(node.left)):
         return False  # of a tensor, most likely
-    return not any(isinstance(each, ast.Call) and not _is_of_size(each) for each in ast.walk(node.right))
+    return not any(isinstance(part, ast.Call) and not _is_of_size(part) for part in ast.walk(node.right))
 
 
 def _is_of_size(node: ast.expr) -> bool:

@@ -45,7 +45,7 @@ class Site:
     @property
     def function(self) -> FunctionNode | None:
         """The function that the break stands in."""
-        return self.draft.function_of(self.node)
+        return self.draft.enclosing_function(self.node)
 
     def condition(self, test: ast.expr) -> Condition:
         """Return a test of the source as what must be seen to take both sides."""
@@ -69,7 +69,7 @@ class Site:
         assumptions : iterable of str
             What it takes for granted.
         """
-        text = self.draft.drafted(splices)
+        text = self.draft.apply_splices(splices)
         if text is not None:
             conditions = tuple(map(self.condition, tests))
             yield Proposal(family, title, {self.source: text}, conditions=conditions, assumptions=tuple(assumptions))
@@ -83,7 +83,7 @@ class Site:
         if any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(tree)):
             return "torch", []  # another cell imports it
         function = self.function
-        place = self.draft.opening(function, ["import torch"]) if function is not None else None
+        place = self.draft.insertion_at_start(function, ["import torch"]) if function is not None else None
         return "torch", [place]
 
 
@@ -110,7 +110,7 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
     if location is None or draft is None:
         return None
     node = draft.find(location.line, location.column, location.end_line, location.end_column)
-    statement = draft.around(node, ast.stmt) if node is not None else None
+    statement = draft.enclosing(node, ast.stmt) if node is not None else None
     if node is None or statement is None:
         return None
     libraries = {source.id for source in problem.report.sources if source.kind == "library"}
@@ -130,7 +130,10 @@ def site_of(problem: Problem) -> Site | None:
 
 def _is_foundation(problem: Problem, place: Location | None) -> bool:
     """Return whether a place is in what nobody edits: the standard library and torch."""
-    source = next((each for each in problem.report.sources if place is not None and each.id == place.source), None)
+    source = next(
+        (source_ for source_ in problem.report.sources if place is not None and source_.id == place.source),
+        None,
+    )
     if source is None or source.kind != "library" or source.path is None:
         return False
     package = source.path.partition("/")[0].removesuffix(".py")
@@ -148,12 +151,12 @@ def dotted(node: ast.AST) -> str:
 
 def names_read(node: ast.AST) -> set[str]:
     """Return the names that a piece of code reads."""
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
 
 
 def names_bound(node: ast.AST) -> set[str]:
     """Return the names that a piece of code binds."""
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
 def step_of(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:

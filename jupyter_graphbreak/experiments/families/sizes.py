@@ -9,7 +9,7 @@ from jupyter_graphbreak.experiments.families.conditions import on_host
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, fresh_name, operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_at, site_of
-from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrapped
+from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
 from jupyter_graphbreak.knowledge.lookup import known_cause
 
 if TYPE_CHECKING:
@@ -175,9 +175,9 @@ def hand_in_numbers(module, args, kwargs):
 
 
 model.register_forward_pre_hook(hand_in_numbers, with_kwargs=True)"""
-_THROUGH_TITLE = "Call forward through a function that passes everything on"
+_FORWARD_WRAPPER_TITLE = "Call forward through a function that passes everything on"
 # What binds a signature breaks where arguments of the compiled function itself were changed before.
-_THROUGH = """\
+_FORWARD_WRAPPER = """\
 import functools
 import types
 
@@ -190,20 +190,20 @@ def forward(self, *args, **kwargs):
 model.forward = types.MethodType(forward, model)"""
 
 #: The codes of all.
-SWITCHES = (_GRIDS, _LISTS, _THROUGH)
+SWITCHES = (_GRIDS, _LISTS, _FORWARD_WRAPPER)
 
 
 def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
     """Yield titles and codes of what has a model of transformers know its sizes."""
-    found = problem.break_
-    places = [place for place in (found.location, *found.stack) if place is not None]
+    break_ = problem.break_
+    places = [place for place in (break_.location, *break_.stack) if place is not None]
     paths = {source.id: source.path or "" for source in problem.report.sources if source.kind == "library"}
     texts = [problem.texts.get(place.source, "") for place in places if _PACKAGE in paths.get(place.source, "")]
     if not texts:
         return
-    rewrites = known_cause(found.gb_id, found.gb_type).rewrites
+    rewrites = known_cause(break_.gb_id, break_.gb_type).rewrites
     if "wrap forward" in rewrites and any("signature.bind(" in (place.code or "") for place in places):
-        yield _THROUGH_TITLE, _THROUGH
+        yield _FORWARD_WRAPPER_TITLE, _FORWARD_WRAPPER
     if "pass sizes as numbers" in rewrites:
         if any("image_grid_thw" in text for text in texts):
             yield _GRIDS_TITLE, _GRIDS
@@ -231,25 +231,25 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    yield from _counted(site)
+    yield from _count_without_numpy(site)
     function = entry_function(problem, site)
     if function is not None:
         yield from _read_before(problem, site, function)
 
 
-def _counted(site: Site) -> Iterator[Proposal]:
+def _count_without_numpy(site: Site) -> Iterator[Proposal]:
     """Count the elements of a shape without NumPy, whose numbers are tensors in a graph."""
-    for call in (each for each in ast.walk(site.statement) if isinstance(each, ast.Call)):
+    for call in (node for node in ast.walk(site.statement) if isinstance(node, ast.Call)):
         name = dotted(call.func)
         (shape,) = call.args if len(call.args) == 1 and not call.keywords else (None,)
         if name not in {"np.prod", "numpy.prod"} or shape is None or not _is_shape(shape):
             continue
         whole: ast.expr = call
-        around = next(site.draft.ancestors(call), None)
-        if isinstance(around, ast.Call) and dotted(around.func) == "int" and around.args == [call]:
-            whole = around
+        enclosing = next(site.draft.ancestors(call), None)
+        if isinstance(enclosing, ast.Call) and dotted(enclosing.func) == "int" and enclosing.args == [call]:
+            whole = enclosing
         count = f"{site.draft.text_of(shape)}.numel()"
-        splice = site.draft.replacing(whole, count)
+        splice = site.draft.replacement(whole, count)
         yield from site.edit(FAMILY, "Count the elements of a shape without NumPy", [splice])
 
 
@@ -286,7 +286,7 @@ class _Read(NamedTuple):
 def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
     """Read all that breaks so in the function before its call: its arguments hold it already."""
     reads: dict[ast.Call, _Read] = {}
-    for place in (site, *(site_at(problem, broken.location) for broken in problem.report.breaks)):
+    for place in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
         if place is not None and place.draft is site.draft and place.function is function:
             read = _read_of(place) or _output_size(place)
             if read is not None and _is_known_before(place, function, read.tensor):
@@ -300,10 +300,10 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
             free = (wish for wish in wishes if fresh_name(site.draft, wish) == wish and wish not in names.values())
             names[read.value] = next(free, fresh_name(site.draft, f"given_{len(reads) + 2}"))
     splices: list[Splice | None] = [
-        site.draft.replacing(read.call, read.new.replace("{}", names[read.value])) for read in reads.values()
+        site.draft.replacement(read.call, read.new.replace("{}", names[read.value])) for read in reads.values()
     ]
     lines = [f"{name} = {value}" for value, name in names.items()]
-    texts = wrapped(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
+    texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
     if texts is not None:
         title = "Read the sizes before the call, and hand them in as numbers"
         yield Proposal(FAMILY, title, texts, compiles_itself=True)
@@ -311,22 +311,22 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
 
 def _read_of(place: Site) -> _Read | None:
     """Return what brings a tensor's numbers to the host at a break."""
-    for each in (place.node, *place.draft.ancestors(place.node)):
-        if isinstance(each, ast.stmt):
+    for part in (place.node, *place.draft.ancestors(place.node)):
+        if isinstance(part, ast.stmt):
             return None
-        tensor = on_host(each) if isinstance(each, ast.expr) else None
-        if tensor is None or not isinstance(each, ast.Call):
+        tensor = on_host(part) if isinstance(part, ast.expr) else None
+        if tensor is None or not isinstance(part, ast.Call):
             continue
-        name = dotted(each.func).rpartition(".")[2]
+        name = dotted(part.func).rpartition(".")[2]
         while (inner := on_host(tensor)) is not None:
             tensor = inner
-        return _Read(each, tensor, place.draft.text_of(each), "{}") if name in {"item", "tolist", "int"} else None
+        return _Read(part, tensor, place.draft.text_of(part), "{}") if name in {"item", "tolist", "int"} else None
     return None
 
 
 def _output_size(place: Site) -> _Read | None:
     """Return a ``repeat_interleave`` whose size no graph knows."""
-    call = place.draft.around(place.node, ast.Call)
+    call = place.draft.enclosing(place.node, ast.Call)
     if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
         return None
     named = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -341,40 +341,40 @@ def _output_size(place: Site) -> _Read | None:
 
 def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:
     """Return whether a value is the same before the call, and the call reads it whatever happens."""
-    arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
     read = names_read(tensor)
     if not read & arguments or read & (names_bound(function) | _changed_in_place(function)):
         return False
-    for each in ast.walk(tensor):
-        called = isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in _METHODS
-        if not called and not isinstance(each, _PURE):
+    for node in ast.walk(tensor):
+        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS
+        if not called and not isinstance(node, _PURE):
             return False
     top = place.statement
-    for around in place.draft.ancestors(tensor):
-        if around is function:
+    for enclosing in place.draft.ancestors(tensor):
+        if enclosing is function:
             break
-        is_head = isinstance(around, ast.For) and any(tensor is each for each in ast.walk(around.iter))
-        if isinstance(around, ast.stmt):
-            top = around
-        if not isinstance(around, _CERTAIN) and not is_head:
+        is_head = isinstance(enclosing, ast.For) and any(tensor is node for node in ast.walk(enclosing.iter))
+        if isinstance(enclosing, ast.stmt):
+            top = enclosing
+        if not isinstance(enclosing, _CERTAIN) and not is_head:
             return False
     if top not in function.body:
         return False
     before = function.body[: function.body.index(top)]
     leaves = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
-    return not any(isinstance(each, leaves) for statement in before for each in ast.walk(statement))
+    return not any(isinstance(node, leaves) for statement in before for node in ast.walk(statement))
 
 
 def _changed_in_place(function: FunctionNode) -> set[str]:
     """Return the names of what a function changes in place, or may: by a method, an item, an attribute."""
     changed: set[str] = set()
-    for each in ast.walk(function):
-        is_target = isinstance(each, ast.Subscript | ast.Attribute) and not isinstance(each.ctx, ast.Load)
-        in_place = isinstance(each, ast.Attribute) and each.attr.endswith("_") and not each.attr.endswith("__")
+    for node in ast.walk(function):
+        is_target = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load)
+        in_place = isinstance(node, ast.Attribute) and node.attr.endswith("_") and not node.attr.endswith("__")
         if is_target or in_place:
-            changed |= names_read(each)
-        if isinstance(each, ast.AugAssign):
-            changed |= names_read(each.target) | names_bound(each.target)
-        if isinstance(each, ast.keyword) and each.arg == "out":
-            changed |= names_read(each.value)
+            changed |= names_read(node)
+        if isinstance(node, ast.AugAssign):
+            changed |= names_read(node.target) | names_bound(node.target)
+        if isinstance(node, ast.keyword) and node.arg == "out":
+            changed |= names_read(node.value)
     return changed

@@ -67,12 +67,15 @@ def propose(problem: Problem) -> Iterator[Proposal]:
             yield Proposal(FAMILY, switch.title, code=switch.code)
 
 
-def _texts_of(found: Break) -> list[str]:
-    places = [found.location, *found.stack[-2:]]
+def _texts_of(break_: Break) -> list[str]:
+    places = [break_.location, *break_.stack[-2:]]
     return [text.lower() for place in places if place is not None for text in (place.code, place.function) if text]
 
 
 def _is_in(problem: Problem, package: str) -> bool:
     at = problem.break_.location
-    source = next((each for each in problem.report.sources if at is not None and each.id == at.source), None)
+    source = next(
+        (source_ for source_ in problem.report.sources if at is not None and source_.id == at.source),
+        None,
+    )
     return source is not None and source.kind == "library" and package in f"{source.path}"

@@ -50,15 +50,15 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
     note_fault : callable
         Told of a family that fails; the others propose all the same.
     """
-    found: list[Proposal] = []
+    proposals: list[Proposal] = []
     for name, propose in FAMILIES.items():
         try:
-            for each in propose(problem):
-                if not any(_same_change(each, known) for known in found):
-                    found.append(each)
+            for proposal in propose(problem):
+                if not any(_same_change(proposal, known) for known in proposals):
+                    proposals.append(proposal)
         except Exception as fault:  # noqa: BLE001 - a text that it was not written for
             note_fault(f"the family {name}", fault)
-    return found[:MOST]
+    return proposals[:MOST]
 
 
 def _same_change(one: Proposal, other: Proposal) -> bool:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
     """Return the function around a break, if it is what was compiled and calls can be put around it."""
     function = site.function
-    in_library = any(each.id == site.source and each.kind == "library" for each in problem.report.sources)
+    in_library = any(source_.id == site.source and source_.kind == "library" for source_ in problem.report.sources)
     if function is None or isinstance(function, ast.AsyncFunctionDef) or in_library:
         return None
     if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in ast.walk(function)):
         return None
-    first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
+    first = min([function.lineno, *(source_.lineno for source_ in function.decorator_list)])
     for frame in problem.report.frames:
         at = frame.location
         # PyTorch calls a module's forward, so that it is no entry, but no compiled function calls it.
@@ -37,7 +37,7 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
     return None
 
 
-def wrapped(
+def wrap_function(
     site: Site,
     function: FunctionNode,
     parameter: str | None,
@@ -71,10 +71,10 @@ def wrapped(
         return None
     parts = _Parts(inner, parameter, body(call), torch, elsewhere.options)
     if function in draft.tree.body:
-        made = _around_function(draft, function, parts, splices)
+        all_splices = _around_function(draft, function, parts, splices)
     else:
-        made = _around_method(draft, function, parts, splices)
-    text = draft.drafted([*made, *needed]) if made is not None else None
+        all_splices = _around_method(draft, function, parts, splices)
+    text = draft.apply_splices([*all_splices, *needed]) if all_splices is not None else None
     return {site.source: text, **elsewhere.texts} if text is not None else None
 
 
@@ -119,7 +119,7 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
         ):
             return None  # a name of that cell
         options |= {_options(draft, [call]) for call in sites}
-        text = draft.drafted(draft.replacing(call, draft.text_of(call.args[0])) for call in sites)
+        text = draft.apply_splices(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)
         if text is None:
             return None
         texts[source] = text
@@ -149,7 +149,7 @@ def _compiles_otherwise(draft: Draft, names: set[str]) -> bool:
     torch = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):
         if isinstance(node, FunctionNode | ast.ClassDef) and node.name in names:
-            texts = [ast.unparse(each) for each in node.decorator_list if not _is_compile(each, torch)]
+            texts = [ast.unparse(part) for part in node.decorator_list if not _is_compile(part, torch)]
             if any(re.search(r"\bcompile\b", text) for text in texts):
                 return True
         if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
@@ -173,19 +173,19 @@ def _around_function(
     if "\n" in head or "[" in head:
         return None
     sites = _compile_sites(draft, function.name, parts.torch)
-    made = [*splices, *(draft.replacing(call, function.name) for call in sites)]
-    if not any(_is_compile(each, parts.torch) for each in function.decorator_list):
-        at = draft.line_start(min([function.lineno, *(each.lineno for each in function.decorator_list)]))
-        made.append(Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites) or parts.options}\n"))
-    made.append(Splice(begin, opened + 1, f"def {parts.inner}({_also(parts.parameter, function)}"))
+    all_splices = [*splices, *(draft.replacement(call, function.name) for call in sites)]
+    if not any(_is_compile(node, parts.torch) for node in function.decorator_list):
+        at = draft.line_start(min([function.lineno, *(node.lineno for node in function.decorator_list)]))
+        all_splices.append(Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites) or parts.options}\n"))
+    all_splices.append(Splice(begin, opened + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}"))
     unit = step_of(draft, function)
     signature = f"def {function.name}{draft.text[opened : _signature_end(draft, function)]}"
     outer = "\n".join([signature, *(f"{unit}{line}" for line in parts.lines)])
     end = draft.line_end(function.end_lineno or function.lineno)
-    return [*made, Splice(end, end, f"\n\n\n{outer}")]
+    return [*all_splices, Splice(end, end, f"\n\n\n{outer}")]
 
 
-def _also(parameter: str | None, function: FunctionNode) -> str:
+def _extra_parameter(parameter: str | None, function: FunctionNode) -> str:
     return f"{parameter}{', ' if ast.unparse(function.args) else ''}" if parameter else ""
 
 
@@ -204,23 +204,23 @@ def _around_method(
     if any(splice is None or not start <= splice.start <= splice.end <= end for splice in splices):
         return None
     text = draft.text[start:end]
-    for splice in sorted((each for each in splices if each is not None), reverse=True):
+    for splice in sorted((node for node in splices if node is not None), reverse=True):
         text = text[: splice.start - start] + splice.new + text[splice.end - start :]
     lines = text.split("\n")
     if any(line.strip() and not line.startswith(indent) for line in lines):
         return None
     opened = draft.text.index("(", draft.start_of(method)) + 1
     sites = _module_sites(draft, owner.name, parts.torch)
-    head = f"{_also(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
+    head = f"{_extra_parameter(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
     decorator = f"@{parts.torch}.compile{_options(draft, sites) or parts.options}"
     moved = (line.removeprefix(indent) for line in lines)
     inner = "\n".join([decorator, f"def {parts.inner}({head}", *moved])
     after = draft.line_end(owner.end_lineno or owner.lineno)
     outer = "\n".join(f"{unit}{line}" for line in parts.lines)
-    made: list[Splice | None] = [draft.replacing(call, draft.text_of(call.args[0])) for call in sites]
+    all_splices: list[Splice | None] = [draft.replacement(call, draft.text_of(call.args[0])) for call in sites]
     if after == end:
-        return [*made, Splice(start, end, f"{outer}\n\n\n{inner}")]
-    return [*made, Splice(start, end, outer), Splice(after, after, f"\n\n\n{inner}")]
+        return [*all_splices, Splice(start, end, f"{outer}\n\n\n{inner}")]
+    return [*all_splices, Splice(start, end, outer), Splice(after, after, f"\n\n\n{inner}")]
 
 
 def _is_bound_to_its_class(method: FunctionNode) -> bool:
@@ -269,8 +269,8 @@ def _compile_sites(draft: Draft, name: str, torch: str) -> list[ast.Call]:
 def _options(draft: Draft, sites: Sequence[ast.Call]) -> str:
     if not sites or not sites[0].keywords:
         return ""
-    texts = (draft.text_of(each.value) for each in sites[0].keywords)
-    return f"({', '.join(f'{each.arg}={text}' for each, text in zip(sites[0].keywords, texts, strict=True))})"
+    texts = (draft.text_of(node.value) for node in sites[0].keywords)
+    return f"({', '.join(f'{node.arg}={text}' for node, text in zip(sites[0].keywords, texts, strict=True))})"
 
 
 def _signature_end(draft: Draft, function: FunctionNode) -> int:
@@ -278,13 +278,13 @@ def _signature_end(draft: Draft, function: FunctionNode) -> int:
     opened = draft.text.index("(", draft.start_of(function)) + 1
     if function.returns is not None:
         return draft.text.index(":", draft.end_of(function.returns)) + 1
-    parts = [each for each in ast.walk(function.args) if isinstance(each, ast.expr | ast.arg)]
-    ends = [opened, *(draft.end_of(each) for each in parts)]
+    parts = [node for node in ast.walk(function.args) if isinstance(node, ast.expr | ast.arg)]
+    ends = [opened, *(draft.end_of(node) for node in parts)]
     return draft.text.index(":", draft.text.index(")", max(ends))) + 1
 
 
 def _passed_on(arguments: ast.arguments) -> list[str]:
-    given = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    given = [node.arg for node in (*arguments.posonlyargs, *arguments.args)]
     given += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
-    given += [f"{each.arg}={each.arg}" for each in arguments.kwonlyargs]
+    given += [f"{node.arg}={node.arg}" for node in arguments.kwonlyargs]
     return given + ([f"**{arguments.kwarg.arg}"] if arguments.kwarg else [])

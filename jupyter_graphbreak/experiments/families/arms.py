@@ -1,4 +1,4 @@
-"""The sides of a branch, read as values: what each name is afterwards, or what is returned."""
+"""Read the sides of a branch as values: the value of each name afterwards, or the result."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: A value as text; that of a tuple, list or dict is a list with its type, its keys and the values in it.
+#: The text of a value; a tuple, list or dict consists of its type, its keys and the values in it.
 Value = str | tuple[str, tuple[str, ...], tuple["Value", ...]]
-#: How the operators of assignments are written.
+#: The signs of operators in assignments.
 SIGNS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.FloorDiv: "//",
     ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
-#: Nodes whose texts cannot be computed on both sides, or in which a name may be another one.
+#: Nodes that cannot be computed on both sides, or that have names of their own.
 _UNFIT = (
     ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
 )  # fmt: skip
-#: Calls that do something to the world or to an object: never on the side that was not asked for.
+#: Calls with side effects: they must not run on the side that is not taken.
 _EFFECTS = {
     "print", "append", "extend", "insert", "update", "pop", "add", "write", "open", "input", "setattr", "warn",
     "backward", "step", "zero_grad", "register_buffer", "info", "debug", "warning", "error", "warning_once", "next",
@@ -40,15 +40,15 @@ class Arm:
     Parameters
     ----------
     lines : list of str
-        Statements that compute what later ones need, on names of their own.
+        Statements that compute values for later ones, in names of their own.
     values : dict
-        What is assigned, by the text of the target.
+        The assigned values, by the text of the target.
     result : Value or None
-        What is returned.
+        The returned value.
     returns : bool
-        Whether it returns.
+        Whether the side returns.
     tests : list of ast.expr
-        The tests of branches in it.
+        The tests of branches in the side.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -59,11 +59,11 @@ class Arm:
 
 
 class _UnfitError(Exception):
-    """The side does something that cannot be done on both."""
+    """The side does something that cannot be done on both sides."""
 
 
 def is_free_of_effects(node: ast.expr) -> bool:
-    """Return whether an expression can be computed also where it was not asked for, as far as its form tells."""
+    """Return whether an expression has no side effects, as far as its syntax shows."""
     for part in ast.walk(node):
         if isinstance(part, _UNFIT):
             return False
@@ -73,7 +73,7 @@ def is_free_of_effects(node: ast.expr) -> bool:
 
 
 def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -> Arm | None:
-    """Return what the statements of a side come to; ``None`` where it cannot be computed whichever side is asked for.
+    """Return the values that a side computes; ``None`` if it cannot be computed regardless of the condition.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -
     block : sequence of ast.stmt
         The side's statements.
     suffix : str
-        What the names of its own end with.
+        The suffix of the side's own names.
     torch : str
         The name of the torch package.
     """
@@ -97,8 +97,8 @@ class _Reader:
         self._draft = draft
         self._suffix = suffix
         self._torch = torch
-        self._own: set[str] = set()  # names that are used in this side only
-        self._now: dict[str, str] = {}  # the text that has the value of a target by now
+        self._own: set[str] = set()  # names that only this side uses
+        self._now: dict[str, str] = {}  # the text of each target's current value
         self._arm = Arm()
 
     def read(self, block: Sequence[ast.stmt]) -> Arm:
@@ -210,14 +210,14 @@ def _is_read(node: ast.AST) -> bool:
 
 
 def parenthesized(text: str) -> str:
-    """Return an expression's text so that it can stand on the right of an assignment."""
+    """Return an expression's text for the right side of an assignment, in parentheses if necessary."""
     return f"({text})" if "\n" in text else text
 
 
 def select_value(
     condition: str, taken: Value | None, other: Value | None, choose: Callable[[str, str, str], str]
 ) -> Value | None:
-    """Return a value chosen by a condition, member by member; ``None`` where the two have not the same members."""
+    """Return a value selected by a condition, member by member; ``None`` if the members do not correspond."""
     if isinstance(taken, str) and isinstance(other, str):
         return taken if taken == other else choose(condition, taken, other)
     if taken is None or other is None or isinstance(taken, str) or isinstance(other, str) or taken[:2] != other[:2]:

@@ -1,4 +1,4 @@
-"""Which names a function binds before a statement, and which it reads after it."""
+"""Find the names that a function binds before a statement, and those that it reads after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a name has a value where a statement begins; what is no name, such as an attribute, has."""
+    """Return whether a target has a value before a statement; a target that is not a name always has."""
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree
@@ -28,7 +28,7 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
 
 
 def read_after(draft: Draft, statement: ast.stmt) -> set[str]:
-    """Return the names that are read after a statement; in a loop, after it comes what is before it, too."""
+    """Return the names that are read after a statement; in a loop, this includes the statements before it."""
     scope: ast.AST = draft.enclosing_function(statement) or draft.tree
     end = statement.end_lineno or statement.lineno
     enclosing = [part for part in draft.ancestors(statement) if isinstance(part, ast.For | ast.While)]

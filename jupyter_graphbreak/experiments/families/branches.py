@@ -1,4 +1,4 @@
-"""Branches on the value of a tensor: take both sides and choose between the results."""
+"""Branches on a tensor's value: compute both sides and select between the results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
     from jupyter_graphbreak.experiments.families.site import Site
 
-#: Functions and methods whose gradient is not finite for zero or negative numbers; that for one is.
+#: Functions and methods whose gradient may not be finite for zero or negative numbers, but is for one.
 _STEEP = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
 def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
-    """Return one side of a branch that divides by one, and so on, where the other side is taken.
+    """Return one side of a branch whose risky operands are replaced by one when the other side is taken.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
     torch : str
         The name of the torch package.
     is_taken : bool
-        Whether the side is taken where the condition is true.
+        Whether the side is taken if the condition is true.
     """
 
     def of(text: str) -> str:
@@ -56,7 +56,7 @@ def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
 
 
 def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> str:
-    """Return an expression that divides by one, and so on, where the other side is taken; others as they are."""
+    """Return an expression whose risky operands are replaced by one when the other side is taken."""
     try:
         tree = parse_expression(text)
     except SyntaxError:
@@ -74,7 +74,7 @@ class _Guard(ast.NodeTransformer):
         self.found = False
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Guard what is divided by, and what a root is taken of by its exponent."""
+        """Guard divisors, and the bases of fractional powers."""
         self.generic_visit(node)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
             node.right = self._guarded(node.right)
@@ -84,7 +84,7 @@ class _Guard(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Guard what a root or a logarithm is taken of."""
+        """Guard the arguments of roots and logarithms."""
         self.generic_visit(node)
         if dotted(node.func).rpartition(".")[2] in _STEEP and isinstance(node.func, ast.Attribute):
             if node.args:
@@ -109,7 +109,7 @@ _IN_PLACE = {ast.Add: ("+=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), 
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield what chooses between values instead of branching."""
+    """Yield changes that select between values instead of branching."""
     site = site_of(problem)
     if site is None:
         return
@@ -133,7 +133,7 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
 
 
 def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
-    """Return the first of the branches of an ``elif`` chain that break as well."""
+    """Return the outermost branch of an ``elif`` chain up to which all branches break."""
     places = [site_at(problem, break_.location) for break_ in problem.report.breaks]
     broken = [place.node for place in places if place is not None and place.draft is site.draft]
     first = branch
@@ -170,12 +170,12 @@ def _propose_for_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]
 def _proposals(
     site: Site, title: str, splices: Sequence[Splice | None], tests: Sequence[ast.expr], also: Sequence[ast.AST] = ()
 ) -> Iterator[Proposal]:
-    """Yield what computes both sides of some tests, with what that takes for granted."""
+    """Yield the proposal that computes both sides of some tests, with its assumptions."""
     yield from site.edit(FAMILY, title, splices, tests, assumptions_of(site.draft, tests, also))
 
 
 def _fits_cond(*sides: str) -> bool:
-    """Return whether torch.cond can be given the sides: tensors, no module's call and nothing random."""
+    """Return whether torch.cond accepts the sides: tensors, without calls of modules or random numbers."""
     for side in sides:
         tree = parse_expression(side)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -186,7 +186,7 @@ def _fits_cond(*sides: str) -> bool:
 
 
 def _cond(torch: str, condition: str, taken: str, other: str) -> str:
-    # A side must not return what it was given.
+    # A side must not return one of its inputs.
     sides = [f"lambda: {side}.clone()" if side.isidentifier() else f"lambda: {side}" for side in (taken, other)]
     return f"{torch}.cond({condition}, {sides[0]}, {sides[1]})"
 
@@ -231,7 +231,7 @@ def _propose_for_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
 def _variants(
     site: Site, condition: str, arms: tuple[Arm, Arm], torch: str
 ) -> Iterator[tuple[str, str, tuple[Arm, Arm], list[str]]]:
-    """Yield the ways to compute both sides: a title, the condition, the sides, and the statements before them."""
+    """Yield variants that compute both sides: a title, the condition, the sides, and the statements before them."""
     yield _WHERE, condition, arms, []
     name = fresh_name(site.draft, "condition")
     guarded = guarded_arm(arms[0], name, torch, is_taken=True), guarded_arm(arms[1], name, torch, is_taken=False)
@@ -240,12 +240,12 @@ def _variants(
 
 
 def _split(branch: ast.If) -> tuple[ast.expr, str]:
-    """Return the test that a tensor decides, and the operands before it that stay a test of Python's."""
+    """Return the part of the test that a tensor decides, and the text of the operands before it that Python tests."""
     return split_test(branch.test)
 
 
 def _under_python_test(site: Site, branch: ast.If, kept: str, merged: list[str]) -> list[str] | None:
-    """Put statements under a test of Python's, with the other side of the branch as it is."""
+    """Put statements under a Python test; the other side of the branch stays unchanged."""
     if not kept:
         return merged
     step = step_of(site.draft, branch)
@@ -257,7 +257,7 @@ def _under_python_test(site: Site, branch: ast.If, kept: str, merged: list[str])
 
 
 def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], where: str) -> list[str] | None:
-    """Return the statements that choose what each target is after the branch."""
+    """Return the statements that select the value of each target after the branch."""
     taken, other = arms
     targets = []
     for target in {**taken.values, **other.values}:
@@ -280,7 +280,7 @@ def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], w
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
-    """Give values names of their own that a choice before theirs would change; return what computes them."""
+    """Save values that an earlier selection would change in names of their own; return the statements."""
     lines = []
     for number, (target, pair) in enumerate(sides.items()):
         names = []
@@ -299,7 +299,7 @@ def _mentions(text: str, target: str) -> bool:
 
 
 def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Drop a shortcut: where nothing is marked, what would be done to the marked changes nothing."""
+    """Drop a test with ``any()``: with an empty mask, the block changes nothing."""
     methods = {node.attr for node in ast.walk(branch.test) if isinstance(node, ast.Attribute)}
     simple = all(isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) for part in branch.body)
     marks = names_read(branch.test) - {"torch"}
@@ -308,14 +308,14 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if not is_shortcut or not simple or not site.draft.indent_of(branch.body[0]):
         return
     lines = [site.draft.text_of(part) for part in branch.body]
-    title = "Do it without asking: where nothing is marked it changes nothing"
+    title = "Drop the any() test: an empty mask changes nothing"
     yield from _proposals(site, title, [site.draft.statement_replacement(branch, lines)], [branch.test])
 
 
 def _in_place(
     site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
-    """Change a tensor in place by nothing, where the branch would not change it."""
+    """Change a tensor in place by a neutral value if the branch would not change it."""
     only = branch.body[0] if len(branch.body) == 1 and not branch.orelse and _split(branch)[1] == "" else None
     if not isinstance(only, ast.AugAssign) or type(only.op) not in _IN_PLACE:
         return
@@ -364,7 +364,7 @@ def _merge_returns(
 def _merge_early_return(
     site: Site, branch: ast.If, condition: str, taken: Arm, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
-    """Compute on, and choose at each later ``return``."""
+    """Continue after the early return, and select the result at each later ``return``."""
     draft, function = site.draft, site.draft.enclosing_function(branch)
     if function is None or branch not in function.body or not isinstance(function.body[-1], ast.Return):
         return
@@ -391,7 +391,7 @@ def _merge_early_return(
 
 
 def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Keep a flag as a tensor, and choose by it where it is asked."""
+    """Keep a flag as a tensor, and select by it where it is tested."""
     draft, only = site.draft, branch.body[0]
     if len(branch.body) != 1 or branch.orelse or not isinstance(only, ast.Assign):
         return
@@ -430,7 +430,7 @@ def _is_jump(block: Sequence[ast.stmt]) -> bool:
 def _run_skipped_statements(
     site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
-    """Run the rest of the loop's body always, and give back what it changed where it would have been left out."""
+    """Run the rest of the loop's body always, and restore what it changed if it would have been skipped."""
     draft = site.draft
     loop = draft.enclosing(branch, ast.For)
     if loop is None:
@@ -452,5 +452,5 @@ def _run_skipped_statements(
     if guarded and isinstance(top, ast.If):
         back = [f"if {draft.text_of(top.test)}:", *(f"{step_of(draft, top)}{line}" for line in back)]
     splices = [draft.statement_replacement(branch, lines), draft.insertion_after(rest[-1], back), *needed]
-    title = "Run what would be left out, and choose with torch.where what it changed"
+    title = "Always run the skipped statements, and undo their changes with torch.where"
     yield from _proposals(site, title, splices, [branch.test], rest)

@@ -1,4 +1,4 @@
-"""Write the test of a branch as one boolean tensor."""
+"""Write the test of a branch as a boolean tensor."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from jupyter_graphbreak.experiments.families.site import dotted
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: Methods and functions of torch whose result is a boolean tensor.
+#: Methods and functions of torch that return a boolean tensor.
 _BOOLEAN = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",
 }  # fmt: skip
-#: How a value gets to the host; for a test on the device it can stay where it is.
+#: Methods that move a value to the host, which a test on the device does not need.
 _TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
-#: Up to here single precision holds each integer.
+#: Single precision represents all integers up to this one.
 _LARGEST_SINGLE = 1 << 24
 
 
 def on_host(node: ast.expr) -> ast.expr | None:
-    """Return the tensor that an expression brings to the host, ``x`` of ``x.item()`` or ``float(x)``."""
+    """Return the tensor that an expression moves to the host: ``x`` in ``x.item()`` or ``float(x)``."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr in _TO_HOST and not node.args:
@@ -36,7 +36,7 @@ def on_host(node: ast.expr) -> ast.expr | None:
 
 
 def is_host_test(node: ast.expr) -> bool:
-    """Return whether a test is Python's business by its form: of identities, of sizes, or of a module's flag."""
+    """Return whether Python can decide a test, judging by its syntax: identities, sizes, or a module's flag."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return is_host_test(node.operand)
     if isinstance(node, ast.Compare):
@@ -74,7 +74,7 @@ def split_test(test: ast.expr) -> tuple[ast.expr, str]:
 
 
 def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
-    """Return a test as an expression that is a boolean tensor; ``None`` where the form is not known."""
+    """Return a test as an expression for a boolean tensor; ``None`` if its form is not known."""
     if isinstance(test, ast.BoolOp):
         parts = [tensor_condition(draft, node, torch) for node in test.values]
         sign = " & " if isinstance(test.op, ast.And) else " | "
@@ -92,7 +92,7 @@ def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
 
 
 def _is_flag(draft: Draft, name: ast.Name) -> bool:
-    """Return whether a name is ``True`` or ``False`` on some ways through its function: it must become a tensor."""
+    """Return whether some path through the function assigns ``True`` or ``False`` to a name."""
     return any(
         isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Constant)
@@ -108,7 +108,7 @@ def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     if not isinstance(test, ast.Call):
         return tensor_condition(draft, test, torch) if isinstance(test, ast.Compare) else None
     name = dotted(test.func).rpartition(".")[2]
-    if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two that are compared
+    if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two operands
         return _all_equal(draft, test, torch)
     if name == "is_nonzero" and len(test.args) == 1:
         return f"{operand(_text_on_device(draft, test.args[0]))} != 0"
@@ -140,13 +140,13 @@ def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
 
 
 def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
-    """Return the text of an expression with its values left on the device.
+    """Return the text of an expression whose values stay on the device.
 
     Parameters
     ----------
     is_exact : bool, optional
-        Whether what the values are compared with is the same number in each precision; Python compares in double
-        precision. Without it the expression itself tells.
+        Whether the numbers compared with the values are the same in every precision; Python compares in double
+        precision. By default, the expression decides.
     """
     if (inner := on_host(node)) is not None:
         text = _text_on_device(draft, inner)
@@ -159,7 +159,7 @@ def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = Non
 
 
 def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exact: bool) -> None:
-    """Note the outermost expressions in a node that bring a tensor to the host, with what they bring."""
+    """Collect the outermost expressions in a node that move a tensor to the host, with their replacements."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr) and on_host(child) is not None:
             changes[child] = operand(_text_on_device(draft, child, is_exact=is_exact))
@@ -168,7 +168,7 @@ def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exa
 
 
 def _is_exact(node: ast.expr) -> bool:
-    """Whether all numbers beside what an expression brings to the host are the same in single precision."""
+    """Whether all numbers in an expression are exact in single precision, except those moved to the host."""
     pending: list[ast.AST] = [node]
     while pending:
         part = pending.pop()
@@ -181,7 +181,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_single(number: object) -> bool:
-    """Whether a number is the same in single precision."""
+    """Whether a number is exact in single precision."""
     if not isinstance(number, int | float) or abs(number) > _LARGEST_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

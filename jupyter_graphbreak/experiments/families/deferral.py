@@ -1,4 +1,4 @@
-"""Do something after the call: the graph hands out the values, an outer function does with them what was asked."""
+"""Move statements after the call: the graph returns the values, and an outer function uses them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _METHODS_ON_HOST = {"numpy", "detach", "format"}
 
 @dataclass
 class DeferredStatement:
-    """A statement that is done after the call.
+    """A statement that runs after the call.
 
     Parameters
     ----------
     statement : ast.stmt
         The statement.
     names, values : list of str
-        What it is called afterwards and what is computed in the graph, in the order in which they are handed out.
+        The names of the values after the call, and their expressions in the graph, in the same order.
     after : list of str
-        The statement as it is done then, its block a step further in.
+        The lines of the statement after the call.
     """
 
     statement: ast.stmt
@@ -45,7 +45,7 @@ class DeferredStatement:
 
 
 def tests_that_broke(problem: Problem, site: Site) -> set[ast.stmt]:
-    """Return the statements whose test broke a graph."""
+    """Return the statements whose tests break a graph."""
     found: set[ast.stmt] = set()
     for break_ in problem.report.breaks:
         place = site_at(problem, break_.location)
@@ -62,7 +62,7 @@ def tests_that_broke(problem: Problem, site: Site) -> set[ast.stmt]:
 def defer(
     draft: Draft, function: FunctionNode, statement: ast.stmt, *, cloned: bool = False
 ) -> DeferredStatement | None:
-    """Return a statement as it can be done after the call.
+    """Return a statement in the form in which it can run after the call; ``None`` if it cannot.
 
     Parameters
     ----------
@@ -71,16 +71,16 @@ def defer(
     function : ast.FunctionDef
         The compiled function.
     statement : ast.stmt
-        A call; a ``raise``, an ``assert``; or an ``if`` around such.
+        A call, a ``raise``, an ``assert``, or an ``if`` around such statements.
     cloned : bool
-        Whether to hand out copies of what has a name, which later statements may change.
+        Whether to return copies of values that later statements may change.
     """
     bound = _bound_in(function)
     arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
     parts = _parts(statement, bound, arguments)
     if parts is None or (raises(statement) and is_in_try_or_with(draft, statement)):
         return None
-    # What the test protects is computed after it, from the names that are in it.
+    # Code that the test protects is computed after the test, from the names in it.
     protected = isinstance(statement, ast.If)
     leaves = [
         leaf for number, part in enumerate(parts) for leaf in _leaves(part, bound, protected=protected and number > 0)
@@ -111,7 +111,7 @@ def raises(statement: ast.stmt) -> bool:
 
 
 def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
-    """Return whether something around a statement may deal with what it raises: it must raise there and then."""
+    """Return whether an enclosing statement may handle what a statement raises, which then cannot be deferred."""
     for node in draft.ancestors(statement):
         if isinstance(node, FunctionNode):
             return False
@@ -129,7 +129,7 @@ def _afterwards(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) 
 
 
 def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[ast.expr] | None:
-    """Return the expressions whose values a statement needs; ``None`` if it cannot be done after the call."""
+    """Return the expressions whose values a statement needs; ``None`` if it cannot run after the call."""
     if isinstance(statement, ast.If):
         inner = [_parts(node, bound, arguments) for node in statement.body]
         if statement.orelse or any(node is None for node in inner):
@@ -145,17 +145,17 @@ def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[as
     if not isinstance(call, ast.Call) or _root(call.func) in bound - arguments or not _root(call.func):
         return None
     if any(isinstance(node, ast.Call) and names_read(node) & bound for node in ast.walk(call.func)):
-        return None  # what it is called on is computed in the function
+        return None  # the function computes the object of the call
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list[ast.expr]:
-    """Return what must be computed in the graph: what is of the function, up to where it is brought to the host.
+    """Return the parts of an expression that the graph must compute, up to the conversions that move them to the host.
 
     Parameters
     ----------
     protected : bool
-        Whether it may be left out: of what may raise, the graph hands out no more than what it is computed from.
+        Whether a condition protects the expression: if it may raise, the graph returns only the names in it.
     """
     inner = on_host(node)
     if inner is not None:
@@ -182,7 +182,7 @@ def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list
 
 
 def _names_in(node: ast.expr, bound: set[str]) -> list[ast.expr]:
-    """Return the names of the function's own from which an expression is computed."""
+    """Return the function's local names in an expression."""
     return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in bound]
 
 
@@ -210,7 +210,7 @@ def _members(node: ast.expr) -> Sequence[ast.expr] | None:
 
 
 def _bound_in(function: FunctionNode) -> set[str]:
-    """Return the names of a function's own."""
+    """Return the local names of a function."""
     arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
     stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     imported = {
@@ -223,7 +223,7 @@ def _bound_in(function: FunctionNode) -> set[str]:
 
 
 def _is_as_written(leaf: ast.expr, text: str) -> bool:
-    """Return whether a text is that of an expression: in an f-string, Python 3.11 does not know its columns."""
+    """Return whether a text is that of an expression: Python 3.11 does not know columns in f-strings."""
     try:
         return ast.dump(parse_expression(text)) == ast.dump(leaf)
     except SyntaxError:
@@ -237,7 +237,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _changed_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
-    """Return whether a tensor that is handed out as it is may be changed afterwards."""
+    """Return whether the function may change a tensor in place."""
     root = _root(leaf)
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -249,7 +249,7 @@ def _changed_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
 
 
 def _counts(step: ast.AugAssign) -> bool:
-    """Return whether a statement counts something of an object up, which then is no tensor."""
+    """Return whether a statement increments a counter of an object, which is no tensor."""
     is_integer = isinstance(step.value, ast.Constant) and isinstance(step.value.value, int)
     return is_integer and isinstance(step.target, ast.Attribute)
 
@@ -263,7 +263,7 @@ def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
 def run_after_call(
     site: Site, function: FunctionNode, statements: Sequence[DeferredStatement]
 ) -> dict[str, str] | None:
-    """Return new texts that do statements after the call of the compiled function, in the order of the program."""
+    """Return new texts that run statements after the call of the compiled function, in their original order."""
     draft = site.draft
     later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
     splices: list[Splice | None] = []

@@ -1,4 +1,4 @@
-"""What needs nothing of the compiled function: before its call, or around it."""
+"""Move code that does not depend on the compiled function before its call, or around it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "hoisting"
-_BEFORE = "Do it before the call"
-#: Of these the moment matters, or that they are entered at all: a person's decision.
+_BEFORE = "Run it before the call"
+#: Functions whose moment of execution matters: a person must decide about them.
 _TIMED = {
     "time",
     "perf_counter",
@@ -32,12 +32,12 @@ _TIMED = {
     "synchronize",
     "now",
 }
-#: Contexts that change no value.
+#: Context managers that change no value.
 _IDLE = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield ways to have a call or a context outside of the compiled function."""
+    """Yield changes that move a call or a context out of the compiled function."""
     site = site_of(problem)
     function = site.function if site is not None else None
     if site is None or function is None:
@@ -78,7 +78,7 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     text = site.draft.text_of(call)
     splices = [splice or site.draft.replacement(call, name)]
     lines = [f"{name} = {text}"]
-    yield from _wrap(site, function, name, lambda inner: [*lines, f"return {inner}"], splices, "Do it before the call")
+    yield from _wrap(site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE)
 
 
 def _wrap(
@@ -110,7 +110,7 @@ def _drop_block(site: Site, block: ast.With) -> Iterator[Proposal]:
     lines = _body_lines(site, block)
     if lines is not None and names <= _IDLE:
         splice = site.draft.statement_replacement(block, lines)
-        yield from site.edit(FAMILY, "Leave the with block out, if it changes no value on your device", [splice])
+        yield from site.edit(FAMILY, "Drop the with block, if it changes no value on your device", [splice])
 
 
 def _enter_outside(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:

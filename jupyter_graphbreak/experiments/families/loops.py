@@ -1,4 +1,4 @@
-"""Loops that a tensor ends: run to their end with what they would have left kept, or given to torch.while_loop."""
+"""Loops that a tensor ends: run all iterations and keep the right values, or use torch.while_loop."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "loops"
-_TO_ITS_END = "Run the loop to its end, and keep with torch.where what it had when it would have stopped"
-_WHILE_LOOP = "Give the loop to torch.while_loop"
-#: An iteration too many draws numbers that the program does not draw.
+_TO_ITS_END = "Run the loop to its end, and keep with torch.where the values from where it would have stopped"
+_WHILE_LOOP = "Write the loop with torch.while_loop"
+#: Random operations: an additional iteration would draw numbers that the program does not draw.
 _RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield what needs no value of a tensor to end a loop."""
+    """Yield changes whose loops end without a tensor's value."""
     site = site_of(problem)
     if site is None or site.function is None:
         return
@@ -48,18 +48,18 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 @dataclass(frozen=True)
 class _Exit:
-    """Where a loop is left.
+    """An exit of a loop.
 
     Parameters
     ----------
     loop : ast.For or ast.While
-        The loop, which ends without the exit, too.
+        The loop, which also ends without the exit.
     before, after : sequence of ast.stmt
         The statements of its body before the exit and after it.
     test : ast.expr
-        What a tensor decides.
+        The test that a tensor decides.
     condition : str
-        The loop is left where this tensor is true.
+        The tensor expression that is true when the loop exits.
     """
 
     loop: ast.For | ast.While
@@ -90,7 +90,7 @@ def _exit_by_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> It
 
 
 def _ends_without_exit(loop: ast.For | ast.While) -> bool:
-    """Return whether a loop ends by Python's numbers alone, as far as its form tells."""
+    """Return whether a loop ends by Python numbers alone, as far as its syntax shows."""
     if isinstance(loop, ast.For):
         return not isinstance(loop.iter, ast.Call) or ast.unparse(loop.iter.func) not in {"iter", "count"}
     compared = isinstance(loop.test, ast.Compare) and len(loop.test.ops) == 1
@@ -98,7 +98,7 @@ def _ends_without_exit(loop: ast.For | ast.While) -> bool:
 
 
 def _counters(loop: ast.While) -> set[str]:
-    """Return the names that count a loop's turns: in its test, and changed by a constant once, at the body's top."""
+    """Return the names that count iterations: in the test, and changed once by a constant, at the body's top level."""
     steps = [node for node in loop.body if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant)]
     counted = {node.target.id for node in steps if isinstance(node.target, ast.Name)}
     stores = [node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
@@ -106,7 +106,7 @@ def _counters(loop: ast.While) -> set[str]:
 
 
 def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
-    """Run ``while count < most and tensor`` as often as Python's part of the test allows."""
+    """Run ``while count < most and tensor`` as often as the Python part of the test allows."""
     draft, test = site.draft, loop.test
     counters = _counters(loop)
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And) or not counters:
@@ -130,14 +130,14 @@ def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
 def _run_to_end(
     site: Site, exit_: _Exit, torch: str, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
 ) -> list[Splice | None] | None:
-    """Return what has a loop run to its end and leaves everything as it was at its exit.
+    """Return splices that run a loop to its end and keep the values that it had at its exit.
 
     Parameters
     ----------
     branch : ast.If or None
-        The branch that leaves the loop; ``None`` where that is decided at the top of its body.
+        The branch that exits the loop; ``None`` if the loop's own test does.
     last_words : sequence of ast.stmt
-        What the branch does before it leaves.
+        The statements of the branch before the exit.
     """
     draft, loop = site.draft, exit_.loop
     state = _state(site, exit_, exit_statements)
@@ -151,7 +151,7 @@ def _run_to_end(
 
     first = [name for name in state if name in _bound(exit_.before)]
     later = [name for name in state if name in _bound(exit_.after)]
-    # The first test makes a tensor of False, on the device of the test.
+    # The first test turns False into a tensor on the device of the test.
     lines = [f"{stop} = {parenthesized(exit_.condition)}", f"{over} = {over} | ({stop} & False)", *chosen(first)]
     for statement in exit_statements:
         assigned = _assignment(statement)
@@ -175,7 +175,7 @@ def _run_to_end(
 def _return_after_end(
     site: Site, exit_: _Exit, torch: str, branch: ast.If, leave: ast.Return
 ) -> list[Splice | None] | None:
-    """Return what has a loop run to its end, and chooses what it would have returned at the end of the function."""
+    """Return splices that run a loop to its end, and select its early result at the end of the function."""
     draft, loop, function = site.draft, exit_.loop, site.function
     last = function.body[-1] if function is not None else None
     if function is None or loop not in function.body or not isinstance(last, ast.Return) or leave.value is None:
@@ -212,7 +212,7 @@ def _while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     goes_on, turn = fresh_name(draft, "goes_on"), fresh_name(draft, "turn")
     step = step_of(draft, loop)
     body = [_out_of_place_text(site, node, set(state)) or draft.text_of(node) for node in loop.body]
-    # What a turn returns must not be what it was given.
+    # The body must not return one of its inputs.
     results = [name if _is_new_tensor(loop.body, name) else f"{name}.clone()" for name in state]
     comma = "," if len(state) == 1 else ""
     names = ", ".join(state)
@@ -234,7 +234,7 @@ def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
 
 
 def _state(site: Site, exit_: _Exit, exit_statements: Sequence[ast.stmt]) -> list[str] | None:
-    """Return the names whose values a loop carries; ``None`` where it does what cannot be taken back."""
+    """Return the names whose values a loop carries; ``None`` if the loop does something that cannot be undone."""
     draft, loop = site.draft, exit_.loop
     statements = [*exit_.before, *exit_.after, *exit_statements]
     if loop.orelse or not all(map(_is_simple, statements)) or not _is_pure(exit_.test):
@@ -251,7 +251,7 @@ def _state(site: Site, exit_: _Exit, exit_statements: Sequence[ast.stmt]) -> lis
 
 
 def _is_carried(statements: Sequence[ast.stmt], names: set[str]) -> bool:
-    """Return whether a turn reads one of the names before it sets it: what another turn left there."""
+    """Return whether an iteration reads one of the names before setting it: a value of the previous iteration."""
     known: set[str] = set()
     for statement in statements:
         pair = _assignment(statement)
@@ -280,7 +280,7 @@ def _assignment(statement: ast.stmt) -> tuple[ast.Name, ast.expr] | None:
 
 
 def _is_simple(statement: ast.stmt) -> bool:
-    """Return whether a statement gives names values, and does nothing else as far as its form tells."""
+    """Return whether a statement only assigns to names, as far as its syntax shows."""
     if isinstance(statement, ast.Pass):
         return True
     value = getattr(statement, "value", None)
@@ -299,7 +299,7 @@ def _is_pure(value: ast.expr) -> bool:
 
 
 def _out_of_place(site: Site, statements: Sequence[ast.stmt], state: Sequence[str]) -> Iterator[Splice | None]:
-    """Write ``x += y`` as ``x = x + y``: what is kept must not change with it."""
+    """Write ``x += y`` as ``x = x + y``, so that kept values do not change."""
     for statement in statements:
         text = _out_of_place_text(site, statement, set(state))
         if text is not None:

@@ -1,4 +1,4 @@
-"""What is printed, logged or warned, and checks that raise: after the call, by a setting, or not while compiling."""
+"""Output and checks that raise: move them after the call, use a setting, or skip them when compiling."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OUTPUT_FUNCTIONS = {
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield ways to have what is said, or checked, outside of the graph."""
+    """Yield changes that move output and checks out of the graph."""
     site = site_of(problem)
     if site is None:
         return
@@ -49,9 +49,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         known = any("ignore_logging_functions" in hint for hint in problem.break_.hints)
         name = "ignore_logging_functions" if known else "ignore_logger_methods"
         where = "logging" if function_name.startswith("logging.") else "logging.Logger"
-        yield Proposal(
-            FAMILY, f"Leave {method} out of what is traced", settings={_CONFIG + name: [f"{where}.{method}"]}
-        )
+        yield Proposal(FAMILY, f"Let Dynamo ignore {method}", settings={_CONFIG + name: [f"{where}.{method}"]})
     torch, needed = site.torch()
     splices = list(needed)
     for node in (
@@ -61,11 +59,11 @@ def propose(problem: Problem) -> Iterator[Proposal]:
             text = site.draft.text_of(node)
             lines = [f"if not {torch}.compiler.is_compiling():", f"    {text}"]
             splices.append(site.draft.statement_replacement(node, lines))
-    yield from site.edit(FAMILY, "Say it only where it is not compiled", splices)
+    yield from site.edit(FAMILY, "Write it only when not compiling", splices)
 
 
 def _output_function(statement: ast.stmt) -> str | None:
-    """Return the name of the function by which a statement says something."""
+    """Return the name of the output function that a statement calls."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return None
     name = dotted(statement.value.func)
@@ -76,7 +74,7 @@ def _output_function(statement: ast.stmt) -> str | None:
 
 
 def _deferrable(problem: Problem, site: Site) -> ast.stmt | None:
-    """Return the statement at a break that only says, notes or checks something."""
+    """Return the statement at a break that only writes output or checks something."""
     statement = site.statement
     if isinstance(statement, ast.Expr | ast.Raise):
         enclosing = next(site.draft.ancestors(statement))
@@ -108,9 +106,9 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
     inner = [
         node for top in statements for node in ast.walk(top) if isinstance(node, ast.Expr | ast.Raise | ast.Assert)
     ]
-    title = "Do it after the call"
+    title = "Run it after the call"
     if all(_output_function(node) is not None for node in inner):
-        title = "Say it after the call"
+        title = "Write it after the call"
     elif all(isinstance(node, ast.Raise | ast.Assert) for node in inner):
         title = "Check it after the call"
     for cloned in (False, True):
@@ -126,7 +124,7 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
 
 
 def _all_output_statements(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> list[ast.stmt]:
-    """Return all statements of a function that say something: moved one by one, they would change their order."""
+    """Return all output statements of a function: they must move together to keep their order."""
     broken = deferral.tests_that_broke(problem, site)
     found: list[ast.stmt] = []
     nodes = [part for part in ast.walk(function) if isinstance(part, ast.stmt)]

@@ -1,4 +1,4 @@
-"""Calls that Dynamo does not know, written as others that it knows: one rule for each kind of rewrite."""
+"""Rewrites of code that Dynamo cannot trace as code that it can trace: one rule for each rewrite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAMILY = "rewrite"
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield what the rules for the break's cause make of the place."""
+    """Yield the rewrites of the rules for the break's cause."""
     site = site_of(problem)
     if site is None:
         return
@@ -37,7 +37,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _call_of(site: Site, *names: str) -> ast.Call | None:
-    """Return the call at a break, or in its statement, of a function or method with one of the names."""
+    """Return the call at a break or in its statement whose function or method has one of the names."""
     nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
     for part in nodes:
         if isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] in names:
@@ -84,11 +84,11 @@ def _requires_grad(site: Site) -> Iterator[Proposal]:
     value = argument(site.draft, statement.value)
     splice = site.draft.statement_replacement(statement, [f"{tensor}.requires_grad_({value})"])
     yield from site.edit(FAMILY, "Set the flag with requires_grad_()", [splice])
-    yield from site.edit(FAMILY, "Leave the flag as it is", [site.draft.deletion(statement)])
+    yield from site.edit(FAMILY, "Leave the flag unchanged", [site.draft.deletion(statement)])
 
 
 def _in_place_flag(site: Site) -> Iterator[Proposal]:
-    """Have a new leaf in the place of a flag on an intermediate tensor."""
+    """Remove a gradient flag from an intermediate tensor."""
     call = _call_of(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
         return
@@ -99,7 +99,7 @@ def _in_place_flag(site: Site) -> Iterator[Proposal]:
 
 
 def _assertion(site: Site) -> Iterator[Proposal]:
-    """Check within the graph, with a message that is known beforehand."""
+    """Check within the graph, with a constant message."""
     statement = site.statement
     torch, needed = site.torch()
     kept = ""
@@ -125,7 +125,7 @@ def _assertion(site: Site) -> Iterator[Proposal]:
         lines = [f"if {kept}:", f"{step_of(site.draft, statement)}{check}"]
     splice = site.draft.statement_replacement(statement, lines)
     granted = assumptions_of(site.draft, tests := [statement.test])
-    title = "Check within the graph: what fails is a RuntimeError"
+    title = "Check within the graph: a failed check raises RuntimeError"
     yield from site.edit(FAMILY, title, [splice, *needed], tests, granted)
 
 
@@ -134,7 +134,7 @@ def _only_raises(branch: ast.If) -> bool:
 
 
 def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
-    """Loop without the progress bar where it is compiled."""
+    """Loop without the progress bar when compiling."""
     loop = site.statement
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 1:
         return
@@ -144,7 +144,7 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
     items, whole = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
     new = f"({items} if {torch}.compiler.is_compiling() else {whole})"
     splice = site.draft.replacement(loop.iter, new)
-    yield from site.edit(FAMILY, "Loop without the progress bar where it is compiled", [splice, *needed])
+    yield from site.edit(FAMILY, "Loop without the progress bar when compiling", [splice, *needed])
 
 
 def _map_as_comprehension(site: Site) -> Iterator[Proposal]:

@@ -1,4 +1,4 @@
-"""Values and shapes that depend on a tensor's data: keep the value a tensor, and mark instead of select."""
+"""Values and shapes that depend on a tensor's data: keep values as tensors, and mask instead of selecting."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "scalar"
-#: What stands in the place of what is not selected, by what is done with the selection.
+#: The replacement for elements that are not selected, by the reduction that follows.
 _NEUTRAL = {"sum": "0", "prod": "1", "max": 'float("-inf")', "amax": 'float("-inf")', "min": 'float("inf")'}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield what needs no value on the host and no shape that depends on one."""
+    """Yield changes that need no value on the host and no shape that depends on data."""
     site = site_of(problem)
     if site is None:
         return
@@ -37,7 +37,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _keep_tensor(site: Site) -> Iterator[Proposal]:
-    """Leave the tensor a tensor, through which no gradient flows, as none flows through a number."""
+    """Keep the value as a tensor without gradient, since no gradient flows through a number."""
     draft = site.draft
     call = next((part for part in (site.node, *draft.ancestors(site.node)) if isinstance(part, ast.Call)), None)
     tensor = on_host(call) if call is not None else None
@@ -56,7 +56,7 @@ def _keep_tensor(site: Site) -> Iterator[Proposal]:
 
 
 def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
-    """Compute over all, with what is not selected made neutral."""
+    """Compute over all elements, with neutral values for those that are not selected."""
     draft = site.draft
     selected = _selection(site.node)
     if selected is None:
@@ -66,10 +66,10 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     data, where = draft.text_of(values), argument(draft, mask)
     method = next(draft.ancestors(site.node), None)
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
-    title = "Compute over all, with torch.where in the place of the selection"
+    title = "Compute over all elements, with torch.where instead of the selection"
     count = f"{operand(draft.text_of(mask))}.sum()"
     if isinstance(method, ast.Call) and dotted(method.func) == "len":
-        yield from site.edit(FAMILY, "Count what is marked", [draft.replacement(method, count)])
+        yield from site.edit(FAMILY, "Count the selected elements in the mask", [draft.replacement(method, count)])
     if not isinstance(call, ast.Call) or call.args or call.keywords or not isinstance(method, ast.Attribute):
         return
     new = {
@@ -93,7 +93,7 @@ def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _take_one_by_one(site: Site) -> Iterator[Proposal]:
-    """Take the values of a list one by one, which the setting for single values makes traceable."""
+    """Take the values of a list one by one, which a setting makes traceable."""
     call = site.draft.enclosing(site.node, ast.Call)
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "tolist":
         return

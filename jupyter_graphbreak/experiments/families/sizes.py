@@ -1,4 +1,4 @@
-"""Sizes that a tensor holds, such as grids and lengths: read before the call, and handed in as numbers."""
+"""Sizes in tensors, such as grids and lengths: read them before the call, and pass them as numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 _PACKAGE = "transformers/"
-_GRIDS_TITLE = "Compute what depends on grids alone before the call, and hand their numbers in"
+_GRIDS_TITLE = "Compute everything that depends only on grids before the call, and pass their numbers"
 _GRIDS = '''\
 import contextlib
 import inspect
@@ -156,7 +156,7 @@ def of_vision(vision, grid):
 
 
 model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
-_LISTS_TITLE = "Hand the sizes of images in as numbers"
+_LISTS_TITLE = "Pass the sizes of images as numbers"
 _LISTS = """\
 import inspect
 
@@ -175,8 +175,8 @@ def hand_in_numbers(module, args, kwargs):
 
 
 model.register_forward_pre_hook(hand_in_numbers, with_kwargs=True)"""
-_FORWARD_WRAPPER_TITLE = "Call forward through a function that passes everything on"
-# What binds a signature breaks where arguments of the compiled function itself were changed before.
+_FORWARD_WRAPPER_TITLE = "Wrap forward in a pass-through function"
+# Binding a signature breaks if the compiled function has changed its own arguments before.
 _FORWARD_WRAPPER = """\
 import functools
 import types
@@ -189,12 +189,12 @@ def forward(self, *args, **kwargs):
 
 model.forward = types.MethodType(forward, model)"""
 
-#: The codes of all.
+#: The code of all these switches.
 SWITCHES = (_GRIDS, _LISTS, _FORWARD_WRAPPER)
 
 
 def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
-    """Yield titles and codes of what has a model of transformers know its sizes."""
+    """Yield titles and codes of the switches that pass sizes to a model of transformers."""
     break_ = problem.break_
     places = [place for place in (break_.location, *break_.stack) if place is not None]
     paths = {source.id: source.path or "" for source in problem.report.sources if source.kind == "library"}
@@ -212,12 +212,12 @@ def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
 
 
 FAMILY = "sizes"
-#: What may stand around a read so that it happens in each call: all else can leave it out, or repeat it.
+#: Nodes that may enclose a read that happens once in each call: other nodes can skip or repeat it.
 _CERTAIN = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
     ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
 )  # fmt: skip
-#: What a value may be computed with to be the same before the call.
+#: Nodes that compute the same value before the call.
 _PURE = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Constant, ast.BinOp, ast.operator, ast.Tuple, ast.UnaryOp,
     ast.unaryop, ast.expr_context, ast.keyword,
@@ -226,7 +226,7 @@ _METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long", "int",
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield ways to have sizes as numbers in the compiled function."""
+    """Yield changes that make sizes numbers in the compiled function."""
     yield from (Proposal(FAMILY, title, code=code) for title, code in switches_for(problem))
     site = site_of(problem)
     if site is None:
@@ -263,18 +263,18 @@ def _is_shape(node: ast.expr) -> bool:
 
 
 class _Read(NamedTuple):
-    """What reads the numbers of a tensor.
+    """A call that reads the numbers of a tensor.
 
     Parameters
     ----------
     call : ast.Call
-        What breaks.
+        The call that breaks.
     tensor : ast.expr
         The tensor.
     value : str
-        What is computed of it before the call.
+        The expression to compute before the call.
     new : str
-        What stands in the place of the call; the value's name goes where the braces are.
+        The replacement of the call; braces stand for the name of the value.
     """
 
     call: ast.Call
@@ -284,7 +284,7 @@ class _Read(NamedTuple):
 
 
 def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    """Read all that breaks so in the function before its call: its arguments hold it already."""
+    """Move all such reads of the function before its call: they depend only on its arguments."""
     reads: dict[ast.Call, _Read] = {}
     for place in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
         if place is not None and place.draft is site.draft and place.function is function:
@@ -305,12 +305,12 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
     lines = [f"{name} = {value}" for value, name in names.items()]
     texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
     if texts is not None:
-        title = "Read the sizes before the call, and hand them in as numbers"
+        title = "Read the sizes before the call, and pass them as numbers"
         yield Proposal(FAMILY, title, texts, compiles_itself=True)
 
 
 def _read_of(place: Site) -> _Read | None:
-    """Return what brings a tensor's numbers to the host at a break."""
+    """Return the read that moves a tensor's numbers to the host at a break."""
     for part in (place.node, *place.draft.ancestors(place.node)):
         if isinstance(part, ast.stmt):
             return None
@@ -325,7 +325,7 @@ def _read_of(place: Site) -> _Read | None:
 
 
 def _output_size(place: Site) -> _Read | None:
-    """Return a ``repeat_interleave`` whose size no graph knows."""
+    """Return the read for a ``repeat_interleave`` without an output size."""
     call = place.draft.enclosing(place.node, ast.Call)
     if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
         return None
@@ -340,7 +340,7 @@ def _output_size(place: Site) -> _Read | None:
 
 
 def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:
-    """Return whether a value is the same before the call, and the call reads it whatever happens."""
+    """Return whether a value is the same before the call, and every call reads it."""
     arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
     read = names_read(tensor)
     if not read & arguments or read & (names_bound(function) | _changed_in_place(function)):
@@ -366,7 +366,7 @@ def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> b
 
 
 def _changed_in_place(function: FunctionNode) -> set[str]:
-    """Return the names of what a function changes in place, or may: by a method, an item, an attribute."""
+    """Return the names of objects that a function may change in place: by a method, an item, or an attribute."""
     changed: set[str] = set()
     for node in ast.walk(function):
         is_target = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load)

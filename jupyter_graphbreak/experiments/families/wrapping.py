@@ -1,4 +1,4 @@
-"""Put a function around a compiled one: what cannot be in a graph is done before or after its call."""
+"""Wrap a compiled function: code that no graph can contain runs before or after its call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
-    """Return the function around a break, if it is what was compiled and calls can be put around it."""
+    """Return the function that contains a break, if it was compiled and can be wrapped."""
     function = site.function
     in_library = any(source_.id == site.source and source_.kind == "library" for source_ in problem.report.sources)
     if function is None or isinstance(function, ast.AsyncFunctionDef) or in_library:
@@ -28,7 +28,7 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
     first = min([function.lineno, *(source_.lineno for source_ in function.decorator_list)])
     for frame in problem.report.frames:
         at = frame.location
-        # PyTorch calls a module's forward, so that it is no entry, but no compiled function calls it.
+        # A module's forward is called by PyTorch: it is no entry, but no compiled function calls it either.
         is_outermost = frame.role == "entry" or (frame.role == "call" and frame.caller is None)
         if not is_outermost or at is None or at.source != site.source:
             continue
@@ -44,10 +44,10 @@ def wrap_function(
     body: Callable[[str], list[str]],
     splices: Sequence[Splice | None],
 ) -> dict[str, str] | None:
-    """Return the new texts that put an outer function around a compiled one, which goes on as ``_<name>_compiled``.
+    """Return new texts in which an outer function wraps a compiled one, renamed to ``_<name>_compiled``.
 
-    What compiled the function, there or in another source, compiles the inner one instead, with the same options. The
-    inner function stands at the top of the source, also that of a method. ``None`` where that cannot be written.
+    Code that compiled the function, in any source, compiles the inner one instead, with the same options. The inner
+    function is at the top level of the source, even for a method. ``None`` if this cannot be written.
 
     Parameters
     ----------
@@ -56,11 +56,11 @@ def wrap_function(
     function : ast.FunctionDef
         The compiled function.
     parameter : str or None
-        What the inner function takes besides, as its first argument.
+        An additional first parameter of the inner function.
     body : callable
-        What the outer function does, given the call of the inner one.
+        Returns the lines of the outer function, given the call of the inner one.
     splices : sequence of Splice or None
-        What changes in the inner function.
+        The changes of the inner function.
     """
     draft = site.draft
     torch, needed = site.torch()
@@ -79,7 +79,7 @@ def wrap_function(
 
 
 class _Parts(NamedTuple):
-    """The inner function's name and further parameter, the outer one's lines, torch's name, options of compiling."""
+    """The inner function's name and additional parameter, the outer one's lines, torch's name, compile options."""
 
     inner: str
     parameter: str | None
@@ -89,20 +89,20 @@ class _Parts(NamedTuple):
 
 
 class _Elsewhere(NamedTuple):
-    """The sources that compile a function of another source, without that, and the options with which they do."""
+    """New texts of other sources that no longer compile a function, and the options with which they compiled it."""
 
     texts: dict[str, str]
     options: str
 
 
 def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None:
-    """Return how other cells compile a function or objects of its class; ``None`` if it cannot be done otherwise."""
+    """Return how other cells compile a function or objects of its class; ``None`` if that cannot be changed."""
     owner = next(site.draft.ancestors(function), None)
     name = owner.name if isinstance(owner, ast.ClassDef) else function.name
     drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}
     others = {source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)}
     names = {name}
-    if isinstance(owner, ast.ClassDef):  # made in one cell, and compiled in another
+    if isinstance(owner, ast.ClassDef):  # created in one cell, and compiled in another
         names = names.union(*(_assigned_from(draft, name) for draft in (site.draft, *others.values())))
     texts: dict[str, str] = {}
     options: set[str] = set()
@@ -127,7 +127,7 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
 
 
 def _defines(draft: Draft, name: str) -> bool:
-    """Whether a source has something of its own by a name."""
+    """Whether a source defines a function or class with a name."""
     return any(isinstance(node, FunctionNode | ast.ClassDef) and node.name == name for node in draft.tree.body)
 
 
@@ -137,12 +137,12 @@ def _assigned_from(draft: Draft, name: str) -> set[str]:
 
 
 def _is_one_of(node: ast.expr, names: set[str]) -> bool:
-    """Whether an expression is one of some names, or makes an object of a class with such a name."""
+    """Whether an expression is one of some names, or creates an object of such a class."""
     return dotted(node.func if isinstance(node, ast.Call) else node) in names
 
 
 def _compiles_otherwise(draft: Draft, names: set[str]) -> bool:
-    """Whether a source compiles something by another form than ``torch.compile(name)``, which is not known how to undo.
+    """Whether a source compiles one of some names in another form than ``torch.compile(name)``, which we cannot move.
 
     Such forms are ``model.compile()``, ``torch.compile(model.forward)``, and other names for ``torch.compile``.
     """
@@ -192,7 +192,7 @@ def _extra_parameter(parameter: str | None, function: FunctionNode) -> str:
 def _around_method(
     draft: Draft, method: FunctionNode, parts: _Parts, splices: Sequence[Splice | None]
 ) -> list[Splice | None] | None:
-    """Move a method's body into a function at the top; the method calls it."""
+    """Move a method's body into a top-level function that the method calls."""
     owner = next(draft.ancestors(method))
     first = method.body[1 if ast.get_docstring(method) is not None and len(method.body) > 1 else 0]
     indent, unit = draft.indent_of(method), draft.indent_of(first)
@@ -224,7 +224,7 @@ def _around_method(
 
 
 def _is_bound_to_its_class(method: FunctionNode) -> bool:
-    """Return whether a method's body means something else outside of its class, or cannot be moved to the left."""
+    """Return whether a method's body depends on its class, or contains text whose indentation must not change."""
     for node in ast.walk(method):
         if isinstance(node, ast.Name) and node.id in {"super", "__class__"}:
             return True
@@ -241,7 +241,7 @@ def _is_bound_to_its_class(method: FunctionNode) -> bool:
 
 
 def _module_sites(draft: Draft, name: str, torch: str) -> list[ast.Call]:
-    """Return where objects of a class are compiled."""
+    """Return the calls that compile objects of a class."""
     assigned = [
         node for node in ast.walk(draft.tree) if isinstance(node, ast.Assign) and name in names_read(node.value)
     ]
@@ -274,7 +274,7 @@ def _options(draft: Draft, sites: Sequence[ast.Call]) -> str:
 
 
 def _signature_end(draft: Draft, function: FunctionNode) -> int:
-    """Return where the colon ends that ends a function's head."""
+    """Return the end of a function's header, after the colon."""
     opened = draft.text.index("(", draft.start_of(function)) + 1
     if function.returns is not None:
         return draft.text.index(":", draft.end_of(function.returns)) + 1

@@ -55,7 +55,7 @@ def test_all_that_is_said_is_said_after_the_call() -> None:
     (first, *_) = proposed("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f("))
     assert first.texts["s1"] == AFTER
     assert first.compiles_itself
-    assert first.title == "Say it after the call"
+    assert first.title == "Write it after the call"
 
 
 def test_the_place_that_compiles_moves_to_the_inner_function() -> None:
@@ -160,7 +160,7 @@ def test_in_a_function_that_is_called_inside_it_is_only_left_out() -> None:
     assert proposed("output", problem(text, "print(x)", "GB0059", entry="def f(")) == []
     text = text.replace("if 1: print(x)", "print(x)  # here")
     (only,) = proposed("output", problem(text, "print(x)", "GB0059", entry="def f("))
-    assert only.title == "Say it only where it is not compiled"
+    assert only.title == "Write it only when not compiling"
     guarded = "    if not torch.compiler.is_compiling():\n        print({})"
     assert only.texts["s1"].startswith(
         "import torch\ndef inner(x):\n" + guarded.format("x") + "  # here\n" + guarded.format("1")

@@ -50,7 +50,7 @@ def test_what_may_raise_is_taken_for_granted_and_said(lines: list[str], code: st
     helper = "def raises(x):\n    if x.dim() > 3:\n        raise ValueError\n    return x\n"
     first = proposed("branch", problem(function(*lines, before=helper), code))[0]
     expected = [] if granted is None else [
-        f"it takes for granted that {granted}, which a condition protects, never raises and has no effect"
+        f"it assumes that {granted}, which a condition protects, never raises and has no effect"
     ]  # fmt: skip
     assert list(first.assumptions) == expected
 

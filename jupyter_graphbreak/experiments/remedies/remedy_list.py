@@ -39,7 +39,8 @@ def manual_step_of_break(break_: Break, failed: Sequence[str] = ()) -> str:
     step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
     if step is None:
         return manual_step_of_hints(break_.hints) or _general_step(code)
-    return step.otherwise if step.tried and any(step.tried in title for title in failed) else step.text
+    is_obsolete = step.obsolete_if_failed and any(step.obsolete_if_failed in title for title in failed)
+    return step.otherwise if is_obsolete else step.text
 
 
 def _general_step(code: str) -> str:

@@ -1,4 +1,4 @@
-"""Splices change what they are told to, and nothing else."""
+"""Splices change only their ranges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def first(made: Draft, kind: type[ast.stmt]) -> ast.stmt:
         ("a()\ndel x", "a()\n"),
     ],
 )
-def test_a_statement_goes_with_its_lines_where_they_are_its_own(text: str, expected: str) -> None:
+def test_a_statement_is_deleted_with_its_own_lines(text: str, expected: str) -> None:
     made = draft(text)
     assert made.apply_splices([made.deletion(first(made, ast.Delete))]) == expected
 
@@ -48,7 +48,7 @@ def test_a_statement_goes_with_its_lines_where_they_are_its_own(text: str, expec
         ("z = 1; b(u,\n v)\n", None),
     ],
 )  # fmt: skip
-def test_statements_in_the_place_of_one_keep_its_comments(text: str, expected: str | None) -> None:
+def test_a_replacement_keeps_the_comments(text: str, expected: str | None) -> None:
     made = draft(text)
     for kind in (ast.If, ast.Expr):
         if any(isinstance(node, kind) for node in ast.walk(made.tree)):
@@ -63,7 +63,7 @@ def test_an_elif_becomes_an_else() -> None:
     assert made.apply_splices([made.statement_replacement(inner, ["x"])]) == "if a:\n  b\nelse:\n  x\n"
 
 
-def test_columns_behind_letters_of_several_bytes() -> None:
+def test_columns_after_multibyte_characters() -> None:
     text = 's = "äöü😀"; t = f(s)\n'
     made = draft(text)
     call = made.find(1, text.index("f("), 1, text.index("f(") + 4)
@@ -71,7 +71,7 @@ def test_columns_behind_letters_of_several_bytes() -> None:
     assert made.apply_splices([made.replacement(call, "g()")]) == 's = "äöü😀"; t = g()\n'
 
 
-def test_a_cell_with_magics_is_read_and_kept() -> None:
+def test_a_cell_with_magics_is_preserved() -> None:
     text = '%%compile_explain --try\n%time f(x)\n!ls\ns = """\n%d\n"""\ny = g(x)  # why?\n'
     made = draft(text)
     call = made.find(7, 4, 7, 8)
@@ -79,7 +79,7 @@ def test_a_cell_with_magics_is_read_and_kept() -> None:
     assert made.apply_splices([made.replacement(call, "h(x)")]) == text.replace("g(x)", "h(x)")
 
 
-def test_what_is_no_python_or_would_be_none_is_refused() -> None:
+def test_invalid_python_is_refused() -> None:
     assert Draft.of("def f(:\n") is None
     assert Draft.of("a = 1\rb = 2\n") is None
     made = draft("a = 1\n")
@@ -88,20 +88,20 @@ def test_what_is_no_python_or_would_be_none_is_refused() -> None:
     assert made.apply_splices([Splice(0, 3, "b"), Splice(2, 5, "c")]) is None
 
 
-def test_the_place_of_a_jump_is_that_of_its_test() -> None:
+def test_the_range_of_a_jump_finds_its_test() -> None:
     made = draft("if x > 3:\n    y = 1\n")
     found = made.find(1, 0, 1, 8)
     assert isinstance(found, ast.Compare)
 
 
-def test_expressions_in_an_f_string_are_exchanged() -> None:
+def test_expressions_in_an_f_string_are_replaced() -> None:
     made = draft('print(f"é {a.b:.2f} {c}")\n')
     statement = made.tree.body[0]
     a = next(node for node in ast.walk(statement) if isinstance(node, ast.Attribute))
     assert made.rewritten(statement, {a: "value"}) == "print(f'é {value:.2f} {c}')"
 
 
-def test_small_helps() -> None:
+def test_helpers() -> None:
     assert [operand(text) for text in ("a.b(c)", "a + b", "-a", "a[0]")] == ["a.b(c)", "(a + b)", "(-a)", "a[0]"]
     assert fresh_name(draft("def later(value): condition = 1\n"), "later") == "later_2"
 

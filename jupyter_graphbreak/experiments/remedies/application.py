@@ -166,7 +166,7 @@ class Application:
             if new_code is None:
                 continue
             if new_code.co_freevars != old.co_freevars:
-                raise CannotApplyError(f"{old.co_name} would need other variables of the function around it")
+                raise CannotApplyError(f"{old.co_name} would need different variables of its outer function")
             self._codes.append((function, new_code))
         self._skip_functions_of_other_threads(by_file, copies)
         self.functions = [function for function, _ in self._codes]

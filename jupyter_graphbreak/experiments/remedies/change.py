@@ -107,7 +107,7 @@ def apply_edits(text: str, edits: list[Edit]) -> str:
     for edit in sorted(edits, key=lambda edit: (edit.first_line, edit.last_line), reverse=True):
         replaced = slice(edit.first_line - 1, edit.last_line)
         if "\n".join(lines[replaced]) != edit.old:
-            raise ValueError(f"lines {edit.first_line} to {edit.last_line} read otherwise now")
+            raise ValueError(f"lines {edit.first_line} to {edit.last_line} have changed")
         lines[replaced] = edit.new.split("\n") if edit.new else []
     return "\n".join(lines)
 

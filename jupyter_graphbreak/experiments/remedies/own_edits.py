@@ -162,7 +162,7 @@ def require_literal(original: Mapping[str, str], change: Change) -> None:
         if f"{source}.py" in by_path and "\r" not in original[source]:
             by_patch = apply_hunks(original[source], f"{source}.py", by_path[f"{source}.py"])
         if by_edits != text or by_patch != text:
-            raise CannotApplyError("its edits of whole lines do not make what was tried")
+            raise CannotApplyError("its edits of whole lines do not produce the text that was tried")
 
 
 def read_patch(path: str | os.PathLike[str]) -> Patch:

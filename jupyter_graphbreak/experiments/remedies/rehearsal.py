@@ -363,7 +363,7 @@ class TrialRunner:
             if comparison.new:
                 return "another break", f"then it breaks {_break_summary(comparison.new[0])}", gone, diffs, inputs
             if not gone:
-                return "break stays", "it breaks on some inputs", gone, diffs, inputs
+                return "break stays", "it still breaks on some inputs", gone, diffs, inputs
         verdict: RemedyVerdict = "works" if seen.other_kind is None else "works on what ran"
         return ("works but differs" if diffs else verdict), seen.other_kind, gone, diffs, inputs
 
@@ -426,17 +426,17 @@ class TrialRunner:
             return "another break", f"it still breaks {_break_summary(other)}"
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
-            return "not tried", "Dynamo did not compile what the program begins with"
+            return "not tried", "Dynamo did not compile the start of the program"
         given_up = _functions_given_up(run.report) - _functions_given_up(self.original.report)
         if given_up:
-            return "another break", f"then {min(given_up)} is compiled too often, and runs eagerly"
+            return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
         as_many = run.report.summary.breaks >= self.original.report.summary.breaks
         if comparison.new or as_many:
             new = next(iter(comparison.new), None)
             then = f"then it breaks {_break_summary(new)}" if new is not None else "there are as many breaks as before"
             return "another break", then
         if not self._uncompiled_original.repeatable:
-            return "not tried", "the function returns something else each time: its results cannot be compared"
+            return "not tried", "the function returns a different result each time: its results cannot be compared"
         return ("works but differs" if diffs else "works"), None
 
     def _compare_results(self, run: CompiledRun, cases: list[Trial]) -> tuple[str | None, list[Difference]]:

@@ -62,8 +62,8 @@ def manual_step_of_function(skipped: Skipped) -> str:
     if skipped.way_out is not None:
         return f"{skipped.function} runs eagerly; {skipped.way_out}"
     return (
-        f"{skipped.function} runs eagerly because {skipped.reason.rstrip('.')}: decide whether that is meant, "
-        "and leave it out of what is compiled where it is."
+        f"{skipped.function} runs eagerly because {skipped.reason.rstrip('.')}: decide whether that is intended; "
+        "if it is, keep the function out of the compiled code."
     )
 
 

@@ -211,7 +211,7 @@ class Search:
         self.on_status(f"{name} instead of {self.runner.entry.function}")
         result = self.runner.run_function_trial(function, change, goals)
         breaks = result.gone if result.verdict in WORKING else goals
-        self.candidates.append(_candidate([_OWN_EDIT], [f"{name} instead of it"], "edit", breaks, (), result))
+        self.candidates.append(_candidate([_OWN_EDIT], [f"Your function {name}"], "edit", breaks, (), result))
 
     def try_edit(self, own: EditedCells | Patch) -> bool:
         """Run the trial of a user's own edit; return whether it changes this entry's program."""

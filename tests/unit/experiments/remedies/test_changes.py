@@ -174,5 +174,5 @@ def test_edits_and_patch_produce_the_change(old: str, new: str) -> None:
 
 def test_edits_that_produce_a_different_text_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_edits, "edits_of", lambda *_: [])
-    with pytest.raises(CannotApplyError, match="do not make what was tried"):
+    with pytest.raises(CannotApplyError, match="do not produce the text that was tried"):
         require_literal({"s1": "a"}, Change({"s1": "b"}))

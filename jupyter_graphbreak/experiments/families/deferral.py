@@ -269,8 +269,8 @@ def run_after_call(
     splices: list[Splice | None] = []
     for number, node in enumerate(statements):
         members = [*([str(number)] if len(statements) > 1 else []), *node.values]
-        handed_out = ", ".join(members) + ("," if len(members) == 1 else "")
-        splices.append(draft.statement_replacement(node.statement, [f"{later}.append(({handed_out}))"]))
+        values_text = ", ".join(members) + ("," if len(members) == 1 else "")
+        splices.append(draft.statement_replacement(node.statement, [f"{later}.append(({values_text}))"]))
 
     def body(call: str) -> list[str]:
         return [

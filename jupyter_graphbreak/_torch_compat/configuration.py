@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import redirected_here, replaced_result, tell_fault
 from jupyter_graphbreak._torch_compat.threads import same_run
-from jupyter_graphbreak.faults import shielded
+from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.records.package_paths import package_paths
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def quiet() -> Iterator[None]:
     def is_shown(record: logging.LogRecord) -> bool:
         return get_ident() != thread or not record.name.startswith(_TELLS)
 
-    shown = shielded("reading logs", is_shown, lambda _: True, tell_fault)
+    shown = with_fallback("reading logs", is_shown, lambda _: True, tell_fault)
     for handler in handlers:
         handler.addFilter(shown)
     try:

@@ -32,7 +32,7 @@ def tell_fault(what: str, fault: Exception) -> None:
     """Tell the run that the calling thread works for what failed on our side; this does not fail."""
     if isinstance(fault, RecursionError):  # the program's own recursion is near its end
         return
-    faults.report(what, fault, note_fault)
+    faults.report_fault(what, fault, note_fault)
 
 
 @contextlib.contextmanager

@@ -135,7 +135,7 @@ def note_fault(what: str, fault: Exception) -> None:
     if told is not None:
         told(what, fault)
     else:
-        faults.say_once(what, fault)
+        faults.print_fault_once(what, fault)
 
 
 def _starting(original: Callable[[threading.Thread], None]) -> Any:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.cost.warm_calls import WarmCalls
-    from jupyter_graphbreak.experiments.remedies.finding import Found
+    from jupyter_graphbreak.experiments.remedies.finding import FoundRemedies
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report import schema
@@ -83,7 +83,7 @@ class Rerun:
         self._warm = kept.warm
         self._find_cell = find_cell
         self._on_status = on_status
-        self._found: Found | None = None
+        self._found: FoundRemedies | None = None
         self._notes: list[str] = []
 
     def try_remedies(self, **options: Any) -> Report:
@@ -101,7 +101,7 @@ class Rerun:
             self._files,
             self._kept,
             find_cell=self._find_cell,
-            tell=self._on_status,
+            on_status=self._on_status,
             **options,
         )
         return self._update(self._found.report)
@@ -122,7 +122,7 @@ class Rerun:
         for entry in self._entries(late, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
             with entry.set_up(), self._noting_failures(f"measuring {entry.function}"), limit_time(end):
-                remedied = self._found.remedied(entry) if self._found is not None else {}
+                remedied = self._found.entries_with_remedies(entry) if self._found is not None else {}
                 try:
                     measured = measure_entry(entry, remedied, self.report, end=late, find_cell=self._find_cell).cost
                 except TrialStoppedError as stopped:

@@ -13,7 +13,7 @@ from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
 from jupyter_graphbreak.api.run_reports import job_with, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
-from jupyter_graphbreak.faults import internal_error, noted
+from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import forget
 from jupyter_graphbreak.report.schema import Device, Diagnostic
@@ -226,7 +226,7 @@ def capture(
                     yield run
         finally:
             if recording is not None:
-                with noted("making the report", run.give_up):
+                with suppress_faults("making the report", run.give_up):
                     run.close(recording, children, kept)
     if cost:
         run.add_cost()
@@ -242,7 +242,7 @@ def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
         try:
             yield
         finally:
-            with noted("describing what was compiled", recording.note_fault):
+            with suppress_faults("describing what was compiled", recording.note_fault):
                 recording.note_compiled(described(calls.compiled))
 
 

@@ -31,7 +31,7 @@ from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
 from jupyter_graphbreak.compiling.routes import RoutedFunctions, active
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, places_in_graph, self_test_hiding
-from jupyter_graphbreak.faults import noted, shielded
+from jupyter_graphbreak.faults import suppress_faults, with_fallback
 from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
 from jupyter_graphbreak.recording.targets import is_compiled
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
@@ -261,7 +261,7 @@ class CompiledCalls:
                 self._exit_stack.enter("isolating the compilation", isolated_compilation, None)
                 if self._exit_stack.complete:
                     self._exit_stack.complete = False  # a second attempt would fail as well
-                    with noted("preparing to compile", self._on_fault):
+                    with suppress_faults("preparing to compile", self._on_fault):
                         self_test_hiding()
                         self._caller = compile_caller(self._options.arguments())
                         self._exit_stack.complete = True
@@ -309,7 +309,7 @@ def _hidden(error: BaseException, **_: object) -> None:
     hide_compiler(error)
 
 
-hide_compilation = shielded("restoring an error", _hide_compilation, _hidden, tell_fault)
+hide_compilation = with_fallback("restoring an error", _hide_compilation, _hidden, tell_fault)
 
 
 def _failed_in_graph(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - bound with functools.partial
@@ -395,4 +395,4 @@ def compiled_calls(
             calls.open()
             yield calls
         finally:
-            shielded("undoing what compiling needed", exit_stack.contexts.close, lambda: None, on_fault)()
+            with_fallback("undoing what compiling needed", exit_stack.contexts.close, lambda: None, on_fault)()

@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.experiments.trial.values import difference, show
-from jupyter_graphbreak.faults import internal_error, noted
+from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.report.figures import Summary
@@ -339,7 +339,7 @@ def compare(
         cases = eager.cases(given)
         for name, capture in captures(backend):
             require_time()
-            with noted(f"examining {name}", note, passing=(TrialStoppedError,)):
+            with suppress_faults(f"examining {name}", note, passing=(TrialStoppedError,)):
                 examination = Examination(name, capture, eager, cases, find_cell)
                 verdicts.append(examination.verdict(searched=not given))
                 if name == "torch.compile":

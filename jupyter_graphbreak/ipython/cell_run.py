@@ -61,7 +61,7 @@ class CellRuns:
         self._asked: Asked | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
-    # What IPython calls around a cell, shielded.
+    # What IPython calls around a cell; internal errors have a fallback.
 
     def enter(self, _: ExecutionInfo) -> None:
         """Note what is asked for of a cell, or count it among those that the observed one runs: ``pre_run_cell``."""
@@ -88,12 +88,12 @@ class CellRuns:
         if result is not None:
             error = result.error_in_exec or result.error_before_exec
         try:
-            with faults.noted("making the report", observation.give_up):
+            with faults.suppress_faults("making the report", observation.give_up):
                 observation.close(error, lambda report: self._compared(self._advised(report), observation.cell_id))
         except KeyboardInterrupt as interrupt:  # it waited for the report, and still ends the cell and those after it
             self._interrupted(interrupt, result)
         finally:
-            with faults.noted("undoing what the run needed"):
+            with faults.suppress_faults("undoing what the run needed"):
                 observation.undo()
 
     def drop(self, _: ExecutionResult | None) -> None:
@@ -171,7 +171,7 @@ class CellRuns:
         observation = Observation(self._shell, self._cells, options, named, self._live, self._id_of_cell(), worth)
         self._observation = observation
         observation.edited = edited
-        with faults.noted("preparing the cell", observation.note_fault):
+        with faults.suppress_faults("preparing the cell", observation.note_fault):
             if options.frontends:
                 comparison = calls.FrontendComparison(self._shell, self._cells, options)
                 observation.compare = lambda: comparison.of_cell(tree)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 from IPython.display import display
 
-from jupyter_graphbreak.faults import noted
+from jupyter_graphbreak.faults import suppress_faults
 from jupyter_graphbreak.ipython.calls import FrontendComparison, evaluate
 from jupyter_graphbreak.ipython.namespace import named_in
 from jupyter_graphbreak.ipython.observation import Observation
@@ -38,7 +38,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
 
     tree, given = _calls(options)
     observation: Observation | None = None
-    with noted("watching the call", passing=(UsageError,)):
+    with suppress_faults("watching the call", passing=(UsageError,)):
         cells.enter_caller()
         observation = Observation(shell, cells, options, named_in(tree, shell.user_ns), live)
     if observation is None:
@@ -48,10 +48,10 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     try:
         evaluated = [evaluate(call, shell.user_ns) for call in given]
         function, arguments, keywords = evaluated[0]
-        with noted("copying what the front ends are compared on", observation.note_fault):
+        with suppress_faults("copying what the front ends are compared on", observation.note_fault):
             if options.frontends:
                 observation.compare = FrontendComparison(shell, cells, options).prepared(evaluated)
-        with noted("compiling the function", observation.note_fault):
+        with suppress_faults("compiling the function", observation.note_fault):
             if is_compiled(function):
                 observation.ignore_compile_options("the function is compiled already")
             forget(function)
@@ -61,9 +61,9 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
         failed = error
         raise
     finally:
-        with noted("making the report", observation.give_up):
+        with suppress_faults("making the report", observation.give_up):
             observation.close(failed)
-        with noted("undoing what the run needed"):
+        with suppress_faults("undoing what the run needed"):
             observation.undo()
 
 

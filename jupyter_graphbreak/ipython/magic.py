@@ -11,7 +11,7 @@ from IPython.core.getipython import get_ipython
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from jupyter_graphbreak.faults import shielded
+from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.ipython.cell.rewriting import (
     MAGIC,
     BeginObservation,
@@ -103,9 +103,9 @@ def _without_own_frame() -> None:
         error.__traceback__ = error.__traceback__.tb_next
 
 
-begin = shielded("watching the cell", _begin, _nothing, passing=(UsageError,))
-cell_caller = shielded("compiling the cell", _cell_caller, _cell_itself)
-trim_traceback = shielded("hiding the frames of the compiler", _trim_traceback, _without_own_frame)
+begin = with_fallback("watching the cell", _begin, _nothing, passing=(UsageError,))
+cell_caller = with_fallback("compiling the cell", _cell_caller, _cell_itself)
+trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _without_own_frame)
 #: What cells that run as functions return, until they are displayed.
 values: list[Any] = []
 
@@ -118,7 +118,7 @@ def _face() -> CompileExplain:
 
 
 #: If this fails, the cell runs without the magic.
-_replace_magic_line = shielded("reading the cell", replace_magic_line, without_magic_line)
+_replace_magic_line = with_fallback("reading the cell", replace_magic_line, without_magic_line)
 
 
 @magics_class
@@ -137,13 +137,13 @@ class CompileExplain(Magics):
         )
         # What IPython calls around a cell. It would show what is raised there as an error of a callback.
         self._callbacks = {
-            "pre_execute": shielded(
+            "pre_execute": with_fallback(
                 "preparing for the cell",
                 self._step_forward,
                 lambda: shell.ast_transformers.append(self._ast_transformer),
             ),
-            "pre_run_cell": shielded("reading the request", self.runs.enter, _nothing),
-            "post_run_cell": shielded("making the report", self.runs.end, self.runs.drop),
+            "pre_run_cell": with_fallback("reading the request", self.runs.enter, _nothing),
+            "post_run_cell": with_fallback("making the report", self.runs.end, self.runs.drop),
         }
 
     @property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from IPython.core.error import UsageError
 from IPython.display import display
 
-from jupyter_graphbreak.faults import internal_error, noted
+from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.ipython.output import Output
 from jupyter_graphbreak.ipython.progress import Progress, ProgressMeter
 from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
@@ -136,7 +136,7 @@ class Observation:
             problem = opened.enter("showing the live view", self._output.opened, None)
             if problem is not None:
                 self._faults.append(Diagnostic("warning", problem))
-        with noted("forgetting what was compiled before", self.note_fault):
+        with suppress_faults("forgetting what was compiled before", self.note_fault):
             if self.options.fresh:
                 forget_everything()
             forget(*named.values())
@@ -183,7 +183,7 @@ class Observation:
 
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """Return what calls the function that a cell was made into, compiled if that is possible."""
-        with noted("compiling the cell", self.note_fault):
+        with suppress_faults("compiling the cell", self.note_fault):
             return self._calls.cell_caller(function) if self._calls is not None else function
         return function
 
@@ -193,7 +193,7 @@ class Observation:
 
         meant = (TorchUnavailable, ValueError, UsageError)
         try:
-            with noted("choosing the device", self.note_fault, passing=meant):
+            with suppress_faults("choosing the device", self.note_fault, passing=meant):
                 require_torch()
                 return _choice(self.options, named)
         except (TorchUnavailable, ValueError) as error:
@@ -258,7 +258,7 @@ class Observation:
             self._output.close(report, self._faults)
 
     def _is_worth_showing(self, report: Report) -> bool:
-        with noted("deciding whether there is anything to show", self.note_fault):
+        with suppress_faults("deciding whether there is anything to show", self.note_fault):
             return self.worth_showing is None or self.worth_showing(report)
         return True
 
@@ -270,9 +270,9 @@ class Observation:
             ("reading what other processes wrote", self._read_children),
         ]
         for what, note in last_notes:
-            with noted(what, self.note_fault):
+            with suppress_faults(what, self.note_fault):
                 note()
-        with noted("undoing what the run needed", self.note_fault):
+        with suppress_faults("undoing what the run needed", self.note_fault):
             self._opened.contexts.close()
 
     def undo(self) -> None:
@@ -316,7 +316,7 @@ class Observation:
                 self._tell("")
                 known = len(self._faults)
                 try:
-                    with noted(what, self.note_fault), default_device(self._device), _silenced(self._shell):
+                    with suppress_faults(what, self.note_fault), default_device(self._device), _silenced(self._shell):
                         step(seconds=next(left))
                 except KeyboardInterrupt:
                     self.note("warning", f"{what.capitalize()} was interrupted.")
@@ -337,12 +337,12 @@ class Observation:
 
         report, files = None, dict[str, str]()
         if self.recording is not None:
-            with noted("making the report", self.note_fault):
+            with suppress_faults("making the report", self.note_fault):
                 report, files = report_of(self.recording)
         if report is None:
             report = self._empty_report(error)
         report = replace(report, diagnostics=[*report.diagnostics, *self._faults])
-        with noted("comparing with the run before", self.note_fault):
+        with suppress_faults("comparing with the run before", self.note_fault):
             return finish(report), files
         return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), files
 
@@ -352,7 +352,7 @@ class Observation:
 
         from jupyter_graphbreak.api.run_reports import job_of
 
-        with noted("joining the reports of several processes", self.note_fault):
+        with suppress_faults("joining the reports of several processes", self.note_fault):
             return report, job_of(report, self._children)
         return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), None
 
@@ -382,7 +382,7 @@ class Observation:
 
         known = len(self._faults)
         try:
-            with noted("comparing the front ends", self.note_fault, passing=(UsageError,)):
+            with suppress_faults("comparing the front ends", self.note_fault, passing=(UsageError,)):
                 if report.status == "ok" and self.compare is not None:
                     with default_device(self._device):
                         frontends = self.compare()

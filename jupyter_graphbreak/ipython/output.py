@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display, update_display
 
-from jupyter_graphbreak.faults import noted
+from jupyter_graphbreak.faults import suppress_faults
 from jupyter_graphbreak.report.schema import MIME_TYPE
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Output:
         self._widget = self._report = None
         if widget is None:
             return
-        with noted("closing an earlier report"):
+        with suppress_faults("closing an earlier report"):
             if not replaced and report is not None:
                 from jupyter_graphbreak.views.html.bundle import mime_bundle
 
@@ -140,7 +140,7 @@ class Output:
             layout.close()
 
     def _show_last(self, bundle: dict[str, Any]) -> None:
-        with noted("showing the report"):
+        with suppress_faults("showing the report"):
             _show(update_display if self._shown else display, bundle, self._id)
 
 

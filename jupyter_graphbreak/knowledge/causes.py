@@ -1,4 +1,4 @@
-"""The table of causes: one entry for each, sorted by id, and one for each thing that is called.
+"""The tables of causes, sorted by id, and of called functions.
 
 ``since`` comes from the registries and settings of PyTorch 2.9.1, 2.10.0, 2.11.0, 2.12.0, 2.13.0, 2.14.0 and 2.15.0.
 """
@@ -31,7 +31,7 @@ _BRANCH = ManualStep(
     "Decide whether both sides can always be computed, so that torch.where can choose between "
     "them; whether a loop that this ends can always run its maximum number of times; or "
     "whether this can be decided outside of the compiled function.",
-    tried="torch.where",
+    obsolete_if_failed="torch.where",
     otherwise=(
         "Decide whether a loop that this ends can always run its maximum number of times, or "
         "whether this can be decided outside of the compiled function: torch.where was tried and did not work."
@@ -67,13 +67,13 @@ _STATE = ManualStep(
 )
 _RNN = ManualStep(
     "Decide whether the RNN stays eager: compile what is before and after it, or allow it with allow_rnn.",
-    tried="allow_rnn",
+    obsolete_if_failed="allow_rnn",
     otherwise="Decide to compile what is before and after the RNN: allow_rnn was tried and did not work.",
 )
 _OUTPUT = ManualStep(
     "Decide whether this message is needed on every call. If it is, write it after the call, "
     "from what the function returns.",
-    tried="after the call",
+    obsolete_if_failed="after the call",
     otherwise=(
         "Decide whether this message is needed on every call: writing it after the call was tried and did not work."
     ),
@@ -1214,7 +1214,7 @@ CAUSES = (
     ),
 )
 
-#: What is called at a break; of those whose pattern fits, the first says what a person must decide.
+#: The functions that are called at breaks; the first whose pattern matches has the manual step.
 CALLS = (
     KnownCall(
         names=("print",),

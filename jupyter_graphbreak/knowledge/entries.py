@@ -1,4 +1,4 @@
-"""What an entry of the tables says."""
+"""The types of the entries in the tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import SkipKind
 
-#: What the names of Dynamo's settings begin with.
+#: The prefix of Dynamo's settings.
 CONFIG = "torch._dynamo.config."
 
 #: The rewrites of the source that the families of remedies can propose for a cause.
@@ -34,12 +34,12 @@ class DynamoSetting:
     Parameters
     ----------
     name : str
-        Its name in ``torch._dynamo.config``.
+        The name in ``torch._dynamo.config``.
     value : bool or int
     is_safe : bool or None
-        Whether the results stay the same wherever it works; ``None`` if that is not known.
+        Whether results stay the same whenever the setting works; ``None`` if that is not known.
     since : str or None
-        The first PyTorch release that has it, ``None`` for 2.9 or earlier.
+        The first PyTorch release that has the setting; ``None`` for 2.9 or earlier.
     """
 
     name: str
@@ -59,20 +59,20 @@ class ManualStep:
     Parameters
     ----------
     text : str
-    tried : str
-        What the title of a remedy contains that makes ``text`` obsolete if that remedy failed.
+    obsolete_if_failed : str
+        A part of the titles of remedies; if one of these remedies failed, ``text`` is obsolete.
     otherwise : str
-        What is left to decide then.
+        The decision that remains in that case.
     """
 
     text: str
-    tried: str = ""
+    obsolete_if_failed: str = ""
     otherwise: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SkipReason:
-    """Why a function runs eagerly: the kind, a sentence, the way out that applies, the page about it."""
+    """Why a function runs eagerly: the kind, a sentence, the way to avoid it, and the page about it."""
 
     kind: SkipKind
     sentence: str
@@ -82,16 +82,16 @@ class SkipReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCall:
-    """What we know about something that is called, whatever the GB id of the break.
+    """What we know about a called function, whatever the GB id of the break.
 
     Parameters
     ----------
     names : tuple of str
-        How Dynamo's context of a break calls the function.
+        The names of the function in Dynamo's context of a break.
     pattern : str or None
-        What the source code of the call matches.
+        A regular expression for the source code of the call.
     title, advice, setting_advice, manual_step, page
-        As those of :class:`KnownCause`; ``None`` leaves it to the entry of the GB id.
+        As in :class:`KnownCause`; ``None`` means that the entry of the GB id applies.
     """
 
     names: tuple[str, ...] = ()
@@ -110,41 +110,41 @@ class KnownCause:
     Parameters
     ----------
     id : str
-        The GB id; for a cause without one the name that PyTorch gives it.
+        The GB id, or PyTorch's name for a cause without one.
     names : tuple of str
-        What PyTorch's releases call it. Messages of old releases have a name and no id.
+        The names in PyTorch's releases. Messages of old releases have a name and no id.
     title : str
-        What breaks, in the reader's words; code is in backticks.
+        The cause in the reader's words; code is in backticks.
     advice : str or None
-        What to do if the line is the reader's own, with its trap if there is one.
+        What to do if the line is the reader's own, with the risk if there is one.
     setting_advice : str or None
         The part of the advice that helps whoever owns the line: a setting.
     advice_if_consequence : str or None
-        What else to do if this is why a function cannot resume after a break.
+        Additional advice if this is why a function cannot resume after a break.
     manual_step : ManualStep or None
         What a person must decide if no remedy works.
     settings : tuple of tuple of DynamoSetting
-        The combinations of settings that are tried, the one that does less first.
+        The combinations of settings to try, those that do less first.
     rewrites : tuple of str
-        The rewrites of the source that are tried.
+        The rewrites of the source to try.
     skip : SkipReason or None
-        Why a function that was given up for this cause runs eagerly, if the cause itself says so.
+        Why a function that Dynamo gave up on for this cause runs eagerly, if the cause explains that.
     also_reported_as : tuple of str
-        What ``torch._dynamo.explain`` and Dynamo's logs call it.
+        The names in ``torch._dynamo.explain`` and Dynamo's logs.
     is_named_by_call : bool
-        Whether the id only says that a call could not be traced, so that the entry of what is called says more.
+        Whether the id only means that a call could not be traced, so that the entry of the called function says more.
     is_deliberate : bool
-        Whether somebody asked for the break.
+        Whether the code breaks the graph on purpose.
     is_captured_by_fullgraph : bool
         Whether ``fullgraph=True`` always captures it.
     is_safe : bool or None
-        Whether results, gradients and output stay the same wherever the advice works; ``None`` if that is not known.
+        Whether results, gradients and output stay the same whenever the advice works; ``None`` if that is not known.
     since : str or None
-        The first PyTorch release that has the id, ``None`` for 2.9 or earlier.
+        The first PyTorch release that has the id; ``None`` for 2.9 or earlier.
     until : str or None
-        The last PyTorch release that has the id, ``None`` if 2.15 has it.
+        The last PyTorch release that has the id; ``None`` if 2.15 has it.
     page : str
-        The page about it in ``notebooks/``, with its section if it has one.
+        The page in ``notebooks/`` about the cause, with a section if there is one.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""PyTorch's standing hints (torch/_dynamo/graph_break_hints.py): they classify a break and name no step."""
+"""PyTorch's general hints (torch/_dynamo/graph_break_hints.py), which classify a break but name no step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# How each hint begins.
+# The beginnings of the hints.
 _USER_ERROR = "Dynamo has detected that tracing the code will result in an error"
 _DYNAMO_BUG = "This is likely to be a Dynamo bug"
 _FOLLOWS_EARLIER = "This graph break may have been caused by an earlier graph break"
@@ -31,7 +31,7 @@ _IMPLIED_BY_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape
 
 
 def manual_step_of_hints(hints: Iterable[str]) -> str | None:
-    """Return what a person must decide according to the hints of a break, ``None`` if they do not say."""
+    """Return what a person must decide according to the hints of a break; ``None`` if the hints do not say."""
     hints = list(hints)
     return next((step for start, step in _MANUAL_STEPS.items() if any(hint.startswith(start) for hint in hints)), None)
 

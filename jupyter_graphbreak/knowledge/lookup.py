@@ -21,9 +21,9 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     Parameters
     ----------
     gb_id : str or None
-        Its GB id.
+        The GB id of the cause.
     name : str
-        What PyTorch calls it.
+        PyTorch's name of the cause.
     context : str or None
         PyTorch's debug context of the break, which may name a function that is called.
     code : str or None
@@ -33,7 +33,8 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     known = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)
     called = _called_function(context)
     by_context = next((call for call in CALLS if called in call.names), None) if known.is_named_by_call else None
-    is_disabled = known.is_deliberate and known.manual_step is not None  # its name says nothing of the cause
+    # A call that is disabled on purpose says nothing about the cause by its name.
+    is_disabled = known.is_deliberate and known.manual_step is not None
     by_code = None if is_disabled else _call_in(code or "")
     if by_context is not None:
         known = replace(
@@ -49,7 +50,7 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
 @functools.cache
 def all_advice() -> frozenset[str]:
-    """Return all our advice; it is the same for every program, so it contains no word of anybody's."""
+    """Return all our advice, which contains no text of any user's program."""
     entries = (*CAUSES, *CALLS)
     texts = {entry.advice for entry in entries} | {cause.advice_if_consequence for cause in CAUSES}
     return frozenset(text for text in texts if text is not None) | owner_advice()

@@ -1,4 +1,4 @@
-"""Why functions run eagerly, in the words of PyTorch's own pages, and what makes Dynamo compile them."""
+"""Reasons why functions run eagerly, in the words of PyTorch's documentation, and how to make Dynamo compile them."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class Recording:
         )
 
     def _read_held(self, held: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
-        with faults.noted("reading what PyTorch still holds", self.note_fault):
+        with faults.suppress_faults("reading what PyTorch still holds", self.note_fault):
             return list(self._still_held(held)) if held is not None else None
         return None  # comparisons of runs then claim less
 
@@ -264,7 +264,7 @@ def _held_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None
     with contextlib.ExitStack() as stack:
         held = None
         unknown_torch = contextlib.suppress(AttributeError)
-        with unknown_torch, faults.noted("reading what PyTorch holds", on_fault, passing=(AttributeError,)):
+        with unknown_torch, faults.suppress_faults("reading what PyTorch holds", on_fault, passing=(AttributeError,)):
             held = stack.enter_context(codes_held())
         yield held
 

@@ -8,7 +8,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jupyter_graphbreak.faults import shielded
+from jupyter_graphbreak.faults import with_fallback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ class GuardedExitStack:
 
     def undo_last(self, what: str, undo: Callable[[], object]) -> None:
         """Call a function when the contexts are left, before leaving the contexts entered earlier."""
-        self.contexts.callback(shielded(what, undo, lambda: None, self._on_fault))
+        self.contexts.callback(with_fallback(what, undo, lambda: None, self._on_fault))
 
 
 @contextlib.contextmanager

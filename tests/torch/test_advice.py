@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.remedies.remedy_list import person_sentence
+from jupyter_graphbreak.experiments.remedies.remedy_list import manual_step_of_break
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.words.guidance import guidance
@@ -138,7 +138,7 @@ def test_advice_for_a_library_is_what_its_user_can_do(library: ModuleType) -> No
     assert graph_break.owner == "library"
     assert len(texts) == 1
     assert texts[0].startswith("use the library's own switch")
-    assert "torch.where" not in person_sentence(graph_break)
+    assert "torch.where" not in manual_step_of_break(graph_break)
 
 
 def test_a_setting_helps_with_a_library_too(library: ModuleType) -> None:

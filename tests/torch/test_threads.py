@@ -32,7 +32,7 @@ from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 from jupyter_graphbreak.compiling.routes import route
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, preserve_warnings
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
-from jupyter_graphbreak.faults import shielded
+from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.report.schema import Report
 
@@ -329,7 +329,7 @@ def test_a_fault_of_ours_does_without_us(capsys: pytest.CaptureFixture[str]) -> 
     def failing(*_: object) -> None:
         raise RuntimeError("broken")
 
-    assert shielded("testing", failing, lambda: "instead")() == "instead"
+    assert with_fallback("testing", failing, lambda: "instead")() == "instead"
     with redirected_here(Owner, "value", failing):
         assert Owner.value() == "original"
     with followed_here(Owner, "value", failing, failing):
@@ -340,7 +340,7 @@ def test_a_fault_of_ours_does_without_us(capsys: pytest.CaptureFixture[str]) -> 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        shielded("testing", interrupted, lambda: "instead")()
+        with_fallback("testing", interrupted, lambda: "instead")()
 
 
 def test_a_forced_backend_is_that_of_the_run() -> None:

@@ -1,4 +1,4 @@
-"""Errors of ours are noted in one sentence and go no further; those that are meant for the user do."""
+"""Internal errors are reported in one sentence and suppressed; errors meant for the user are raised."""
 
 from __future__ import annotations
 
@@ -18,43 +18,46 @@ class Mute(Exception):  # noqa: N818 - an error that says nothing
 
 
 @pytest.fixture(autouse=True)
-def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "_said", set())
+def _nothing_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_printed", set())
 
 
 @pytest.mark.parametrize(
     ("fault", "text"),
     [(ValueError("one\ntwo"), "ValueError: one"), (Mute(), "Mute")],
 )
-def test_one_sentence_says_what_failed(fault: Exception, text: str) -> None:
+def test_one_sentence_describes_the_error(fault: Exception, text: str) -> None:
     assert faults.internal_error("making the report", fault) == (
         f"Internal error in compile_explain while making the report ({text}); your code is not affected."
     )
 
 
-def test_a_block_that_fails_is_noted() -> None:
+def test_the_error_of_a_block_is_reported() -> None:
     noted: list[tuple[str, str]] = []
-    with faults.noted("testing", lambda what, fault: noted.append((what, str(fault)))):
+    with faults.suppress_faults("testing", lambda what, fault: noted.append((what, str(fault)))):
         raise RuntimeError("broken")
     assert noted == [("testing", "broken")]
 
 
-def test_interrupts_and_errors_for_the_user_go_on() -> None:
+def test_interrupts_and_errors_for_the_user_are_raised() -> None:
     noted: list[str] = []
     for error in (KeyboardInterrupt, LookupError):
-        with pytest.raises(error), faults.noted("testing", lambda what, _: noted.append(what), passing=(LookupError,)):
+        with (
+            pytest.raises(error),
+            faults.suppress_faults("testing", lambda what, _: noted.append(what), passing=(LookupError,)),
+        ):
             raise error
-    shield = faults.shielded("testing", {}.__getitem__, lambda _: "instead", passing=(KeyError,))
+    shield = faults.with_fallback("testing", {}.__getitem__, lambda _: "instead", passing=(KeyError,))
     with pytest.raises(KeyError):
         shield("missing")
     assert not noted
 
 
-def test_a_note_that_fails_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_that_cannot_be_reported_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    shield = faults.shielded("testing", fail, lambda: "instead", fail)
+    shield = faults.with_fallback("testing", fail, lambda: "instead", fail)
     assert [shield(), shield()] == ["instead", "instead"]
     assert capsys.readouterr().err == (
         "compile_explain: Internal error in compile_explain while testing (RuntimeError: broken); "
@@ -62,18 +65,18 @@ def test_a_note_that_fails_is_printed_once(capsys: pytest.CaptureFixture[str]) -
     )
 
 
-def test_the_standard_error_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_standard_error_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream in (None, object()):
         monkeypatch.setattr("sys.stderr", stream)
-        with faults.noted("testing"):
+        with faults.suppress_faults("testing"):
             raise RuntimeError("broken")
 
 
-def test_what_is_done_instead_sees_the_error_in_flight() -> None:
+def test_the_fallback_sees_the_error_that_the_caller_handles() -> None:
     def fail() -> None:
         raise RuntimeError("broken")
 
-    shield = faults.shielded("testing", fail, lambda: sys.exc_info()[1])
+    shield = faults.with_fallback("testing", fail, lambda: sys.exc_info()[1])
     assert shield() is None
     with contextlib.ExitStack() as stack:  # handles the error of the block in its callbacks
         seen: list[object] = []

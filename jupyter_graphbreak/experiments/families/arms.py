@@ -1,4 +1,4 @@
-"""The sides of a branch, read as values: what each name is afterwards, or what is returned."""
+"""Read the sides of a branch as values: the value of each name afterwards, or the result."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: A value as text; that of a tuple, list or dict is a list with its type, its keys and the values in it.
+#: The text of a value; a tuple, list or dict consists of its type, its keys and the values in it.
 Value = str | tuple[str, tuple[str, ...], tuple["Value", ...]]
-#: How the operators of assignments are written.
+#: The signs of operators in assignments.
 SIGNS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.FloorDiv: "//",
     ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
-#: Nodes whose texts cannot be computed on both sides, or in which a name may be another one.
+#: Nodes that cannot be computed on both sides, or that have names of their own.
 _UNFIT = (
     ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
 )  # fmt: skip
-#: Calls that do something to the world or to an object: never on the side that was not asked for.
+#: Calls with side effects: they must not run on the side that is not taken.
 _EFFECTS = {
     "print", "append", "extend", "insert", "update", "pop", "add", "write", "open", "input", "setattr", "warn",
     "backward", "step", "zero_grad", "register_buffer", "info", "debug", "warning", "error", "warning_once", "next",
@@ -40,15 +40,15 @@ class Arm:
     Parameters
     ----------
     lines : list of str
-        Statements that compute what later ones need, on names of their own.
+        Statements that compute values for later ones, in names of their own.
     values : dict
-        What is assigned, by the text of the target.
+        The assigned values, by the text of the target.
     result : Value or None
-        What is returned.
+        The returned value.
     returns : bool
-        Whether it returns.
+        Whether the side returns.
     tests : list of ast.expr
-        The tests of branches in it.
+        The tests of branches in the side.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -59,21 +59,21 @@ class Arm:
 
 
 class _UnfitError(Exception):
-    """The side does something that cannot be done on both."""
+    """The side does something that cannot be done on both sides."""
 
 
 def is_free_of_effects(node: ast.expr) -> bool:
-    """Return whether an expression can be computed also where it was not asked for, as far as its form tells."""
-    for each in ast.walk(node):
-        if isinstance(each, _UNFIT):
+    """Return whether an expression has no side effects, as far as its syntax shows."""
+    for part in ast.walk(node):
+        if isinstance(part, _UNFIT):
             return False
-        if isinstance(each, ast.Call) and ast.unparse(each.func).rpartition(".")[2] in _EFFECTS:
+        if isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in _EFFECTS:
             return False
     return True
 
 
 def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -> Arm | None:
-    """Return what the statements of a side come to; ``None`` where it cannot be computed whichever side is asked for.
+    """Return the values that a side computes; ``None`` if it cannot be computed regardless of the condition.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -
     block : sequence of ast.stmt
         The side's statements.
     suffix : str
-        What the names of its own end with.
+        The suffix of the side's own names.
     torch : str
         The name of the torch package.
     """
@@ -97,14 +97,14 @@ class _Reader:
         self._draft = draft
         self._suffix = suffix
         self._torch = torch
-        self._own: set[str] = set()  # names that are used in this side only
-        self._now: dict[str, str] = {}  # the text that has the value of a target by now
+        self._own: set[str] = set()  # names that only this side uses
+        self._now: dict[str, str] = {}  # the text of each target's current value
         self._arm = Arm()
 
     def read(self, block: Sequence[ast.stmt]) -> Arm:
         if block:
-            inside = {node for each in block for node in ast.walk(each)}
-            everywhere = ast.walk(self._draft.function_of(block[0]) or self._draft.tree)
+            inside = {node for part in block for node in ast.walk(part)}
+            everywhere = ast.walk(self._draft.enclosing_function(block[0]) or self._draft.tree)
             outside = {node.id for node in everywhere if isinstance(node, ast.Name) and node not in inside}
             arguments = {node.arg for node in ast.walk(self._draft.tree) if isinstance(node, ast.arg)}
             self._own = {node.id for node in inside if isinstance(node, ast.Name)} - outside - arguments
@@ -118,10 +118,10 @@ class _Reader:
             return
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             self._assign(statement.targets[0], statement.value, later)
-        elif isinstance(statement, ast.Assign) and all(isinstance(each, ast.Name) for each in statement.targets):
+        elif isinstance(statement, ast.Assign) and all(isinstance(node, ast.Name) for node in statement.targets):
             text = self._text(statement.value)
-            for each in statement.targets:
-                self._set(ast.unparse(each), text, later)
+            for node in statement.targets:
+                self._set(ast.unparse(node), text, later)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._assign(statement.target, statement.value, later)
         elif isinstance(statement, ast.AugAssign) and type(statement.op) in SIGNS:
@@ -141,9 +141,9 @@ class _Reader:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
                 raise _UnfitError
-            texts = [self._text(each) for each in value.elts]
-            for each, text in zip(target.elts, texts, strict=True):
-                self._set(ast.unparse(each), text, later)
+            texts = [self._text(node) for node in value.elts]
+            for node, text in zip(target.elts, texts, strict=True):
+                self._set(ast.unparse(node), text, later)
         elif isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
             self._set(ast.unparse(target), self._text(value), later)
         else:
@@ -154,7 +154,7 @@ class _Reader:
             name = target if target in self._own else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
                 raise _UnfitError
-            self._arm.lines.append(f"{name} = {in_brackets(text)}")
+            self._arm.lines.append(f"{name} = {parenthesized(text)}")
             text = name
         self._now[target] = text
         self._arm.values[target] = text
@@ -170,7 +170,7 @@ class _Reader:
         self._arm.lines += [*taken.lines, *other.lines]
         self._arm.tests += [branch.test, *taken.tests, *other.tests]
         if taken.returns and other.returns and is_last:
-            merged = either(condition, taken.result, other.result, self._where)
+            merged = select_value(condition, taken.result, other.result, self._where)
             if merged is None:
                 raise _UnfitError
             self._arm.returns, self._arm.result = True, merged
@@ -185,7 +185,7 @@ class _Reader:
         return f"{self._torch}.where({condition}, {taken}, {other})"
 
     def _value(self, node: ast.expr) -> Value:
-        if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(each, ast.Starred) for each in node.elts):
+        if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(part, ast.Starred) for part in node.elts):
             return type(node).__name__, (), tuple(map(self._value, node.elts))
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
             return "Dict", tuple(ast.unparse(key) for key in node.keys if key), tuple(map(self._value, node.values))
@@ -194,8 +194,8 @@ class _Reader:
     def _text(self, node: ast.expr) -> str:
         if not is_free_of_effects(node):
             raise _UnfitError
-        reads = {each: ast.unparse(each) for each in ast.walk(node) if _is_read(each)}
-        changes = {each: self._now[name] for each, name in reads.items() if name in self._now}
+        reads = {part: ast.unparse(part) for part in ast.walk(node) if _is_read(part)}
+        changes = {part: self._now[name] for part, name in reads.items() if name in self._now}
         if node in changes:
             return changes[node]
         return argument(self._draft, node) if not changes else self._draft.rewritten(node, _in_place(changes))
@@ -209,31 +209,31 @@ def _is_read(node: ast.AST) -> bool:
     return isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load)
 
 
-def in_brackets(text: str) -> str:
-    """Return an expression's text so that it can stand on the right of an assignment."""
+def parenthesized(text: str) -> str:
+    """Return an expression's text for the right side of an assignment, in parentheses if necessary."""
     return f"({text})" if "\n" in text else text
 
 
-def either(
+def select_value(
     condition: str, taken: Value | None, other: Value | None, choose: Callable[[str, str, str], str]
 ) -> Value | None:
-    """Return a value chosen by a condition, member by member; ``None`` where the two have not the same members."""
+    """Return a value selected by a condition, member by member; ``None`` if the members do not correspond."""
     if isinstance(taken, str) and isinstance(other, str):
         return taken if taken == other else choose(condition, taken, other)
     if taken is None or other is None or isinstance(taken, str) or isinstance(other, str) or taken[:2] != other[:2]:
         return None
-    members = [either(condition, a, b, choose) for a, b in zip(taken[2], other[2], strict=False)]
+    members = [select_value(condition, a, b, choose) for a, b in zip(taken[2], other[2], strict=False)]
     if len(taken[2]) != len(other[2]) or any(member is None for member in members):
         return None
     return taken[0], taken[1], tuple(member for member in members if member is not None)
 
 
-def written(value: Value) -> str:
+def render_value(value: Value) -> str:
     """Return the text of a value."""
     if isinstance(value, str):
         return value
     kind, keys, members = value
-    texts = [written(member) for member in members]
+    texts = [render_value(member) for member in members]
     if kind == "Dict":
         return "{" + ", ".join(f"{key}: {text}" for key, text in zip(keys, texts, strict=True)) + "}"
     if kind == "List":

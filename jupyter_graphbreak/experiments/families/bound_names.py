@@ -1,4 +1,4 @@
-"""Which names a function binds before a statement, and which it reads after it."""
+"""Find the names that a function binds before a statement, and those that it reads after it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a name has a value where a statement begins; what is no name, such as an attribute, has."""
+    """Return whether a target has a value before a statement; a target that is not a name always has."""
     if not target.isidentifier():
         return True
-    scope = draft.function_of(statement) or draft.tree
+    scope = draft.enclosing_function(statement) or draft.tree
     if isinstance(scope, FunctionNode):
-        arguments = [each.arg for each in ast.walk(scope.args) if isinstance(each, ast.arg)]
+        arguments = [part.arg for part in ast.walk(scope.args) if isinstance(part, ast.arg)]
         if target in arguments:
             return True
     return any(
@@ -28,11 +28,11 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
 
 
 def read_after(draft: Draft, statement: ast.stmt) -> set[str]:
-    """Return the names that are read after a statement; in a loop, after it comes what is before it, too."""
-    scope: ast.AST = draft.function_of(statement) or draft.tree
+    """Return the names that are read after a statement; in a loop, this includes the statements before it."""
+    scope: ast.AST = draft.enclosing_function(statement) or draft.tree
     end = statement.end_lineno or statement.lineno
-    around = [each for each in draft.ancestors(statement) if isinstance(each, ast.For | ast.While)]
-    first = min((each.lineno for each in around), default=end + 1)
+    enclosing = [part for part in draft.ancestors(statement) if isinstance(part, ast.For | ast.While)]
+    first = min((part.lineno for part in enclosing), default=end + 1)
     inside = set(ast.walk(statement))
     return {
         node.id

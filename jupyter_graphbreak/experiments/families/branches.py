@@ -1,4 +1,4 @@
-"""Branches on the value of a tensor: take both sides and choose between the results."""
+"""Branches on a tensor's value: compute both sides and select between the results."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
-from jupyter_graphbreak.experiments.families.arms import Arm, either, in_brackets, read_arm, written
+from jupyter_graphbreak.experiments.families.arms import Arm, parenthesized, read_arm, render_value, select_value
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name
-from jupyter_graphbreak.experiments.families.protection import assumed
+from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_at, site_of, step_of
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
     from jupyter_graphbreak.experiments.families.site import Site
 
-#: Functions and methods whose gradient is not finite for zero or negative numbers; that for one is.
+#: Functions and methods whose gradient may not be finite for zero or negative numbers, but is for one.
 _STEEP = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
 def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
-    """Return one side of a branch that divides by one, and so on, where the other side is taken.
+    """Return one side of a branch whose risky operands are replaced by one when the other side is taken.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
     torch : str
         The name of the torch package.
     is_taken : bool
-        Whether the side is taken where the condition is true.
+        Whether the side is taken if the condition is true.
     """
 
     def of(text: str) -> str:
@@ -56,7 +56,7 @@ def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
 
 
 def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> str:
-    """Return an expression that divides by one, and so on, where the other side is taken; others as they are."""
+    """Return an expression whose risky operands are replaced by one when the other side is taken."""
     try:
         tree = parse_expression(text)
     except SyntaxError:
@@ -74,7 +74,7 @@ class _Guard(ast.NodeTransformer):
         self.found = False
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Guard what is divided by, and what a root is taken of by its exponent."""
+        """Guard divisors, and the bases of fractional powers."""
         self.generic_visit(node)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
             node.right = self._guarded(node.right)
@@ -84,7 +84,7 @@ class _Guard(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Guard what a root or a logarithm is taken of."""
+        """Guard the arguments of roots and logarithms."""
         self.generic_visit(node)
         if dotted(node.func).rpartition(".")[2] in _STEEP and isinstance(node.func, ast.Attribute):
             if node.args:
@@ -109,45 +109,45 @@ _IN_PLACE = {ast.Add: ("+=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), 
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield what chooses between values instead of branching."""
+    """Yield changes that select between values instead of branching."""
     site = site_of(problem)
     if site is None:
         return
-    choice = site.draft.around(site.node, ast.IfExp)
-    if choice is not None and (choice is site.node or _holds(choice.test, site.node)):
-        yield from _of_expression(site, choice)
+    choice = site.draft.enclosing(site.node, ast.IfExp)
+    if choice is not None and (choice is site.node or _contains(choice.test, site.node)):
+        yield from _propose_for_expression(site, choice)
         return
-    branch = site.draft.around(site.node, ast.If)
-    if branch is None or not (branch is site.node or _holds(branch.test, site.node)):
+    branch = site.draft.enclosing(site.node, ast.If)
+    if branch is None or not (branch is site.node or _contains(branch.test, site.node)):
         return
     chain = _whole_chain(problem, site, branch)
     if chain is not branch:
-        yield from _of_statement(site, chain)
-    yield from _without_test(site, branch)
-    yield from _of_flag(site, branch)
-    yield from _of_statement(site, branch)
+        yield from _propose_for_statement(site, chain)
+    yield from _drop_test(site, branch)
+    yield from _keep_flag_as_tensor(site, branch)
+    yield from _propose_for_statement(site, branch)
 
 
-def _holds(outer: ast.AST, inner: ast.AST) -> bool:
-    return any(each is inner for each in ast.walk(outer))
+def _contains(outer: ast.AST, inner: ast.AST) -> bool:
+    return any(node is inner for node in ast.walk(outer))
 
 
 def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
-    """Return the first of the branches of an ``elif`` chain that break as well."""
-    places = [site_at(problem, each.location) for each in problem.report.breaks]
-    broken = [each.node for each in places if each is not None and each.draft is site.draft]
+    """Return the outermost branch of an ``elif`` chain up to which all branches break."""
+    places = [site_at(problem, break_.location) for break_ in problem.report.breaks]
+    broken = [place.node for place in places if place is not None and place.draft is site.draft]
     first = branch
-    for around in site.draft.ancestors(branch):
-        if not isinstance(around, ast.If) or around.orelse != [first] or not site.draft.is_elif(first):
+    for enclosing in site.draft.ancestors(branch):
+        if not isinstance(enclosing, ast.If) or enclosing.orelse != [first] or not site.draft.is_elif(first):
             break
-        if any(around is node or _holds(around.test, node) for node in broken):
-            first = around
+        if any(enclosing is node or _contains(enclosing.test, node) for node in broken):
+            first = enclosing
         else:
             break
     return first
 
 
-def _of_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]:
+def _propose_for_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]:
     torch, needed = site.torch()
     test, kept = split_test(choice.test)
     condition = tensor_condition(site.draft, test, torch)
@@ -164,18 +164,18 @@ def _of_expression(site: Site, choice: ast.IfExp) -> Iterator[Proposal]:
         texts[_COND] = _cond(torch, condition, taken, other)
     for title, text in texts.items():
         new = f"({text} if {kept} else {other})" if kept else text
-        yield from _chosen(site, title, [site.draft.replacing(choice, new), *needed], [choice.test])
+        yield from _proposals(site, title, [site.draft.replacement(choice, new), *needed], [choice.test])
 
 
-def _chosen(
+def _proposals(
     site: Site, title: str, splices: Sequence[Splice | None], tests: Sequence[ast.expr], also: Sequence[ast.AST] = ()
 ) -> Iterator[Proposal]:
-    """Yield what computes both sides of some tests, with what that takes for granted."""
-    yield from site.edit(FAMILY, title, splices, tests, assumed(site.draft, tests, also))
+    """Yield the proposal that computes both sides of some tests, with its assumptions."""
+    yield from site.edit(FAMILY, title, splices, tests, assumptions_of(site.draft, tests, also))
 
 
 def _fits_cond(*sides: str) -> bool:
-    """Return whether torch.cond can be given the sides: tensors, no module's call and nothing random."""
+    """Return whether torch.cond accepts the sides: tensors, without calls of modules or random numbers."""
     for side in sides:
         tree = parse_expression(side)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -186,19 +186,19 @@ def _fits_cond(*sides: str) -> bool:
 
 
 def _cond(torch: str, condition: str, taken: str, other: str) -> str:
-    # A side must not return what it was given.
+    # A side must not return one of its inputs.
     sides = [f"lambda: {side}.clone()" if side.isidentifier() else f"lambda: {side}" for side in (taken, other)]
     return f"{torch}.cond({condition}, {sides[0]}, {sides[1]})"
 
 
-def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
+def _propose_for_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
     torch, needed = site.torch()
     test, kept = _split(branch)
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
     if _is_jump(branch.body) and not branch.orelse:
-        yield from _of_continue(site, branch, condition, torch, needed)
+        yield from _run_skipped_statements(site, branch, condition, torch, needed)
         return
     taken = read_arm(site.draft, branch.body, "_if", torch)
     other = read_arm(site.draft, branch.orelse, "_else", torch)
@@ -206,17 +206,17 @@ def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
         return
     tests = [branch.test, *taken.tests, *other.tests]
     if taken.returns and not kept:
-        yield from _of_returns(site, branch, condition, (taken, other), torch, needed)
+        yield from _merge_returns(site, branch, condition, (taken, other), torch, needed)
         return
     if taken.returns or other.returns:
         return
     yield from _in_place(site, branch, condition, torch, needed)
-    for title, chosen_by, arms, first in _ways(site, condition, (taken, other), torch):
+    for title, chosen_by, arms, first in _variants(site, condition, (taken, other), torch):
         merged = _merged(site, branch, chosen_by, arms, f"{torch}.where")
         if merged is not None:
-            lines = _kept_around(site, branch, kept, [*first, *merged])
-            splice = site.draft.replacing_statement(branch, lines) if lines is not None else None
-            yield from _chosen(site, title, [splice, *needed], tests)
+            lines = _under_python_test(site, branch, kept, [*first, *merged])
+            splice = site.draft.statement_replacement(branch, lines) if lines is not None else None
+            yield from _proposals(site, title, [splice, *needed], tests)
     values = [*taken.values.values(), *other.values.values()]
     if kept or len({*taken.values, *other.values}) != 1 or not _fits_cond(*values):
         return
@@ -225,27 +225,27 @@ def _of_statement(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if target.isidentifier() and target in taken.values and bound:
         sides = taken.values[target], other.values.get(target, target)
         lines = [*taken.lines, *other.lines, f"{target} = {_cond(torch, condition, *sides)}"]
-        yield from _chosen(site, _COND, [site.draft.replacing_statement(branch, lines), *needed], tests)
+        yield from _proposals(site, _COND, [site.draft.statement_replacement(branch, lines), *needed], tests)
 
 
-def _ways(
+def _variants(
     site: Site, condition: str, arms: tuple[Arm, Arm], torch: str
 ) -> Iterator[tuple[str, str, tuple[Arm, Arm], list[str]]]:
-    """Yield the ways to compute both sides: a title, the condition, the sides, and the statements before them."""
+    """Yield variants that compute both sides: a title, the condition, the sides, and the statements before them."""
     yield _WHERE, condition, arms, []
     name = fresh_name(site.draft, "condition")
     guarded = guarded_arm(arms[0], name, torch, is_taken=True), guarded_arm(arms[1], name, torch, is_taken=False)
     if guarded != arms:
-        yield _GUARDED, name, guarded, [f"{name} = {in_brackets(condition)}"]
+        yield _GUARDED, name, guarded, [f"{name} = {parenthesized(condition)}"]
 
 
 def _split(branch: ast.If) -> tuple[ast.expr, str]:
-    """Return the test that a tensor decides, and the operands before it that stay a test of Python's."""
+    """Return the part of the test that a tensor decides, and the text of the operands before it that Python tests."""
     return split_test(branch.test)
 
 
-def _kept_around(site: Site, branch: ast.If, kept: str, merged: list[str]) -> list[str] | None:
-    """Put statements under a test of Python's, with the other side of the branch as it is."""
+def _under_python_test(site: Site, branch: ast.If, kept: str, merged: list[str]) -> list[str] | None:
+    """Put statements under a Python test; the other side of the branch stays unchanged."""
     if not kept:
         return merged
     step = step_of(site.draft, branch)
@@ -257,7 +257,7 @@ def _kept_around(site: Site, branch: ast.If, kept: str, merged: list[str]) -> li
 
 
 def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], where: str) -> list[str] | None:
-    """Return the statements that choose what each target is after the branch."""
+    """Return the statements that select the value of each target after the branch."""
     taken, other = arms
     targets = []
     for target in {**taken.values, **other.values}:
@@ -273,14 +273,14 @@ def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], w
     if len(targets) > 1:
         if not condition.isidentifier():
             name = fresh_name(site.draft, "condition")
-            lines.insert(0, f"{name} = {in_brackets(condition)}")
+            lines.insert(0, f"{name} = {parenthesized(condition)}")
             condition = name
-        lines += _held_back(site, sides)
+        lines += _save_values(site, sides)
     return [*lines, *(f"{target} = {where}({condition}, {a}, {b})" for target, (a, b) in sides.items() if a != b)]
 
 
-def _held_back(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
-    """Give values names of their own that a choice before theirs would change; return what computes them."""
+def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
+    """Save values that an earlier selection would change in names of their own; return the statements."""
     lines = []
     for number, (target, pair) in enumerate(sides.items()):
         names = []
@@ -288,7 +288,7 @@ def _held_back(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
             name = text
             if any(_mentions(text, earlier) for earlier in list(sides)[:number]):
                 name = fresh_name(site.draft, re.sub(r"\W+", "_", target).strip("_") + suffix)
-                lines.append(f"{name} = {in_brackets(text)}")
+                lines.append(f"{name} = {parenthesized(text)}")
             names.append(name)
         sides[target] = (names[0], names[1])
     return lines
@@ -298,35 +298,35 @@ def _mentions(text: str, target: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(target)}(?!\w)", text) is not None
 
 
-def _without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Drop a shortcut: where nothing is marked, what would be done to the marked changes nothing."""
+def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
+    """Drop a test with ``any()``: with an empty mask, the block changes nothing."""
     methods = {node.attr for node in ast.walk(branch.test) if isinstance(node, ast.Attribute)}
-    simple = all(isinstance(each, ast.Assign | ast.AugAssign | ast.AnnAssign) for each in branch.body)
+    simple = all(isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) for part in branch.body)
     marks = names_read(branch.test) - {"torch"}
     uses = names_read(ast.Module(branch.body, []))
-    asked = methods & {"any", "count_nonzero"} and marks & uses and not branch.orelse
-    if not asked or not simple or not site.draft.indent_of(branch.body[0]):
+    is_shortcut = methods & {"any", "count_nonzero"} and marks & uses and not branch.orelse
+    if not is_shortcut or not simple or not site.draft.indent_of(branch.body[0]):
         return
-    lines = [site.draft.text_of(each) for each in branch.body]
-    title = "Do it without asking: where nothing is marked it changes nothing"
-    yield from _chosen(site, title, [site.draft.replacing_statement(branch, lines)], [branch.test])
+    lines = [site.draft.text_of(part) for part in branch.body]
+    title = "Drop the any() test: an empty mask changes nothing"
+    yield from _proposals(site, title, [site.draft.statement_replacement(branch, lines)], [branch.test])
 
 
 def _in_place(
     site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
-    """Change a tensor in place by nothing, where the branch would not change it."""
+    """Change a tensor in place by a neutral value if the branch would not change it."""
     only = branch.body[0] if len(branch.body) == 1 and not branch.orelse and _split(branch)[1] == "" else None
     if not isinstance(only, ast.AugAssign) or type(only.op) not in _IN_PLACE:
         return
     sign, neutral = _IN_PLACE[type(only.op)]
     target, value = site.draft.text_of(only.target), argument(site.draft, only.value)
     line = f"{target} {sign} {torch}.where({condition}, {value}, {neutral})"
-    splices = [site.draft.replacing_statement(branch, [line]), *needed]
-    yield from _chosen(site, f"{_WHERE}, in place", splices, [branch.test])
+    splices = [site.draft.statement_replacement(branch, [line]), *needed]
+    yield from _proposals(site, f"{_WHERE}, in place", splices, [branch.test])
 
 
-def _of_returns(
+def _merge_returns(
     site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
     draft, (taken, other) = site.draft, arms
@@ -343,55 +343,55 @@ def _of_returns(
     last = after[0] if len(after) == 1 else None
     if not branch.orelse and isinstance(last, ast.Return):
         other = read_arm(draft, [last], "_else", torch) or other
-    ways = [*((where, *way) for way in _ways(site, condition, (taken, other), torch))]
-    for choose, title, test, sides, first in [*ways, (cond, _COND, condition, (taken, other), [])]:
-        result = either(test, sides[0].result, sides[1].result, choose) if other.returns else None
+    variants = [*((where, *variant) for variant in _variants(site, condition, (taken, other), torch))]
+    for choose, title, test, sides, first in [*variants, (cond, _COND, condition, (taken, other), [])]:
+        result = select_value(test, sides[0].result, sides[1].result, choose) if other.returns else None
         if result is None:
             break
         if choose is cond and not (
             isinstance(taken.result, str) and isinstance(other.result, str) and _fits_cond(taken.result, other.result)
         ):
             return
-        lines = [*first, *sides[0].lines, *sides[1].lines, f"return {written(result)}"]
-        splices = [draft.replacing_statement(branch, lines), *needed]
-        if not branch.orelse and isinstance(last, ast.Return) and draft.stands_alone(last):
-            splices.append(draft.deleting_lines(last.lineno, last.end_lineno or last.lineno))
-        yield from _chosen(site, title, splices, tests)
+        lines = [*first, *sides[0].lines, *sides[1].lines, f"return {render_value(result)}"]
+        splices = [draft.statement_replacement(branch, lines), *needed]
+        if not branch.orelse and isinstance(last, ast.Return) and draft.has_own_lines(last):
+            splices.append(draft.line_deletion(last.lineno, last.end_lineno or last.lineno))
+        yield from _proposals(site, title, splices, tests)
     if not other.returns and not branch.orelse and after:
-        yield from _of_early_return(site, branch, condition, taken, torch, needed)
+        yield from _merge_early_return(site, branch, condition, taken, torch, needed)
 
 
-def _of_early_return(
+def _merge_early_return(
     site: Site, branch: ast.If, condition: str, taken: Arm, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
-    """Compute on, and choose at each later ``return``."""
-    draft, function = site.draft, site.draft.function_of(branch)
+    """Continue after the early return, and select the result at each later ``return``."""
+    draft, function = site.draft, site.draft.enclosing_function(branch)
     if function is None or branch not in function.body or not isinstance(function.body[-1], ast.Return):
         return
     after = function.body[function.body.index(branch) + 1 :]
-    ends = [node for each in after for node in ast.walk(each) if isinstance(node, ast.Return)]
+    ends = [node for part in after for node in ast.walk(part) if isinstance(node, ast.Return)]
     name, early = fresh_name(draft, "condition"), fresh_name(draft, "early")
-    lines = [*taken.lines, f"{name} = {in_brackets(condition)}"]
+    lines = [*taken.lines, f"{name} = {parenthesized(condition)}"]
     result = taken.result
     if isinstance(result, str):
-        lines.append(f"{early} = {in_brackets(result)}")
+        lines.append(f"{early} = {parenthesized(result)}")
         result = early
-    splices: list[Splice | None] = [draft.replacing_statement(branch, lines), *needed]
+    splices: list[Splice | None] = [draft.statement_replacement(branch, lines), *needed]
     for end in ends:
-        if draft.function_of(end) is not function:
+        if draft.enclosing_function(end) is not function:
             continue
         other = read_arm(draft, [end], "_else", torch)
         if other is None:
             return
-        chosen = either(name, result, other.result, lambda test, a, b: f"{torch}.where({test}, {a}, {b})")
+        chosen = select_value(name, result, other.result, lambda test, a, b: f"{torch}.where({test}, {a}, {b})")
         if chosen is None:
             return
-        splices.append(draft.replacing(end, f"return {written(chosen)}"))
-    yield from _chosen(site, _WHERE, splices, [branch.test, *taken.tests], after)
+        splices.append(draft.replacement(end, f"return {render_value(chosen)}"))
+    yield from _proposals(site, _WHERE, splices, [branch.test, *taken.tests], after)
 
 
-def _of_flag(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Keep a flag as a tensor, and choose by it where it is asked."""
+def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
+    """Keep a flag as a tensor, and select by it where it is tested."""
     draft, only = site.draft, branch.body[0]
     if len(branch.body) != 1 or branch.orelse or not isinstance(only, ast.Assign):
         return
@@ -400,7 +400,7 @@ def _of_flag(site: Site, branch: ast.If) -> Iterator[Proposal]:
         return
     torch, needed = site.torch()
     condition = tensor_condition(draft, branch.test, torch)
-    scope = draft.around(branch, ast.For) or draft.function_of(branch)
+    scope = draft.enclosing(branch, ast.For) or draft.enclosing_function(branch)
     later = next(
         (
             node
@@ -409,48 +409,48 @@ def _of_flag(site: Site, branch: ast.If) -> Iterator[Proposal]:
         ),
         None,
     )
-    asked = tensor_condition(draft, later.test, torch) if later is not None else None
-    if condition is None or later is None or asked is None:
+    is_shortcut = tensor_condition(draft, later.test, torch) if later is not None else None
+    if condition is None or later is None or is_shortcut is None:
         return
     taken, other = read_arm(draft, later.body, "_if", torch), read_arm(draft, later.orelse, "_else", torch)
     if taken is None or other is None or taken.returns or other.returns:
         return
-    lines = _merged(site, later, asked, (taken, other), f"{torch}.where")
+    lines = _merged(site, later, is_shortcut, (taken, other), f"{torch}.where")
     if lines is None:
         return
     flag = f"{target.id} = {torch}.where({condition}, True, {target.id})"
-    splices = [draft.replacing_statement(branch, [flag]), draft.replacing_statement(later, lines), *needed]
-    yield from _chosen(site, _WHERE, splices, [branch.test, later.test])
+    splices = [draft.statement_replacement(branch, [flag]), draft.statement_replacement(later, lines), *needed]
+    yield from _proposals(site, _WHERE, splices, [branch.test, later.test])
 
 
 def _is_jump(block: Sequence[ast.stmt]) -> bool:
     return len(block) == 1 and isinstance(block[0], ast.Continue)
 
 
-def _of_continue(
+def _run_skipped_statements(
     site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
-    """Run the rest of the loop's body always, and give back what it changed where it would have been left out."""
+    """Run the rest of the loop's body always, and restore what it changed if it would have been skipped."""
     draft = site.draft
-    loop = draft.around(branch, ast.For)
+    loop = draft.enclosing(branch, ast.For)
     if loop is None:
         return
-    top = next((each for each in loop.body if _holds(each, branch)), None)
+    top = next((part for part in loop.body if _contains(part, branch)), None)
     guarded = isinstance(top, ast.If) and top is not branch and not top.orelse and branch is top.body[-1]
     if top is None or (top is not branch and not guarded):
         return
     rest = loop.body[loop.body.index(top) + 1 :]
     carried = [name for name in sorted(names_bound(ast.Module(rest, []))) if is_bound_before(site.draft, loop, name)]
-    nodes = (node for each in rest for node in ast.walk(each))
+    nodes = (node for part in rest for node in ast.walk(part))
     jumps = [node for node in nodes if isinstance(node, ast.Continue | ast.Break | ast.Return)]
     if not rest or not carried or jumps:
         return
     skip = fresh_name(draft, "skip")
     kept = {name: fresh_name(draft, f"{name}_before") for name in carried}
-    lines = [f"{skip} = {in_brackets(condition)}", *(f"{before} = {name}" for name, before in kept.items())]
+    lines = [f"{skip} = {parenthesized(condition)}", *(f"{before} = {name}" for name, before in kept.items())]
     back = [f"{name} = {torch}.where({skip}, {before}, {name})" for name, before in kept.items()]
     if guarded and isinstance(top, ast.If):
         back = [f"if {draft.text_of(top.test)}:", *(f"{step_of(draft, top)}{line}" for line in back)]
-    splices = [draft.replacing_statement(branch, lines), draft.inserting_after(rest[-1], back), *needed]
-    title = "Run what would be left out, and choose with torch.where what it changed"
-    yield from _chosen(site, title, splices, [branch.test], rest)
+    splices = [draft.statement_replacement(branch, lines), draft.insertion_after(rest[-1], back), *needed]
+    title = "Always run the skipped statements, and undo their changes with torch.where"
+    yield from _proposals(site, title, splices, [branch.test], rest)

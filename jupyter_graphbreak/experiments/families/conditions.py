@@ -1,4 +1,4 @@
-"""Write the test of a branch as one boolean tensor."""
+"""Write the test of a branch as a boolean tensor."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from jupyter_graphbreak.experiments.families.site import dotted
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: Methods and functions of torch whose result is a boolean tensor.
+#: Methods and functions of torch that return a boolean tensor.
 _BOOLEAN = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",
 }  # fmt: skip
-#: How a value gets to the host; for a test on the device it can stay where it is.
+#: Methods that move a value to the host, which a test on the device does not need.
 _TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
-#: Up to here single precision holds each integer.
+#: Single precision represents all integers up to this one.
 _LARGEST_SINGLE = 1 << 24
 
 
 def on_host(node: ast.expr) -> ast.expr | None:
-    """Return the tensor that an expression brings to the host, ``x`` of ``x.item()`` or ``float(x)``."""
+    """Return the tensor that an expression moves to the host: ``x`` in ``x.item()`` or ``float(x)``."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr in _TO_HOST and not node.args:
@@ -36,7 +36,7 @@ def on_host(node: ast.expr) -> ast.expr | None:
 
 
 def is_host_test(node: ast.expr) -> bool:
-    """Return whether a test is Python's business by its form: of identities, of sizes, or of a module's flag."""
+    """Return whether Python can decide a test, judging by its syntax: identities, sizes, or a module's flag."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return is_host_test(node.operand)
     if isinstance(node, ast.Compare):
@@ -63,10 +63,10 @@ def split_test(test: ast.expr) -> tuple[ast.expr, str]:
     """Return the part of a test that a tensor decides, and the text of the operands before it that Python decides."""
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return test, ""
-    first = next((n for n, each in enumerate(test.values) if not is_host_test(each)), 0)
+    first = next((n for n, node in enumerate(test.values) if not is_host_test(node)), 0)
     if not first:
         return test, ""
-    kept = " and ".join(ast.unparse(each) for each in test.values[:first])
+    kept = " and ".join(ast.unparse(node) for node in test.values[:first])
     rest = test.values[first:]
     if len(rest) == 1:
         return rest[0], kept
@@ -74,56 +74,56 @@ def split_test(test: ast.expr) -> tuple[ast.expr, str]:
 
 
 def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
-    """Return a test as an expression that is a boolean tensor; ``None`` where the form is not known."""
+    """Return a test as an expression for a boolean tensor; ``None`` if its form is not known."""
     if isinstance(test, ast.BoolOp):
-        parts = [tensor_condition(draft, each, torch) for each in test.values]
+        parts = [tensor_condition(draft, node, torch) for node in test.values]
         sign = " & " if isinstance(test.op, ast.And) else " | "
         return sign.join(operand(part) for part in parts if part) if all(parts) else None
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = tensor_condition(draft, test.operand, torch)
         return f"{torch}.logical_not({inner})" if inner else None
     if isinstance(test, ast.Compare):
-        return _compared(draft, test)
+        return _comparison_condition(draft, test)
     if isinstance(test, ast.Name) and _is_flag(draft, test):
         return f"{torch}.as_tensor({test.id})"
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
-    return _called(draft, test, torch) or f"{operand(_plain(draft, test))} != 0"
+    return _call_condition(draft, test, torch) or f"{operand(_text_on_device(draft, test))} != 0"
 
 
 def _is_flag(draft: Draft, name: ast.Name) -> bool:
-    """Return whether a name is ``True`` or ``False`` on some ways through its function: it must become a tensor."""
+    """Return whether some path through the function assigns ``True`` or ``False`` to a name."""
     return any(
         isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, bool)
         and any(isinstance(target, ast.Name) and target.id == name.id for target in node.targets)
-        for node in ast.walk(draft.function_of(name) or draft.tree)
+        for node in ast.walk(draft.enclosing_function(name) or draft.tree)
     )
 
 
-def _called(draft: Draft, test: ast.expr, torch: str) -> str | None:
+def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     while (brought := on_host(test)) is not None:
         test = brought
     if not isinstance(test, ast.Call):
         return tensor_condition(draft, test, torch) if isinstance(test, ast.Compare) else None
     name = dotted(test.func).rpartition(".")[2]
-    if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two that are compared
+    if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two operands
         return _all_equal(draft, test, torch)
     if name == "is_nonzero" and len(test.args) == 1:
-        return f"{operand(_plain(draft, test.args[0]))} != 0"
+        return f"{operand(_text_on_device(draft, test.args[0]))} != 0"
     return draft.text_of(test) if name in _BOOLEAN else None
 
 
-def _compared(draft: Draft, test: ast.Compare) -> str | None:
+def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
     if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops):
         return None
     if len(test.ops) == 1:
-        return _plain(draft, test)
+        return _text_on_device(draft, test)
     operands = [test.left, *test.comparators]
     signs = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
     is_exact = _is_exact(test)
-    texts = [operand(_plain(draft, each, is_exact=is_exact)) for each in operands]
+    texts = [operand(_text_on_device(draft, node, is_exact=is_exact)) for node in operands]
     pairs = zip(texts, test.ops, texts[1:], strict=False)
     return " & ".join(f"({left} {signs[type(op)]} {right})" for left, op, right in pairs)
 
@@ -131,25 +131,25 @@ def _compared(draft: Draft, test: ast.Compare) -> str | None:
 def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
     name = dotted(test.func).rpartition(".")[2]
     if name == "equal":
-        left, right = (operand(draft.text_of(each)) for each in test.args[:2])
+        left, right = (operand(draft.text_of(node)) for node in test.args[:2])
         return f"({left} == {right}).all()"
     arguments = [*test.args, *(keyword.value for keyword in test.keywords)]
     names = ["" for _ in test.args] + [f"{keyword.arg}=" for keyword in test.keywords]
-    written = (f"{name}{draft.text_of(each)}" for name, each in zip(names, arguments, strict=True))
-    return f"{torch}.isclose({', '.join(written)}).all()"
+    render_value = (f"{name}{draft.text_of(node)}" for name, node in zip(names, arguments, strict=True))
+    return f"{torch}.isclose({', '.join(render_value)}).all()"
 
 
-def _plain(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
-    """Return the text of an expression with its values left on the device.
+def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
+    """Return the text of an expression whose values stay on the device.
 
     Parameters
     ----------
     is_exact : bool, optional
-        Whether what the values are compared with is the same number in each precision; Python compares in double
-        precision. Without it the expression itself tells.
+        Whether the numbers compared with the values are the same in every precision; Python compares in double
+        precision. By default, the expression decides.
     """
     if (inner := on_host(node)) is not None:
-        text = _plain(draft, inner)
+        text = _text_on_device(draft, inner)
         is_whole = isinstance(node, ast.Call) and dotted(node.func) == "int"
         cast = ".long()" if is_whole else ".double()" if is_exact is False else ""
         return f"{operand(text)}{cast}" if cast else text
@@ -159,16 +159,16 @@ def _plain(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str
 
 
 def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exact: bool) -> None:
-    """Note the outermost expressions in a node that bring a tensor to the host, with what they bring."""
+    """Collect the outermost expressions in a node that move a tensor to the host, with their replacements."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr) and on_host(child) is not None:
-            changes[child] = operand(_plain(draft, child, is_exact=is_exact))
+            changes[child] = operand(_text_on_device(draft, child, is_exact=is_exact))
         else:
             _collect(draft, child, changes, is_exact=is_exact)
 
 
 def _is_exact(node: ast.expr) -> bool:
-    """Whether all numbers beside what an expression brings to the host are the same in single precision."""
+    """Whether all numbers in an expression are exact in single precision, except those moved to the host."""
     pending: list[ast.AST] = [node]
     while pending:
         part = pending.pop()
@@ -181,7 +181,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_single(number: object) -> bool:
-    """Whether a number is the same in single precision."""
+    """Whether a number is exact in single precision."""
     if not isinstance(number, int | float) or abs(number) > _LARGEST_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

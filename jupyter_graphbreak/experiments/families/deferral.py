@@ -1,4 +1,4 @@
-"""Do something after the call: the graph hands out the values, an outer function does with them what was asked."""
+"""Move statements after the call: the graph returns the values, and an outer function uses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_graphbreak.experiments.families.conditions import on_host
 from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.protection import may_raise
 from jupyter_graphbreak.experiments.families.site import dotted, names_read, site_at, step_of
-from jupyter_graphbreak.experiments.families.wrapping import wrapped
+from jupyter_graphbreak.experiments.families.wrapping import wrap_function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,17 +25,17 @@ _METHODS_ON_HOST = {"numpy", "detach", "format"}
 
 
 @dataclass
-class Deferred:
-    """A statement that is done after the call.
+class DeferredStatement:
+    """A statement that runs after the call.
 
     Parameters
     ----------
     statement : ast.stmt
         The statement.
     names, values : list of str
-        What it is called afterwards and what is computed in the graph, in the order in which they are handed out.
+        The names of the values after the call, and their expressions in the graph, in the same order.
     after : list of str
-        The statement as it is done then, its block a step further in.
+        The lines of the statement after the call.
     """
 
     statement: ast.stmt
@@ -45,10 +45,10 @@ class Deferred:
 
 
 def tests_that_broke(problem: Problem, site: Site) -> set[ast.stmt]:
-    """Return the statements whose test broke a graph."""
+    """Return the statements whose tests break a graph."""
     found: set[ast.stmt] = set()
-    for each in problem.report.breaks:
-        place = site_at(problem, each.location)
+    for break_ in problem.report.breaks:
+        place = site_at(problem, break_.location)
         if place is None or place.draft is not site.draft:
             continue
         branch = place.statement
@@ -59,8 +59,10 @@ def tests_that_broke(problem: Problem, site: Site) -> set[ast.stmt]:
     return found
 
 
-def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, cloned: bool = False) -> Deferred | None:
-    """Return a statement as it can be done after the call.
+def defer(
+    draft: Draft, function: FunctionNode, statement: ast.stmt, *, cloned: bool = False
+) -> DeferredStatement | None:
+    """Return a statement in the form in which it can run after the call; ``None`` if it cannot.
 
     Parameters
     ----------
@@ -69,16 +71,16 @@ def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone
     function : ast.FunctionDef
         The compiled function.
     statement : ast.stmt
-        A call; a ``raise``, an ``assert``; or an ``if`` around such.
+        A call, a ``raise``, an ``assert``, or an ``if`` around such statements.
     cloned : bool
-        Whether to hand out copies of what has a name, which later statements may change.
+        Whether to return copies of values that later statements may change.
     """
     bound = _bound_in(function)
-    arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
     parts = _parts(statement, bound, arguments)
-    if parts is None or (raises(statement) and is_guarded(draft, statement)):
+    if parts is None or (raises(statement) and is_in_try_or_with(draft, statement)):
         return None
-    # What the test protects is computed after it, from the names that are in it.
+    # Code that the test protects is computed after the test, from the names in it.
     protected = isinstance(statement, ast.If)
     leaves = [
         leaf for number, part in enumerate(parts) for leaf in _leaves(part, bound, protected=protected and number > 0)
@@ -100,20 +102,20 @@ def deferred(draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone
         changed = _changed_in_place(function, leaf) or (cloned and _augmented(function, leaf))
         values[name] = f"{text}.clone()" if changed else text
         changes[leaf] = name
-    return Deferred(statement, list(values), list(values.values()), _afterwards(draft, statement, changes))
+    return DeferredStatement(statement, list(values), list(values.values()), _afterwards(draft, statement, changes))
 
 
 def raises(statement: ast.stmt) -> bool:
     """Return whether a statement may end the call."""
-    return any(isinstance(each, ast.Raise | ast.Assert) for each in ast.walk(statement))
+    return any(isinstance(node, ast.Raise | ast.Assert) for node in ast.walk(statement))
 
 
-def is_guarded(draft: Draft, statement: ast.stmt) -> bool:
-    """Return whether something around a statement may deal with what it raises: it must raise there and then."""
-    for each in draft.ancestors(statement):
-        if isinstance(each, FunctionNode):
+def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
+    """Return whether an enclosing statement may handle what a statement raises, which then cannot be deferred."""
+    for node in draft.ancestors(statement):
+        if isinstance(node, FunctionNode):
             return False
-        if isinstance(each, ast.Try | ast.TryStar | ast.With):
+        if isinstance(node, ast.Try | ast.TryStar | ast.With):
             return True
     return False
 
@@ -122,15 +124,15 @@ def _afterwards(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) 
     if not isinstance(statement, ast.If):
         return [draft.rewritten(statement, changes)]
     unit = step_of(draft, statement)
-    block = [f"{unit}{line}" for each in statement.body for line in _afterwards(draft, each, changes)]
+    block = [f"{unit}{line}" for node in statement.body for line in _afterwards(draft, node, changes)]
     return [f"if {draft.rewritten(statement.test, changes)}:", *block]
 
 
 def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[ast.expr] | None:
-    """Return the expressions whose values a statement needs; ``None`` if it cannot be done after the call."""
+    """Return the expressions whose values a statement needs; ``None`` if it cannot run after the call."""
     if isinstance(statement, ast.If):
-        inner = [_parts(each, bound, arguments) for each in statement.body]
-        if statement.orelse or any(each is None for each in inner):
+        inner = [_parts(node, bound, arguments) for node in statement.body]
+        if statement.orelse or any(node is None for node in inner):
             return None
         return [statement.test, *(part for parts in inner for part in parts or [])]
     if isinstance(statement, ast.Assert):
@@ -142,23 +144,23 @@ def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[as
         return []
     if not isinstance(call, ast.Call) or _root(call.func) in bound - arguments or not _root(call.func):
         return None
-    if any(isinstance(each, ast.Call) and names_read(each) & bound for each in ast.walk(call.func)):
-        return None  # what it is called on is computed in the function
+    if any(isinstance(node, ast.Call) and names_read(node) & bound for node in ast.walk(call.func)):
+        return None  # the function computes the object of the call
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list[ast.expr]:
-    """Return what must be computed in the graph: what is of the function, up to where it is brought to the host.
+    """Return the parts of an expression that the graph must compute, up to the conversions that move them to the host.
 
     Parameters
     ----------
     protected : bool
-        Whether it may be left out: of what may raise, the graph hands out no more than what it is computed from.
+        Whether a condition protects the expression: if it may raise, the graph returns only the names in it.
     """
     inner = on_host(node)
     if inner is not None:
         return _leaves(inner, bound, protected=protected)
-    if not any(isinstance(each, ast.Name) and each.id in bound for each in ast.walk(node)):
+    if not any(isinstance(child, ast.Name) and child.id in bound for child in ast.walk(node)):
         return []
     if isinstance(node, ast.Call):
         name = dotted(node.func)
@@ -174,19 +176,19 @@ def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list
         return _names_in(node, bound) if protected and may_raise(node) is not None else [node]
     return [
         leaf
-        for number, each in enumerate(members)
-        for leaf in _leaves(each, bound, protected=protected or (isinstance(node, ast.BoolOp) and number > 0))
+        for number, child in enumerate(members)
+        for leaf in _leaves(child, bound, protected=protected or (isinstance(node, ast.BoolOp) and number > 0))
     ]
 
 
 def _names_in(node: ast.expr, bound: set[str]) -> list[ast.expr]:
-    """Return the names of the function's own from which an expression is computed."""
-    return [each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in bound]
+    """Return the function's local names in an expression."""
+    return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in bound]
 
 
 def _members(node: ast.expr) -> Sequence[ast.expr] | None:
     if isinstance(node, ast.JoinedStr):
-        return [each.value for each in node.values if isinstance(each, ast.FormattedValue)]
+        return [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
     if isinstance(node, ast.Tuple | ast.List):
         return node.elts
     if isinstance(node, ast.Starred):
@@ -203,25 +205,25 @@ def _members(node: ast.expr) -> Sequence[ast.expr] | None:
     elif isinstance(node, ast.Compare):
         parts = [node.left, *node.comparators]
     is_text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant | ast.JoinedStr)
-    brings = any(isinstance(each, ast.expr) and on_host(each) is not None for each in ast.walk(node))
+    brings = any(isinstance(part, ast.expr) and on_host(part) is not None for part in ast.walk(node))
     return parts if parts is not None and (is_text or brings) else None
 
 
 def _bound_in(function: FunctionNode) -> set[str]:
-    """Return the names of a function's own."""
-    arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
-    stored = {each.id for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    """Return the local names of a function."""
+    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     imported = {
         (alias.asname or alias.name).partition(".")[0]
-        for each in ast.walk(function)
-        if isinstance(each, ast.Import | ast.ImportFrom)
-        for alias in each.names
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
     }
     return arguments | stored | imported
 
 
 def _is_as_written(leaf: ast.expr, text: str) -> bool:
-    """Return whether a text is that of an expression: in an f-string, Python 3.11 does not know its columns."""
+    """Return whether a text is that of an expression: Python 3.11 does not know columns in f-strings."""
     try:
         return ast.dump(parse_expression(text)) == ast.dump(leaf)
     except SyntaxError:
@@ -235,7 +237,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _changed_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
-    """Return whether a tensor that is handed out as it is may be changed afterwards."""
+    """Return whether the function may change a tensor in place."""
     root = _root(leaf)
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -247,7 +249,7 @@ def _changed_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
 
 
 def _counts(step: ast.AugAssign) -> bool:
-    """Return whether a statement counts something of an object up, which then is no tensor."""
+    """Return whether a statement increments a counter of an object, which is no tensor."""
     is_integer = isinstance(step.value, ast.Constant) and isinstance(step.value.value, int)
     return is_integer and isinstance(step.target, ast.Attribute)
 
@@ -258,15 +260,17 @@ def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
     return ast.unparse(leaf) in changed
 
 
-def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred]) -> dict[str, str] | None:
-    """Return new texts that do statements after the call of the compiled function, in the order of the program."""
+def run_after_call(
+    site: Site, function: FunctionNode, statements: Sequence[DeferredStatement]
+) -> dict[str, str] | None:
+    """Return new texts that run statements after the call of the compiled function, in their original order."""
     draft = site.draft
     later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
     splices: list[Splice | None] = []
-    for number, each in enumerate(statements):
-        members = [*([str(number)] if len(statements) > 1 else []), *each.values]
-        handed_out = ", ".join(members) + ("," if len(members) == 1 else "")
-        splices.append(draft.replacing_statement(each.statement, [f"{later}.append(({handed_out}))"]))
+    for number, node in enumerate(statements):
+        members = [*([str(number)] if len(statements) > 1 else []), *node.values]
+        values_text = ", ".join(members) + ("," if len(members) == 1 else "")
+        splices.append(draft.statement_replacement(node.statement, [f"{later}.append(({values_text}))"]))
 
     def body(call: str) -> list[str]:
         return [
@@ -276,20 +280,20 @@ def done_after(site: Site, function: FunctionNode, statements: Sequence[Deferred
             f"return {result}",
         ]
 
-    return wrapped(site, function, later, body, splices)
+    return wrap_function(site, function, later, body, splices)
 
 
-def _all_done(draft: Draft, function: FunctionNode, statements: Sequence[Deferred], later: str) -> list[str]:
+def _all_done(draft: Draft, function: FunctionNode, statements: Sequence[DeferredStatement], later: str) -> list[str]:
     unit = step_of(draft, function)
     if len(statements) == 1:
         (only,) = statements
         return [f"for {_unpacked(only.names)} in {later}:", *(f"{unit}{line}" for line in only.after)]
     which, values = fresh_name(draft, "which"), fresh_name(draft, "values")
     lines = [f"for {which}, *{values} in {later}:"]
-    for number, each in enumerate(statements):
+    for number, node in enumerate(statements):
         lines.append(f"{unit}{'elif' if number else 'if'} {which} == {number}:")
-        assigned = [f"{_unpacked(each.names)} = {values}"] if each.names else []
-        lines += [f"{unit * 2}{line}" for line in (*assigned, *each.after)]
+        assigned = [f"{_unpacked(node.names)} = {values}"] if node.names else []
+        lines += [f"{unit * 2}{line}" for line in (*assigned, *node.after)]
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Edit source text where its syntax tree says: what is not changed stays as it was written, to the character."""
+"""Edit source text by its syntax tree: unchanged text keeps every character."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 class Splice(NamedTuple):
-    """A range of a text, in characters from its start, and what takes its place."""
+    """A range of a text, in characters from its start, and its replacement."""
 
     start: int
     end: int
@@ -27,14 +27,14 @@ class Splice(NamedTuple):
 
 
 class Draft:
-    """A source text with its syntax tree, from which splices make another text.
+    """A source text with its syntax tree, which creates splices and applies them.
 
     Parameters
     ----------
     text : str
         The source: a file or a cell, magics included.
     tree : ast.Module
-        Its syntax; lines and columns are those of the text.
+        Its syntax tree; lines and columns refer to the text.
     """
 
     def __init__(self, text: str, tree: ast.Module) -> None:
@@ -48,7 +48,7 @@ class Draft:
 
     @classmethod
     def of(cls, text: str) -> Draft | None:
-        """Read a text; ``None`` if it is not Python, or if its lines cannot be counted as Python counts them."""
+        """Read a text; ``None`` if it is not Python, or if its line numbers differ from Python's."""
         if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
             return None
         tree = parse_python(text)
@@ -76,7 +76,7 @@ class Draft:
         return self._starts[line - 1] + len(self._lines[line - 1])
 
     def text_of(self, node: ast.expr | ast.stmt) -> str:
-        """Return the text of a node as it is written."""
+        """Return the text of a node."""
         return self.text[self.start_of(node) : self.end_of(node)]
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -85,21 +85,21 @@ class Draft:
             yield parent
             node = parent
 
-    def around(self, node: ast.AST, kind: type[_N]) -> _N | None:
-        """Return the node itself or the nearest one around it that is of a kind."""
-        return next((each for each in (node, *self.ancestors(node)) if isinstance(each, kind)), None)
+    def enclosing(self, node: ast.AST, kind: type[_N]) -> _N | None:
+        """Return the innermost node of a type that contains a node, or the node itself."""
+        return next((part for part in (node, *self.ancestors(node)) if isinstance(part, kind)), None)
 
-    def function_of(self, node: ast.AST) -> FunctionNode | None:
-        """Return the function that a node stands in; ``None`` at the top and in a lambda."""
-        for each in self.ancestors(node):
-            if isinstance(each, FunctionNode):
-                return each
-            if isinstance(each, ast.Lambda):
+    def enclosing_function(self, node: ast.AST) -> FunctionNode | None:
+        """Return the function that contains a node; ``None`` at the top level and in a lambda."""
+        for part in self.ancestors(node):
+            if isinstance(part, FunctionNode):
+                return part
+            if isinstance(part, ast.Lambda):
                 return None
         return None
 
     def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
-        """Return the statements among which one stands."""
+        """Return the list of statements that contains a statement."""
         parent = self._parents[statement]
         for name in ("body", "orelse", "finalbody"):
             block = getattr(parent, name, None)
@@ -112,10 +112,10 @@ class Draft:
         return isinstance(statement, ast.If) and self.text_of(statement).startswith("elif")
 
     def find(self, line: int, column: int | None, end_line: int, end_column: int | None) -> ast.expr | ast.stmt | None:
-        """Return the innermost node with the given range, columns in characters; without columns the line's statement.
+        """Return the innermost node with a range; without columns, the statement of the line.
 
-        Where no node has the range, as where PyTorch gives that of an ``if`` up to its test, it is the innermost one
-        around its end.
+        Columns count characters. If no node has the range, because PyTorch reports an ``if`` only up to its test, the
+        result is the innermost node around the end of the range.
         """
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.expr | ast.stmt)]
         if column is None or end_column is None or not 1 <= line <= end_line <= len(self._lines):
@@ -132,109 +132,110 @@ class Draft:
         return min(over, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
 
     def indent_of(self, statement: ast.stmt) -> str | None:
-        """Return what is before a statement on its line; ``None`` if that is code."""
+        """Return the indentation of a statement; ``None`` if other code precedes it on its line."""
         start = self.start_of(statement)
         before = self.text[self._starts[statement.lineno - 1] : start]
         return before if not before.strip() else None
 
-    def stands_alone(self, statement: ast.stmt) -> bool:
-        """Return whether a statement has its lines for itself, comments aside."""
+    def has_own_lines(self, statement: ast.stmt) -> bool:
+        """Return whether a statement shares its lines with no other code."""
         rest = self._lines[(statement.end_lineno or statement.lineno) - 1]
         after = rest[self.end_of(statement) - self._starts[(statement.end_lineno or statement.lineno) - 1] :].strip()
         return self.indent_of(statement) is not None and (not after or after.startswith("#"))
 
     def comments_in(self, statement: ast.stmt) -> list[str]:
-        """Return the comments inside of a statement."""
+        """Return the comments inside a statement."""
         lines = self._lines[statement.lineno - 1 : statement.end_lineno]
         found = []
         try:
             for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
-                inside = token.start[0] < len(lines)  # what follows on its last line stays where it is
+                inside = token.start[0] < len(lines)  # a comment after the last line is kept anyway
                 if token.type == tokenize.COMMENT and inside:
                     found.append(token.string)
         except (tokenize.TokenError, SyntaxError):
             return []
         return found
 
-    def replacing(self, node: ast.expr | ast.stmt, new: str) -> Splice:
-        """Put a text where a node is."""
+    def replacement(self, node: ast.expr | ast.stmt, new: str) -> Splice:
+        """Return the splice that replaces a node."""
         return Splice(self.start_of(node), self.end_of(node), new)
 
-    def replacing_statement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
-        """Put statements, one a line, where one is; its comments come first. ``None`` where its line has other code.
+    def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+        """Return the splice that replaces a statement by others; ``None`` if it shares its lines with other code.
 
-        The lines get the indentation of the statement. What stands in the place of an ``elif`` comes under an ``else``.
+        The comments of the statement come first. The lines get its indentation; the replacement of an ``elif`` becomes
+        the block of an ``else``.
         """
-        if not self.stands_alone(statement):
+        if not self.has_own_lines(statement):
             new = "; ".join(lines)
             one_line = statement.lineno == statement.end_lineno and not any("\n" in line for line in lines)
-            return self.replacing(statement, new) if one_line and not isinstance(statement, ast.If) else None
+            return self.replacement(statement, new) if one_line and not isinstance(statement, ast.If) else None
         indent = self.indent_of(statement) or ""
         whole = [*self.comments_in(statement), *lines]
         if self.is_elif(statement) and isinstance(statement, ast.If):
             inner = self.indent_of(statement.body[0])
             if inner is None:
                 return None
-            return self.replacing(statement, f"\n{inner}".join(["else:", *whole]))
-        return self.replacing(statement, f"\n{indent}".join(whole))
+            return self.replacement(statement, f"\n{inner}".join(["else:", *whole]))
+        return self.replacement(statement, f"\n{indent}".join(whole))
 
-    def deleting(self, statement: ast.stmt) -> Splice:
-        """Take a statement away, with its lines where they are its own; ``pass`` in the place of a whole block."""
-        if len(self.block_of(statement)) == 1 or not self.stands_alone(statement):
-            return self.replacing(statement, "pass")
-        return self.deleting_lines(statement.lineno, statement.end_lineno or statement.lineno)
+    def deletion(self, statement: ast.stmt) -> Splice:
+        """Return the splice that deletes a statement and its lines, or puts ``pass`` in an empty block."""
+        if len(self.block_of(statement)) == 1 or not self.has_own_lines(statement):
+            return self.replacement(statement, "pass")
+        return self.line_deletion(statement.lineno, statement.end_lineno or statement.lineno)
 
-    def deleting_lines(self, first: int, last: int) -> Splice:
-        """Take whole lines away."""
+    def line_deletion(self, first: int, last: int) -> Splice:
+        """Return the splice that deletes whole lines."""
         return Splice(self._starts[first - 1], min(self._starts[last], len(self.text)), "")
 
-    def inserting_before(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
-        """Put lines before a statement, as far in as it is."""
+    def insertion_before(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+        """Return the splice that inserts lines before a statement, with its indentation."""
         indent = self.indent_of(statement)
         if indent is None:
             return None
-        first = min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", []))])
+        first = min([statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", []))])
         at = self._starts[first - 1]
         return Splice(at, at, "".join(f"{indent}{line}\n" for line in lines))
 
-    def inserting_after(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
-        """Put lines after a statement that has its lines for itself."""
+    def insertion_after(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+        """Return the splice that inserts lines after a statement; ``None`` if it shares its lines with other code."""
         indent = self.indent_of(statement)
-        if indent is None or not self.stands_alone(statement):
+        if indent is None or not self.has_own_lines(statement):
             return None
         at = min(self._starts[statement.end_lineno or statement.lineno], len(self.text))
         lead = "" if self.text[:at].endswith("\n") else "\n"
         return Splice(at, at, lead + "".join(f"{indent}{line}\n" for line in lines))
 
-    def opening(self, function: FunctionNode, lines: Sequence[str]) -> Splice | None:
-        """Put lines at the start of a function, after its docstring."""
+    def insertion_at_start(self, function: FunctionNode, lines: Sequence[str]) -> Splice | None:
+        """Return the splice that inserts lines at the start of a function, after its docstring."""
         first = function.body[0]
         if ast.get_docstring(function, clean=False) is not None:
             if len(function.body) == 1:
-                return self.inserting_after(first, lines)
+                return self.insertion_after(first, lines)
             first = function.body[1]
-        return self.inserting_before(first, lines)
+        return self.insertion_before(first, lines)
 
     def rewritten(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
-        """Return the text of a node with other texts in the place of expressions in it.
+        """Return the text of a node with some of its expressions replaced.
 
-        Where one stands in an f-string, whose columns Python 3.11 does not tell, the layout of the node is not kept.
+        If one of them is in an f-string, where Python 3.11 has no columns, the layout of the node is lost.
         """
-        inside = [each for each in ast.walk(node) if each in changes and isinstance(each, ast.expr)]
-        in_strings = any(isinstance(around, ast.JoinedStr) for each in inside for around in self.ancestors(each))
+        inside = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
+        in_strings = any(isinstance(enclosing, ast.JoinedStr) for part in inside for enclosing in self.ancestors(part))
         if in_strings:
-            swapped = _Swap({ast.dump(each, include_attributes=True): changes[each] for each in inside})
+            swapped = _Swap({ast.dump(part, include_attributes=True): changes[part] for part in inside})
             return ast.unparse(swapped.visit(copy.deepcopy(node)))
         start, text = self.start_of(node), self.text_of(node)
-        for each in sorted(inside, key=self.start_of, reverse=True):
-            text = text[: self.start_of(each) - start] + changes[each] + text[self.end_of(each) - start :]
+        for part in sorted(inside, key=self.start_of, reverse=True):
+            text = text[: self.start_of(part) - start] + changes[part] + text[self.end_of(part) - start :]
         return text
 
-    def drafted(self, splices: Iterable[Splice | None]) -> str | None:
-        """Return the text with all splices; ``None`` if one is missing, two overlap or the result is no Python."""
+    def apply_splices(self, splices: Iterable[Splice | None]) -> str | None:
+        """Return the text with splices; ``None`` if one is ``None``, two overlap, or the result is not Python."""
         text = self.text
         ends = len(text)
-        for splice in sorted(set(splices), key=lambda each: each or (0, 0, ""), reverse=True):
+        for splice in sorted(set(splices), key=lambda node: node or (0, 0, ""), reverse=True):
             if splice is None or splice.end > ends:
                 return None
             text = text[: splice.start] + self._with_line_ends(splice.new) + text[splice.end :]
@@ -247,7 +248,7 @@ class Draft:
 
 
 class _Swap(ast.NodeTransformer):
-    """Put expressions in the place of others."""
+    """Replaces expressions."""
 
     def __init__(self, changes: Mapping[str, str]) -> None:
         self._changes = changes
@@ -261,7 +262,7 @@ class _Swap(ast.NodeTransformer):
 
 
 def operand(text: str) -> str:
-    """Return an expression's text in brackets where an operator beside it would tear it apart."""
+    """Return an expression's text as an operand, in parentheses if necessary."""
     try:
         is_atom = isinstance(parse_expression(text), _ATOMS) and "\n" not in text
     except SyntaxError:
@@ -270,14 +271,14 @@ def operand(text: str) -> str:
 
 
 def argument(draft: Draft, node: ast.expr) -> str:
-    """Return an expression's text as one argument of a call."""
+    """Return an expression's text as an argument of a call, in parentheses if necessary."""
     text = draft.text_of(node)
     needs = isinstance(node, ast.Tuple | ast.Yield | ast.YieldFrom | ast.GeneratorExp | ast.NamedExpr | ast.Starred)
     return f"({text})" if needs else text
 
 
 def fresh_name(draft: Draft, wish: str) -> str:
-    """Return a name that the source does not use: the wish, or the wish with a number."""
+    """Return a name that the source does not use: the desired name, with a number if necessary."""
     names = {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)}
     names |= {node.arg for node in ast.walk(draft.tree) if isinstance(node, ast.arg)}
     names |= {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode | ast.ClassDef)}

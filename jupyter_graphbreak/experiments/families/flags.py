@@ -1,4 +1,4 @@
-"""Settings of torch._dynamo.config that make something traceable, each only where it applies."""
+"""Settings of torch._dynamo.config that make code traceable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAMILY = "setting"
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield the settings that can make what broke the graph traceable."""
+    """Yield the settings that may make the cause of the break traceable."""
     for settings in known_cause(problem.break_.gb_id, problem.break_.gb_type).settings:
         title = " and ".join(f"{setting.name} = {setting.value!r}" for setting in settings)
         values = {CONFIG + setting.name: setting.value for setting in settings}

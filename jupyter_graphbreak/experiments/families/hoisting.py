@@ -1,4 +1,4 @@
-"""What needs nothing of the compiled function: before its call, or around it."""
+"""Move code that does not depend on the compiled function before its call, or around it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_graphbreak.experiments.families.drafting import fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import dotted, names_read, site_of
-from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrapped
+from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "hoisting"
-_BEFORE = "Do it before the call"
-#: Of these the moment matters, or that they are entered at all: a person's decision.
+_BEFORE = "Run it before the call"
+#: Functions whose moment of execution matters: a person must decide about them.
 _TIMED = {
     "time",
     "perf_counter",
@@ -32,58 +32,56 @@ _TIMED = {
     "synchronize",
     "now",
 }
-#: Contexts that change no value.
+#: Context managers that change no value.
 _IDLE = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield ways to have a call or a context outside of the compiled function."""
+    """Yield changes that move a call or a context out of the compiled function."""
     site = site_of(problem)
     function = site.function if site is not None else None
     if site is None or function is None:
         return
-    block = site.draft.around(site.node, ast.With)
+    block = site.draft.enclosing(site.node, ast.With)
     if block is not None and block is not site.node and not any(site.node in ast.walk(item) for item in block.items):
         block = None
     entry = entry_function(problem, site)
     if entry is not None and block is not None:
-        yield from _entered_outside(site, entry, block)
+        yield from _enter_outside(site, entry, block)
     if block is not None:
-        yield from _without(site, block)
+        yield from _drop_block(site, block)
     if entry is not None:
-        yield from _before(site, entry)
+        yield from _move_before_call(site, entry)
 
 
-def _before(site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    call = site.draft.around(site.node, ast.Call)
+def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
+    call = site.draft.enclosing(site.node, ast.Call)
     assigned = isinstance(site.statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
     if call is None or site.statement not in function.body or not assigned:
         return
     before = function.body[: function.body.index(site.statement)]
     ends = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
-    if is_protected(site.draft, call) or any(isinstance(n, ends) for each in before for n in ast.walk(each)):
+    if is_protected(site.draft, call) or any(isinstance(n, ends) for part in before for n in ast.walk(part)):
         return
     if dotted(call.func).rpartition(".")[2] in _TIMED or "()" in dotted(call.func):
         return
-    own = {each.id for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    own |= {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
-    if names_read(call) & own or any(isinstance(each, ast.Lambda | ast.Await) for each in ast.walk(call)):
+    own = {part.id for part in ast.walk(function) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    own |= {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
+    if names_read(call) & own or any(isinstance(part, ast.Lambda | ast.Await) for part in ast.walk(call)):
         return
     name, splice = fresh_name(site.draft, "given"), None
     if isinstance(site.statement, ast.Assign) and site.statement.value is call and len(site.statement.targets) == 1:
         target = site.statement.targets[0]
-        arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+        arguments = {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
         if isinstance(target, ast.Name) and target.id not in arguments:
-            name, splice = target.id, site.draft.deleting(site.statement)
+            name, splice = target.id, site.draft.deletion(site.statement)
     text = site.draft.text_of(call)
-    splices = [splice or site.draft.replacing(call, name)]
+    splices = [splice or site.draft.replacement(call, name)]
     lines = [f"{name} = {text}"]
-    yield from _around(
-        site, function, name, lambda inner: [*lines, f"return {inner}"], splices, "Do it before the call"
-    )
+    yield from _wrap(site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE)
 
 
-def _around(
+def _wrap(
     site: Site,
     function: FunctionNode,
     parameter: str | None,
@@ -91,37 +89,37 @@ def _around(
     splices: Sequence[Splice | None],
     title: str,
 ) -> Iterator[Proposal]:
-    texts = wrapped(site, function, parameter, body, splices)
+    texts = wrap_function(site, function, parameter, body, splices)
     if texts is not None:
         yield Proposal(FAMILY, title, texts, compiles_itself=True)
 
 
-def _block_without_its_head(site: Site, block: ast.With) -> list[str] | None:
+def _body_lines(site: Site, block: ast.With) -> list[str] | None:
     draft = site.draft
     simple = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Pass)
     if any(item.optional_vars is not None for item in block.items) or not all(
         isinstance(s, simple) for s in block.body
     ):
         return None
-    return [draft.text_of(each) for each in block.body]
+    return [draft.text_of(node) for node in block.body]
 
 
-def _without(site: Site, block: ast.With) -> Iterator[Proposal]:
+def _drop_block(site: Site, block: ast.With) -> Iterator[Proposal]:
     contexts = [item.context_expr for item in block.items]
-    names = {dotted(each.func).rpartition(".")[2] if isinstance(each, ast.Call) else "" for each in contexts}
-    lines = _block_without_its_head(site, block)
+    names = {dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else "" for node in contexts}
+    lines = _body_lines(site, block)
     if lines is not None and names <= _IDLE:
-        splice = site.draft.replacing_statement(block, lines)
-        yield from site.edit(FAMILY, "Leave the with block out, if it changes no value on your device", [splice])
+        splice = site.draft.statement_replacement(block, lines)
+        yield from site.edit(FAMILY, "Drop the with block, if it changes no value on your device", [splice])
 
 
-def _entered_outside(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:
-    lines = _block_without_its_head(site, block)
-    own = {each.id for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+def _enter_outside(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:
+    lines = _body_lines(site, block)
+    own = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     items = [site.draft.text_of(item.context_expr) for item in block.items]
     if lines is None or any(names_read(item) & own for item in block.items):
         return
-    yield from _around(
+    yield from _wrap(
         site, function, None, lambda inner: [f"with {', '.join(items)}:", f"    return {inner}"],
-        [site.draft.replacing_statement(block, lines)], "Enter the context around the call",
+        [site.draft.statement_replacement(block, lines)], "Enter the context around the call",
     )  # fmt: skip

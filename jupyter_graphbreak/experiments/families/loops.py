@@ -1,4 +1,4 @@
-"""Loops that a tensor ends: run to their end with what they would have left kept, or given to torch.while_loop."""
+"""Loops that a tensor ends: run all iterations and keep the right values, or use torch.while_loop."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.arms import SIGNS, in_brackets, is_free_of_effects
+from jupyter_graphbreak.experiments.families.arms import SIGNS, is_free_of_effects, parenthesized
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
-from jupyter_graphbreak.experiments.families.protection import assumed
+from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import names_bound, names_read, site_of, step_of
 
 if TYPE_CHECKING:
@@ -22,44 +22,44 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "loops"
-_TO_ITS_END = "Run the loop to its end, and keep with torch.where what it had when it would have stopped"
-_WHILE_LOOP = "Give the loop to torch.while_loop"
-#: An iteration too many draws numbers that the program does not draw.
+_TO_ITS_END = "Run the loop to its end, and keep with torch.where the values from where it would have stopped"
+_WHILE_LOOP = "Write the loop with torch.while_loop"
+#: Random operations: an additional iteration would draw numbers that the program does not draw.
 _RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield what needs no value of a tensor to end a loop."""
+    """Yield changes whose loops end without a tensor's value."""
     site = site_of(problem)
     if site is None or site.function is None:
         return
-    loop = site.draft.around(site.node, ast.While)
+    loop = site.draft.enclosing(site.node, ast.While)
     if loop is not None and (loop is site.node or site.node in ast.walk(loop.test)):
         yield from _bounded_while(site, loop)
         yield from _while_loop(site, loop)
         return
-    branch = site.draft.around(site.node, ast.If)
+    branch = site.draft.enclosing(site.node, ast.If)
     if branch is None or not (branch is site.node or site.node in ast.walk(branch.test)):
         return
-    around = next(iter(site.draft.ancestors(branch)))
-    if isinstance(around, ast.For | ast.While) and branch in around.body:
-        yield from _left_by_a_branch(site, around, branch)
+    enclosing = next(iter(site.draft.ancestors(branch)))
+    if isinstance(enclosing, ast.For | ast.While) and branch in enclosing.body:
+        yield from _exit_by_branch(site, enclosing, branch)
 
 
 @dataclass(frozen=True)
 class _Exit:
-    """Where a loop is left.
+    """An exit of a loop.
 
     Parameters
     ----------
     loop : ast.For or ast.While
-        The loop, which ends without the exit, too.
+        The loop, which also ends without the exit.
     before, after : sequence of ast.stmt
         The statements of its body before the exit and after it.
     test : ast.expr
-        What a tensor decides.
+        The test that a tensor decides.
     condition : str
-        The loop is left where this tensor is true.
+        The tensor expression that is true when the loop exits.
     """
 
     loop: ast.For | ast.While
@@ -69,28 +69,28 @@ class _Exit:
     condition: str
 
 
-def _left_by_a_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> Iterator[Proposal]:
+def _exit_by_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> Iterator[Proposal]:
     draft = site.draft
     torch, needed = site.torch()
     condition = tensor_condition(draft, branch.test, torch)
     place = loop.body.index(branch)
     leave = branch.body[-1]
-    if condition is None or branch.orelse or not _ends_by_itself(loop):
+    if condition is None or branch.orelse or not _ends_without_exit(loop):
         return
     exit_ = _Exit(loop, loop.body[:place], loop.body[place + 1 :], branch.test, condition)
     if isinstance(leave, ast.Break):
-        made = _kept(site, exit_, torch, branch, branch.body[:-1])
+        splices = _run_to_end(site, exit_, torch, branch, branch.body[:-1])
     elif isinstance(leave, ast.Return) and len(branch.body) == 1:
-        made = _returned(site, exit_, torch, branch, leave)
+        splices = _return_after_end(site, exit_, torch, branch, leave)
     else:
         return
-    if made is not None:
-        granted = assumed(draft, [branch.test], loop.body)
-        yield from site.edit(FAMILY, _TO_ITS_END, [*made, *needed], [branch.test], granted)
+    if splices is not None:
+        granted = assumptions_of(draft, [branch.test], loop.body)
+        yield from site.edit(FAMILY, _TO_ITS_END, [*splices, *needed], [branch.test], granted)
 
 
-def _ends_by_itself(loop: ast.For | ast.While) -> bool:
-    """Return whether a loop ends by Python's numbers alone, as far as its form tells."""
+def _ends_without_exit(loop: ast.For | ast.While) -> bool:
+    """Return whether a loop ends by Python numbers alone, as far as its syntax shows."""
     if isinstance(loop, ast.For):
         return not isinstance(loop.iter, ast.Call) or ast.unparse(loop.iter.func) not in {"iter", "count"}
     compared = isinstance(loop.test, ast.Compare) and len(loop.test.ops) == 1
@@ -98,49 +98,49 @@ def _ends_by_itself(loop: ast.For | ast.While) -> bool:
 
 
 def _counters(loop: ast.While) -> set[str]:
-    """Return the names that count a loop's turns: in its test, and changed by a constant once, at the body's top."""
-    steps = [each for each in loop.body if isinstance(each, ast.AugAssign) and isinstance(each.value, ast.Constant)]
-    counted = {each.target.id for each in steps if isinstance(each.target, ast.Name)}
-    stores = [each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
+    """Return the names that count iterations: in the test, and changed once by a constant, at the body's top level."""
+    steps = [node for node in loop.body if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant)]
+    counted = {node.target.id for node in steps if isinstance(node.target, ast.Name)}
+    stores = [node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     return {name for name in counted & names_read(loop.test) if stores.count(name) == 1}
 
 
 def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
-    """Run ``while count < most and tensor`` as often as Python's part of the test allows."""
+    """Run ``while count < most and tensor`` as often as the Python part of the test allows."""
     draft, test = site.draft, loop.test
     counters = _counters(loop)
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And) or not counters:
         return
-    counted = [each for each in test.values if names_read(each) & counters]
-    others = [each for each in test.values if each not in counted]
+    counted = [node for node in test.values if names_read(node) & counters]
+    others = [node for node in test.values if node not in counted]
     if len(counted) != 1 or not isinstance(counted[0], ast.Compare) or len(others) != 1:
         return
     torch, needed = site.torch()
-    going_on = tensor_condition(draft, others[0], torch)
-    if going_on is None or is_host_test(others[0]):
+    continues = tensor_condition(draft, others[0], torch)
+    if continues is None or is_host_test(others[0]):
         return
-    exit_ = _Exit(loop, [], loop.body, others[0], f"{torch}.logical_not({going_on})")
-    made = _kept(site, exit_, torch, None, [])
-    if made is not None:
-        made.append(draft.replacing(test, draft.text_of(counted[0])))
-        granted = assumed(draft, [others[0]], loop.body)
-        yield from site.edit(FAMILY, _TO_ITS_END, [*made, *needed], [others[0]], granted)
+    exit_ = _Exit(loop, [], loop.body, others[0], f"{torch}.logical_not({continues})")
+    splices = _run_to_end(site, exit_, torch, None, [])
+    if splices is not None:
+        splices.append(draft.replacement(test, draft.text_of(counted[0])))
+        granted = assumptions_of(draft, [others[0]], loop.body)
+        yield from site.edit(FAMILY, _TO_ITS_END, [*splices, *needed], [others[0]], granted)
 
 
-def _kept(
-    site: Site, exit_: _Exit, torch: str, branch: ast.If | None, last_words: Sequence[ast.stmt]
+def _run_to_end(
+    site: Site, exit_: _Exit, torch: str, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
 ) -> list[Splice | None] | None:
-    """Return what has a loop run to its end and leaves everything as it was at its exit.
+    """Return splices that run a loop to its end and keep the values that it had at its exit.
 
     Parameters
     ----------
     branch : ast.If or None
-        The branch that leaves the loop; ``None`` where that is decided at the top of its body.
+        The branch that exits the loop; ``None`` if the loop's own test does.
     last_words : sequence of ast.stmt
-        What the branch does before it leaves.
+        The statements of the branch before the exit.
     """
     draft, loop = site.draft, exit_.loop
-    state = _state(site, exit_, last_words)
+    state = _state(site, exit_, exit_statements)
     if state is None:
         return None
     over, stop = fresh_name(draft, "over"), fresh_name(draft, "stop")
@@ -151,34 +151,36 @@ def _kept(
 
     first = [name for name in state if name in _bound(exit_.before)]
     later = [name for name in state if name in _bound(exit_.after)]
-    # The first test makes a tensor of False, on the device of the test.
-    lines = [f"{stop} = {in_brackets(exit_.condition)}", f"{over} = {over} | ({stop} & False)", *chosen(first)]
-    for statement in last_words:
+    # The first test turns False into a tensor on the device of the test.
+    lines = [f"{stop} = {parenthesized(exit_.condition)}", f"{over} = {over} | ({stop} & False)", *chosen(first)]
+    for statement in exit_statements:
         assigned = _assignment(statement)
         if assigned is None:
             return None
         name, value = assigned[0].id, argument(draft, assigned[1])
         lines.append(f"{name} = {torch}.where({stop} & {torch}.logical_not({over}), {value}, {name})")
     lines += [f"{over} = {over} | {stop}", *(f"{kept[name]} = {name}" for name in later)]
-    made = [draft.inserting_before(loop, [f"{over} = False"])]
+    splices = [draft.insertion_before(loop, [f"{over} = False"])]
     if first:
-        made.append(draft.inserting_before(loop.body[0], [f"{kept[name]} = {name}" for name in first]))
+        splices.append(draft.insertion_before(loop.body[0], [f"{kept[name]} = {name}" for name in first]))
     if branch is not None:
-        made.append(draft.replacing_statement(branch, lines))
+        splices.append(draft.statement_replacement(branch, lines))
     else:
-        made.append(draft.inserting_before(loop.body[0], lines))
+        splices.append(draft.insertion_before(loop.body[0], lines))
     if later:
-        made.append(draft.inserting_after(loop.body[-1], chosen(later)))
-    return [*made, *_out_of_place(site, [*exit_.before, *exit_.after], state)]
+        splices.append(draft.insertion_after(loop.body[-1], chosen(later)))
+    return [*splices, *_out_of_place(site, [*exit_.before, *exit_.after], state)]
 
 
-def _returned(site: Site, exit_: _Exit, torch: str, branch: ast.If, leave: ast.Return) -> list[Splice | None] | None:
-    """Return what has a loop run to its end, and chooses what it would have returned at the end of the function."""
+def _return_after_end(
+    site: Site, exit_: _Exit, torch: str, branch: ast.If, leave: ast.Return
+) -> list[Splice | None] | None:
+    """Return splices that run a loop to its end, and select its early result at the end of the function."""
     draft, loop, function = site.draft, exit_.loop, site.function
     last = function.body[-1] if function is not None else None
     if function is None or loop not in function.body or not isinstance(last, ast.Return) or leave.value is None:
         return None
-    returns = [each for each in ast.walk(function) if isinstance(each, ast.Return)]
+    returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
     containers = ast.Tuple | ast.List | ast.Dict | ast.Constant
     if len(returns) != 2 or last.value is None or isinstance(last.value, containers):  # noqa: PLR2004 - this, the last
         return None
@@ -187,14 +189,14 @@ def _returned(site: Site, exit_: _Exit, torch: str, branch: ast.If, leave: ast.R
     over, stop, early = (fresh_name(draft, name) for name in ("over", "stop", "early"))
     value = argument(draft, leave.value)
     lines = [
-        f"{stop} = {in_brackets(exit_.condition)}",
+        f"{stop} = {parenthesized(exit_.condition)}",
         f"{early} = {value} if {early} is None else {torch}.where({over}, {early}, {value})",
         f"{over} = {over} | {stop}",
     ]
     return [
-        draft.inserting_before(loop, [f"{over}, {early} = False, None"]),
-        draft.replacing_statement(branch, lines),
-        draft.replacing(last.value, f"{torch}.where({over}, {early}, {argument(draft, last.value)})"),
+        draft.insertion_before(loop, [f"{over}, {early} = False, None"]),
+        draft.statement_replacement(branch, lines),
+        draft.replacement(last.value, f"{torch}.where({over}, {early}, {argument(draft, last.value)})"),
     ]
 
 
@@ -202,46 +204,46 @@ def _while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     draft = site.draft
     torch, needed = site.torch()
     condition = tensor_condition(draft, loop.test, torch)
-    if condition is None or loop.orelse or not all(map(_is_simple, loop.body)) or not draft.stands_alone(loop):
+    if condition is None or loop.orelse or not all(map(_is_simple, loop.body)) or not draft.has_own_lines(loop):
         return
     state = sorted(name for name in _bound(loop.body) if is_bound_before(draft, loop, name))
     if not state or (_bound(loop.body) - set(state)) & read_after(draft, loop):
         return
     goes_on, turn = fresh_name(draft, "goes_on"), fresh_name(draft, "turn")
     step = step_of(draft, loop)
-    body = [_out_of_place_text(site, each, set(state)) or draft.text_of(each) for each in loop.body]
-    # What a turn returns must not be what it was given.
-    results = [name if _surely_made_anew(loop.body, name) else f"{name}.clone()" for name in state]
+    body = [_out_of_place_text(site, node, set(state)) or draft.text_of(node) for node in loop.body]
+    # The body must not return one of its inputs.
+    results = [name if _is_new_tensor(loop.body, name) else f"{name}.clone()" for name in state]
     comma = "," if len(state) == 1 else ""
     names = ", ".join(state)
     lines = [
         f"def {goes_on}({names}):",
-        f"{step}return {in_brackets(condition)}",
+        f"{step}return {parenthesized(condition)}",
         f"def {turn}({names}):",
         *(f"{step}{line}" for line in body),
         f"{step}return {', '.join(results)}{comma}",
         f"{names}{comma} = {torch}.while_loop({goes_on}, {turn}, ({names}{comma}))",
     ]
-    splice = draft.replacing_statement(loop, lines)
-    yield from site.edit(FAMILY, _WHILE_LOOP, [splice, *needed], [loop.test], assumed(draft, [loop.test]))
+    splice = draft.statement_replacement(loop, lines)
+    yield from site.edit(FAMILY, _WHILE_LOOP, [splice, *needed], [loop.test], assumptions_of(draft, [loop.test]))
 
 
-def _surely_made_anew(body: Sequence[ast.stmt], name: str) -> bool:
+def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
     assigned = [pair[1] for pair in map(_assignment, body) if pair is not None and pair[0].id == name]
     return bool(assigned) and not isinstance(assigned[-1], ast.Name | ast.Attribute | ast.Subscript)
 
 
-def _state(site: Site, exit_: _Exit, last_words: Sequence[ast.stmt]) -> list[str] | None:
-    """Return the names whose values a loop carries; ``None`` where it does what cannot be taken back."""
+def _state(site: Site, exit_: _Exit, exit_statements: Sequence[ast.stmt]) -> list[str] | None:
+    """Return the names whose values a loop carries; ``None`` if the loop does something that cannot be undone."""
     draft, loop = site.draft, exit_.loop
-    statements = [*exit_.before, *exit_.after, *last_words]
+    statements = [*exit_.before, *exit_.after, *exit_statements]
     if loop.orelse or not all(map(_is_simple, statements)) or not _is_pure(exit_.test):
         return None
     counters = _counters(loop) if isinstance(loop, ast.While) else names_bound(loop.target)
     after = read_after(draft, loop)
     bound = _bound(statements)
     own = {name for name in bound - counters if not is_bound_before(draft, loop, name)}
-    if (own | counters) & after or counters & _bound(last_words) or _is_carried(statements, own):
+    if (own | counters) & after or counters & _bound(exit_statements) or _is_carried(statements, own):
         return None
     if isinstance(loop, ast.For) and counters & bound:
         return None
@@ -249,7 +251,7 @@ def _state(site: Site, exit_: _Exit, last_words: Sequence[ast.stmt]) -> list[str
 
 
 def _is_carried(statements: Sequence[ast.stmt], names: set[str]) -> bool:
-    """Return whether a turn reads one of the names before it sets it: what another turn left there."""
+    """Return whether an iteration reads one of the names before setting it: a value of the previous iteration."""
     known: set[str] = set()
     for statement in statements:
         pair = _assignment(statement)
@@ -278,7 +280,7 @@ def _assignment(statement: ast.stmt) -> tuple[ast.Name, ast.expr] | None:
 
 
 def _is_simple(statement: ast.stmt) -> bool:
-    """Return whether a statement gives names values, and does nothing else as far as its form tells."""
+    """Return whether a statement only assigns to names, as far as its syntax shows."""
     if isinstance(statement, ast.Pass):
         return True
     value = getattr(statement, "value", None)
@@ -287,21 +289,21 @@ def _is_simple(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.AugAssign) and type(statement.op) not in SIGNS:
         return False
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    names = [name for each in targets for name in (each.elts if isinstance(each, ast.Tuple) else [each])]
+    names = [name for node in targets for name in (node.elts if isinstance(node, ast.Tuple) else [node])]
     return all(isinstance(name, ast.Name) for name in names) and _is_pure(value)
 
 
 def _is_pure(value: ast.expr) -> bool:
-    in_place = (isinstance(each, ast.Attribute) and re.search(r"[^_]_$", each.attr) for each in ast.walk(value))
+    in_place = (isinstance(node, ast.Attribute) and re.search(r"[^_]_$", node.attr) for node in ast.walk(value))
     return is_free_of_effects(value) and not any(in_place) and not _RANDOM.search(ast.unparse(value))
 
 
 def _out_of_place(site: Site, statements: Sequence[ast.stmt], state: Sequence[str]) -> Iterator[Splice | None]:
-    """Write ``x += y`` as ``x = x + y``: what is kept must not change with it."""
+    """Write ``x += y`` as ``x = x + y``, so that kept values do not change."""
     for statement in statements:
         text = _out_of_place_text(site, statement, set(state))
         if text is not None:
-            yield site.draft.replacing(statement, text)
+            yield site.draft.replacement(statement, text)
 
 
 def _out_of_place_text(site: Site, statement: ast.stmt, state: set[str]) -> str | None:

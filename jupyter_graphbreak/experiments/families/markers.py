@@ -1,4 +1,4 @@
-"""Breaks that somebody asked for: take the call away."""
+"""Deliberate breaks: remove the call."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         return
     name = dotted(site.statement.value.func).rpartition(".")[2]
     if name in _MARKERS:
-        yield from site.edit(FAMILY, f"Take {name}() away", [site.draft.deleting(site.statement)])
+        yield from site.edit(FAMILY, f"Remove {name}()", [site.draft.deletion(site.statement)])

@@ -1,4 +1,4 @@
-"""What is printed, logged or warned, and checks that raise: after the call, by a setting, or not while compiling."""
+"""Output and checks that raise: move them after the call, use a setting, or skip them when compiling."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 FAMILY = "output"
 _CONFIG = "torch._dynamo.config."
 _LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "warning_once", "info_once"}
-_SAYS = {
+_OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
 }  # fmt: skip
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield ways to have what is said, or checked, outside of the graph."""
+    """Yield changes that move output and checks out of the graph."""
     site = site_of(problem)
     if site is None:
         return
@@ -36,100 +36,108 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         return
     function = entry_function(problem, site)
     if function is not None:
-        yield from _after_the_call(problem, site, function, statement)
-    said = _said(statement)
-    if said is None:
+        yield from _move_after_call(problem, site, function, statement)
+    function_name = _output_function(statement)
+    if function_name is None:
         return
-    if function is not None and said in {"print", "warnings.warn"}:
-        setting = f"builtins.{said}" if said == "print" else said
-        title = f"Let PyTorch move {said} to the end of the graph"
+    if function is not None and function_name in {"print", "warnings.warn"}:
+        setting = f"builtins.{function_name}" if function_name == "print" else function_name
+        title = f"Let PyTorch move {function_name} to the end of the graph"
         yield Proposal(FAMILY, title, settings={f"{_CONFIG}reorderable_logging_functions": [setting]})
-    method = said.rpartition(".")[2]
-    if method in _LEVELS and not said.startswith("warn"):
+    method = function_name.rpartition(".")[2]
+    if method in _LEVELS and not function_name.startswith("warn"):
         known = any("ignore_logging_functions" in hint for hint in problem.break_.hints)
         name = "ignore_logging_functions" if known else "ignore_logger_methods"
-        where = "logging" if said.startswith("logging.") else "logging.Logger"
-        yield Proposal(
-            FAMILY, f"Leave {method} out of what is traced", settings={_CONFIG + name: [f"{where}.{method}"]}
-        )
+        where = "logging" if function_name.startswith("logging.") else "logging.Logger"
+        yield Proposal(FAMILY, f"Let Dynamo ignore {method}", settings={_CONFIG + name: [f"{where}.{method}"]})
     torch, needed = site.torch()
     splices = list(needed)
-    for each in _all_of(problem, site, site.function, statement) if site.function is not None else [statement]:
-        if _said(each) is not None:
-            text = site.draft.text_of(each)
+    for node in (
+        _all_output_statements(problem, site, site.function, statement) if site.function is not None else [statement]
+    ):
+        if _output_function(node) is not None:
+            text = site.draft.text_of(node)
             lines = [f"if not {torch}.compiler.is_compiling():", f"    {text}"]
-            splices.append(site.draft.replacing_statement(each, lines))
-    yield from site.edit(FAMILY, "Say it only where it is not compiled", splices)
+            splices.append(site.draft.statement_replacement(node, lines))
+    yield from site.edit(FAMILY, "Write it only when not compiling", splices)
 
 
-def _said(statement: ast.stmt) -> str | None:
-    """Return the name of the function by which a statement says something."""
+def _output_function(statement: ast.stmt) -> str | None:
+    """Return the name of the output function that a statement calls."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return None
     name = dotted(statement.value.func)
     method = name.rpartition(".")[2]
     of = ast.unparse(statement.value.func.value) if isinstance(statement.value.func, ast.Attribute) else ""
     is_log = method in _LEVELS and "log" in of.lower()
-    return name if is_log or name in _SAYS else None
+    return name if is_log or name in _OUTPUT_FUNCTIONS else None
 
 
 def _deferrable(problem: Problem, site: Site) -> ast.stmt | None:
-    """Return the statement at a break that only says, notes or checks something."""
+    """Return the statement at a break that only writes output or checks something."""
     statement = site.statement
     if isinstance(statement, ast.Expr | ast.Raise):
-        around = next(site.draft.ancestors(statement))
-        if isinstance(around, ast.If) and around in deferral.tests_that_broke(problem, site) and _only_says(around):
-            return around
+        enclosing = next(site.draft.ancestors(statement))
+        if (
+            isinstance(enclosing, ast.If)
+            and enclosing in deferral.tests_that_broke(problem, site)
+            and _only_writes_or_raises(enclosing)
+        ):
+            return enclosing
         if isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call):
             return None
         rewrites = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
         marked = isinstance(statement, ast.Expr) and "delete the call" in rewrites
         return statement if not marked else None
-    if isinstance(statement, ast.Assert) or (isinstance(statement, ast.If) and _only_says(statement)):
+    if isinstance(statement, ast.Assert) or (isinstance(statement, ast.If) and _only_writes_or_raises(statement)):
         return statement if statement in deferral.tests_that_broke(problem, site) else None
     return None
 
 
-def _only_says(branch: ast.If) -> bool:
-    return not branch.orelse and all(isinstance(each, ast.Raise) or _said(each) is not None for each in branch.body)
+def _only_writes_or_raises(branch: ast.If) -> bool:
+    return not branch.orelse and all(
+        isinstance(node, ast.Raise) or _output_function(node) is not None for node in branch.body
+    )
 
 
-def _after_the_call(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> Iterator[Proposal]:
+def _move_after_call(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> Iterator[Proposal]:
     draft = site.draft
-    statements = _all_of(problem, site, function, statement)
+    statements = _all_output_statements(problem, site, function, statement)
     inner = [
-        each for top in statements for each in ast.walk(top) if isinstance(each, ast.Expr | ast.Raise | ast.Assert)
+        node for top in statements for node in ast.walk(top) if isinstance(node, ast.Expr | ast.Raise | ast.Assert)
     ]
-    title = "Do it after the call"
-    if all(_said(each) is not None for each in inner):
-        title = "Say it after the call"
-    elif all(isinstance(each, ast.Raise | ast.Assert) for each in inner):
+    title = "Run it after the call"
+    if all(_output_function(node) is not None for node in inner):
+        title = "Write it after the call"
+    elif all(isinstance(node, ast.Raise | ast.Assert) for node in inner):
         title = "Check it after the call"
     for cloned in (False, True):
-        parts = [deferral.deferred(draft, function, each, cloned=cloned) for each in statements]
+        parts = [deferral.defer(draft, function, node, cloned=cloned) for node in statements]
         found = [part for part in parts if part is not None]
-        texts = deferral.done_after(site, function, found) if len(found) == len(parts) else None
+        texts = deferral.run_after_call(site, function, found) if len(found) == len(parts) else None
         if texts is None:
             return
-        tests = [each.test for each in statements if isinstance(each, ast.If | ast.Assert)]
+        tests = [node.test for node in statements if isinstance(node, ast.If | ast.Assert)]
         conditions = tuple(map(site.condition, tests))
         yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
         title = f"{title}, with copies of what changes in place"
 
 
-def _all_of(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> list[ast.stmt]:
-    """Return all statements of a function that say something: moved one by one, they would change their order."""
+def _all_output_statements(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> list[ast.stmt]:
+    """Return all output statements of a function: they must move together to keep their order."""
     broken = deferral.tests_that_broke(problem, site)
     found: list[ast.stmt] = []
-    nodes = [each for each in ast.walk(function) if isinstance(each, ast.stmt)]
-    own = [each for each in nodes if site.draft.function_of(each) is function]
-    for each in sorted(own, key=lambda node: (node.lineno, node.col_offset)):
-        inside = any(each in ast.walk(outer) for outer in found)
-        says = _said(each) is not None or (each in broken and (isinstance(each, ast.Assert) or _checks(each)))
-        if not inside and (each is statement or says):
-            found.append(each)
+    nodes = [part for part in ast.walk(function) if isinstance(part, ast.stmt)]
+    own = [part for part in nodes if site.draft.enclosing_function(part) is function]
+    for part in sorted(own, key=lambda node: (node.lineno, node.col_offset)):
+        inside = any(part in ast.walk(outer) for outer in found)
+        writes = _output_function(part) is not None or (
+            part in broken and (isinstance(part, ast.Assert) or _is_check(part))
+        )
+        if not inside and (part is statement or writes):
+            found.append(part)
     return found
 
 
-def _checks(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and _only_says(statement)
+def _is_check(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and _only_writes_or_raises(statement)

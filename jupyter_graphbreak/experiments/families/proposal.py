@@ -1,4 +1,4 @@
-"""A proposal: a change that may remove breaks, before anybody has tried it."""
+"""A proposal: a change that may remove breaks, before its trial."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Problem:
     Parameters
     ----------
     report : Report
-        The run with all its breaks; a family that changes all places of its kind at once looks for the others there.
+        The run with all its breaks; a family that changes several places at once finds the other places there.
     break_ : Break
-        The break that is to go. Its location and those of its stacks count lines as ``texts`` does.
+        The break to remove. Its location and stacks refer to lines of ``texts``.
     texts : mapping
-        The whole text of each source, by its id: a cell as its editor has it, with the magic's line; a file, all of it.
+        The whole text of each source, by the source's id; the text of a cell contains the magic's line.
     """
 
     report: Report
@@ -32,7 +32,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Condition:
-    """The test of a branch that a change touches: both sides of it must run before anything is said to work.
+    """The test of a branch that a change touches: both sides must run before the change counts as working.
 
     Parameters
     ----------
@@ -58,19 +58,19 @@ class Proposal:
     family : str
         The kind of change, as in the table of families.
     title : str
-        What it does, as a step the reader can take: "Take both sides with torch.where".
+        The change as a step for the reader: "Take both sides with torch.where".
     texts : mapping
-        The new text of each source that changes, whole, by its id.
+        The whole new text of each changed source, by the source's id.
     settings : mapping
-        Dotted names in full and their values; a function in them is its dotted name, a set is a list.
+        Full dotted names and their values; a function is represented by its dotted name, a set by a list.
     code : str or None
-        What a switch runs before compiling. It finds the outermost module of the program as ``model``.
+        The code of a switch, which runs before compiling. ``model`` is the outermost module of the program.
     conditions : tuple of Condition
         The tests that the change touches.
     compiles_itself : bool
-        Whether the changed function compiles an inner one and is to be called as it stands.
+        Whether the changed function compiles an inner function, and must be called uncompiled.
     assumptions : tuple of str
-        What it takes for granted that no input shows, as the ends of sentences.
+        Assumptions that no input can verify, as the ends of sentences.
     """
 
     family: str
@@ -84,7 +84,7 @@ class Proposal:
 
     @property
     def kind(self) -> Literal["edit", "setting", "switch"]:
-        """What is changed."""
+        """The kind of the change."""
         if self.texts:
             return "edit"
         return "setting" if self.settings else "switch"

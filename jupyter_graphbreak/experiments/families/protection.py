@@ -1,4 +1,4 @@
-"""What a condition protects: code that may raise or have an effect where it was not asked for."""
+"""Find code that a condition protects: without it, the code may raise or have side effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: Methods and functions that take every tensor: none of a size, a value or a key that it may not have.
+#: Methods and functions that accept every tensor, whatever its size and values.
 _TOTAL = {
     "sum", "mean", "any", "all", "abs", "norm", "std", "var", "square", "sqrt", "exp", "sign", "neg", "clone", "detach",
     "isnan", "isinf", "isfinite", "isclose", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
@@ -27,19 +27,19 @@ _SIZES = {"shape", "ndim"}
 
 
 def may_raise(node: ast.expr) -> ast.expr | None:
-    """Return the first part of an expression that may raise with other sizes and numbers, as far as its form tells."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call) and dotted(each.func).rpartition(".")[2] not in _TOTAL:
-            return each
-        if isinstance(each, ast.Subscript) and not _is_of_size(each.value) and not isinstance(each.slice, ast.Slice):
-            return each
-        if isinstance(each, ast.BinOp) and _divides_by_unknown(each):
-            return each
+    """Return the first part of an expression that may raise for some sizes and numbers, as far as its syntax shows."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] not in _TOTAL:
+            return part
+        if isinstance(part, ast.Subscript) and not _is_of_size(part.value) and not isinstance(part.slice, ast.Slice):
+            return part
+        if isinstance(part, ast.BinOp) and _divides_by_unknown(part):
+            return part
     return None
 
 
-def assumed(draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.AST] = ()) -> list[str]:
-    """Return what a change takes for granted that computes both sides of some tests, and all parts of them.
+def assumptions_of(draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.AST] = ()) -> list[str]:
+    """Return the assumptions of a change that computes both sides of some tests, and all operands of the tests.
 
     Parameters
     ----------
@@ -48,56 +48,56 @@ def assumed(draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.AST] = (
     tests : iterable of ast.expr
         Tests of branches, conditional expressions and loops whose sides are all computed.
     also : iterable of ast.AST
-        What else is computed where it was not.
+        Further code that runs where it did not run before.
     """
     tests = list(tests)
     found: list[ast.expr] = []
     for test in tests:
-        for operation in (each for each in ast.walk(test) if isinstance(each, ast.BoolOp)):
-            rest = split_test(operation)[0]  # what Python decides stays before it
+        for operation in (node for node in ast.walk(test) if isinstance(node, ast.BoolOp)):
+            rest = split_test(operation)[0]  # Python still decides the operands before it
             values = rest.values if isinstance(rest, ast.BoolOp) else [rest]
             found += [part for part in map(may_raise, values[1:]) if part is not None]
     for side in (*(side for test in tests for side in _sides_of(draft, test)), *also):
-        found += [each for each in ast.walk(side) if isinstance(each, ast.expr) and _is_risky(draft, each)]
+        found += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
     return [
-        f"it takes for granted that {draft.text_of(each)}, which a condition protects, never raises and has no effect"
-        for each in dict.fromkeys(found)
+        f"it assumes that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
+        for node in dict.fromkeys(found)
     ]
 
 
 def is_protected(draft: Draft, node: ast.AST) -> bool:
-    """Whether something around an expression in its statement can leave it out."""
+    """Whether an enclosing expression may skip an expression of a statement."""
     inner = node
-    for around in draft.ancestors(node):
-        if isinstance(around, ast.stmt):
+    for enclosing in draft.ancestors(node):
+        if isinstance(enclosing, ast.stmt):
             return False
-        decides = isinstance(around, ast.BoolOp) and inner is not around.values[0]
-        chosen = isinstance(around, ast.IfExp) and inner is not around.test
-        if decides or chosen or isinstance(around, ast.Lambda | ast.comprehension | ast.GeneratorExp):
+        decides = isinstance(enclosing, ast.BoolOp) and inner is not enclosing.values[0]
+        chosen = isinstance(enclosing, ast.IfExp) and inner is not enclosing.test
+        if decides or chosen or isinstance(enclosing, ast.Lambda | ast.comprehension | ast.GeneratorExp):
             return True
-        if isinstance(around, ast.ListComp | ast.SetComp | ast.DictComp):
+        if isinstance(enclosing, ast.ListComp | ast.SetComp | ast.DictComp):
             return True
-        inner = around
+        inner = enclosing
     return False
 
 
 def _sides_of(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
-    around = next(draft.ancestors(test), None)
-    match around:
+    enclosing = next(draft.ancestors(test), None)
+    match enclosing:
         case ast.IfExp():
-            yield from (around.body, around.orelse)
+            yield from (enclosing.body, enclosing.orelse)
         case ast.If() | ast.While():
-            yield from (*around.body, *around.orelse)
+            yield from (*enclosing.body, *enclosing.orelse)
 
 
 def _is_risky(draft: Draft, node: ast.expr) -> bool:
-    """Whether an expression may raise for a reason that inputs do not show: what they show is tried."""
+    """Whether an expression may raise in a way that trials on different inputs do not show."""
     if isinstance(node, ast.BinOp):
         return _divides_by_unknown(node) and not isinstance(node.right, ast.Name | ast.Attribute)
     if isinstance(node, ast.Call):
         name = dotted(node.func)
-        own = [each for each in ast.walk(draft.tree) if isinstance(each, FunctionNode) and _is_called(each, name)]
-        return any(not _is_harmless(each) for each in own)
+        own = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and _is_called(part, name)]
+        return any(not _is_harmless(part) for part in own)
     return False
 
 
@@ -106,15 +106,15 @@ def _is_called(function: FunctionNode, name: str) -> bool:
 
 
 def _is_harmless(function: FunctionNode) -> bool:
-    """Whether a function of the source only computes, as far as its form tells."""
+    """Whether a function of the source has no side effects and never raises, as far as its syntax shows."""
     leaves = (ast.Raise, ast.Assert, ast.Global, ast.Nonlocal, ast.Delete)
     nodes = list(ast.walk(function))
-    effects = any(isinstance(each, ast.Call) and not is_free_of_effects(each) for each in nodes)
-    return not effects and not any(isinstance(each, leaves) for each in nodes)
+    effects = any(isinstance(node, ast.Call) and not is_free_of_effects(node) for node in nodes)
+    return not effects and not any(isinstance(node, leaves) for node in nodes)
 
 
 def _divides_by_unknown(node: ast.BinOp) -> bool:
-    """Whether Python may divide by zero here: by something that is neither a number nor, by its form, a tensor."""
+    """Whether Python may divide by zero here: the divisor is no constant, and by its syntax no tensor."""
     if not isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div) or isinstance(node.left, ast.JoinedStr):
         return False
     if isinstance(node.right, ast.Constant):
@@ -122,12 +122,12 @@ def _divides_by_unknown(node: ast.BinOp) -> bool:
     if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
         return False
     if isinstance(node.op, ast.Div) and not (isinstance(node.left, ast.Constant) or _is_of_size(node.left)):
-        return False  # of a tensor, most likely
-    return not any(isinstance(each, ast.Call) and not _is_of_size(each) for each in ast.walk(node.right))
+        return False  # most likely a tensor
+    return not any(isinstance(part, ast.Call) and not _is_of_size(part) for part in ast.walk(node.right))
 
 
 def _is_of_size(node: ast.expr) -> bool:
-    """Whether an expression is a size of something, or all of them."""
+    """Whether an expression is a size or a shape."""
     match node:
         case ast.Attribute():
             return node.attr in _SIZES

@@ -1,4 +1,4 @@
-"""Calls that Dynamo does not know, written as others that it knows: one rule for each kind of rewrite."""
+"""Rewrites of code that Dynamo cannot trace as code that it can trace: one rule for each rewrite."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
-from jupyter_graphbreak.experiments.families.deferral import is_guarded
+from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
 from jupyter_graphbreak.experiments.families.drafting import argument, operand
-from jupyter_graphbreak.experiments.families.protection import assumed
+from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import dotted, site_of, step_of
 from jupyter_graphbreak.knowledge.lookup import known_cause
 
@@ -23,21 +23,25 @@ FAMILY = "rewrite"
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield what the rules for the break's cause make of the place."""
+    """Yield the rewrites of the rules for the break's cause."""
     site = site_of(problem)
     if site is None:
         return
     known = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
-    for rule in (*(_RULES[rewrite] for rewrite in known if rewrite in _RULES), _mapped, _progress):
+    for rule in (
+        *(_RULES[rewrite] for rewrite in known if rewrite in _RULES),
+        _map_as_comprehension,
+        _drop_progress_bar,
+    ):
         yield from rule(site)
 
 
 def _call_of(site: Site, *names: str) -> ast.Call | None:
-    """Return the call at a break, or in its statement, of a function or method with one of the names."""
+    """Return the call at a break or in its statement whose function or method has one of the names."""
     nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
-    for each in nodes:
-        if isinstance(each, ast.Call) and dotted(each.func).rpartition(".")[2] in names:
-            return each
+    for part in nodes:
+        if isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] in names:
+            return part
     return None
 
 
@@ -47,11 +51,11 @@ def _random_in_place(site: Site) -> Iterator[Proposal]:
         return
     torch, needed = site.torch()
     tensor = site.draft.text_of(call.func.value)
-    bounds = [argument(site.draft, each) for each in call.args]
+    bounds = [argument(site.draft, node) for node in call.args]
     low, high = bounds if len(bounds) > 1 else ("0", bounds[0])
     drawn = f"{torch}.randint_like({tensor}, {low}, {high})"
     new = f"{tensor}.copy_({drawn})" if isinstance(call.func.value, ast.Name | ast.Attribute) else drawn
-    yield from site.edit(FAMILY, "Draw with torch.randint_like", [site.draft.replacing(call, new), *needed])
+    yield from site.edit(FAMILY, "Draw with torch.randint_like", [site.draft.replacement(call, new), *needed])
 
 
 def _deep_copy(site: Site) -> Iterator[Proposal]:
@@ -60,9 +64,9 @@ def _deep_copy(site: Site) -> Iterator[Proposal]:
         return
     tensor = operand(site.draft.text_of(call.args[0]))
     new = f"{tensor}.detach().clone()"
-    whole = site.draft.replacing(call, f"{new}.requires_grad_({tensor}.requires_grad)")
+    whole = site.draft.replacement(call, f"{new}.requires_grad_({tensor}.requires_grad)")
     yield from site.edit(FAMILY, "Copy the tensor with detach().clone()", [whole])
-    yield from site.edit(FAMILY, "Copy the values with detach().clone()", [site.draft.replacing(call, new)])
+    yield from site.edit(FAMILY, "Copy the values with detach().clone()", [site.draft.replacement(call, new)])
 
 
 def _requires_grad(site: Site) -> Iterator[Proposal]:
@@ -75,53 +79,53 @@ def _requires_grad(site: Site) -> Iterator[Proposal]:
         return
     tensor = site.draft.text_of(target.value)
     if isinstance(statement.value, ast.Constant) and statement.value.value is False:
-        splice = site.draft.replacing_statement(statement, [f"{tensor} = {tensor}.detach()"])
+        splice = site.draft.statement_replacement(statement, [f"{tensor} = {tensor}.detach()"])
         yield from site.edit(FAMILY, "Take the tensor out of autograd with detach()", [splice])
     value = argument(site.draft, statement.value)
-    splice = site.draft.replacing_statement(statement, [f"{tensor}.requires_grad_({value})"])
+    splice = site.draft.statement_replacement(statement, [f"{tensor}.requires_grad_({value})"])
     yield from site.edit(FAMILY, "Set the flag with requires_grad_()", [splice])
-    yield from site.edit(FAMILY, "Leave the flag as it is", [site.draft.deleting(statement)])
+    yield from site.edit(FAMILY, "Leave the flag unchanged", [site.draft.deletion(statement)])
 
 
 def _in_place_flag(site: Site) -> Iterator[Proposal]:
-    """Have a new leaf in the place of a flag on an intermediate tensor."""
+    """Remove a gradient flag from an intermediate tensor."""
     call = _call_of(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
         return
     tensor = site.draft.text_of(call.func.value)
     yield from site.edit(
-        FAMILY, "Leave requires_grad_() out: only the values are used", [site.draft.replacing(call, tensor)]
+        FAMILY, "Leave requires_grad_() out: only the values are used", [site.draft.replacement(call, tensor)]
     )
 
 
 def _assertion(site: Site) -> Iterator[Proposal]:
-    """Check within the graph, with a message that is known beforehand."""
+    """Check within the graph, with a constant message."""
     statement = site.statement
     torch, needed = site.torch()
     kept = ""
     if isinstance(statement, ast.Raise):
-        statement = next((each for each in site.draft.ancestors(statement) if isinstance(each, ast.If)), statement)
+        statement = next((node for node in site.draft.ancestors(statement) if isinstance(node, ast.If)), statement)
     if isinstance(statement, ast.Assert):
-        held, said = tensor_condition(site.draft, statement.test, torch), statement.msg
+        condition, message_node = tensor_condition(site.draft, statement.test, torch), statement.msg
     elif isinstance(statement, ast.If) and _only_raises(statement):
         test, kept = split_test(statement.test)
         failed = tensor_condition(site.draft, test, torch)
-        held = f"{torch}.logical_not({failed})" if failed is not None else None
+        condition = f"{torch}.logical_not({failed})" if failed is not None else None
         raised = statement.body[0].exc if isinstance(statement.body[0], ast.Raise) else None
-        said = raised.args[0] if isinstance(raised, ast.Call) and raised.args else None
+        message_node = raised.args[0] if isinstance(raised, ast.Call) and raised.args else None
     else:
         return
-    if held is None or is_guarded(site.draft, statement):
+    if condition is None or is_in_try_or_with(site.draft, statement):
         return
-    is_text = isinstance(said, ast.Constant) and isinstance(said.value, str)
-    message = site.draft.text_of(said) if said is not None and is_text else '"check failed"'
-    check = f"{torch}._assert_async({held}, {message})"
+    is_text = isinstance(message_node, ast.Constant) and isinstance(message_node.value, str)
+    message = site.draft.text_of(message_node) if message_node is not None and is_text else '"check failed"'
+    check = f"{torch}._assert_async({condition}, {message})"
     lines = [check]
     if kept and isinstance(statement, ast.If):
         lines = [f"if {kept}:", f"{step_of(site.draft, statement)}{check}"]
-    splice = site.draft.replacing_statement(statement, lines)
-    granted = assumed(site.draft, tests := [statement.test])
-    title = "Check within the graph: what fails is a RuntimeError"
+    splice = site.draft.statement_replacement(statement, lines)
+    granted = assumptions_of(site.draft, tests := [statement.test])
+    title = "Check within the graph: a failed check raises RuntimeError"
     yield from site.edit(FAMILY, title, [splice, *needed], tests, granted)
 
 
@@ -129,8 +133,8 @@ def _only_raises(branch: ast.If) -> bool:
     return len(branch.body) == 1 and isinstance(branch.body[0], ast.Raise) and not branch.orelse
 
 
-def _progress(site: Site) -> Iterator[Proposal]:
-    """Loop without the progress bar where it is compiled."""
+def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
+    """Loop without the progress bar when compiling."""
     loop = site.statement
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 1:
         return
@@ -139,11 +143,11 @@ def _progress(site: Site) -> Iterator[Proposal]:
     torch, needed = site.torch()
     items, whole = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
     new = f"({items} if {torch}.compiler.is_compiling() else {whole})"
-    splice = site.draft.replacing(loop.iter, new)
-    yield from site.edit(FAMILY, "Loop without the progress bar where it is compiled", [splice, *needed])
+    splice = site.draft.replacement(loop.iter, new)
+    yield from site.edit(FAMILY, "Loop without the progress bar when compiling", [splice, *needed])
 
 
-def _mapped(site: Site) -> Iterator[Proposal]:
+def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     """Write ``list(map(f, xs))`` as a comprehension."""
     call = _call_of(site, "list", "tuple")
     inner = call.args[0] if call is not None and len(call.args) == 1 else None
@@ -154,7 +158,7 @@ def _mapped(site: Site) -> Iterator[Proposal]:
         return
     loop = f"{site.draft.text_of(function)}(each) for each in {operand(site.draft.text_of(items))}"
     new = f"[{loop}]" if dotted(call.func) == "list" else f"tuple([{loop}])"
-    yield from site.edit(FAMILY, "Write the map as a comprehension", [site.draft.replacing(call, new)])
+    yield from site.edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new)])
 
 
 _RULES: Mapping[Rewrite, Callable[[Site], Iterator[Proposal]]] = {

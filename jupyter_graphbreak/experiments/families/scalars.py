@@ -1,4 +1,4 @@
-"""Values and shapes that depend on a tensor's data: keep the value a tensor, and mark instead of select."""
+"""Values and shapes that depend on a tensor's data: keep values as tensors, and mask instead of selecting."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "scalar"
-#: What stands in the place of what is not selected, by what is done with the selection.
+#: The replacement for elements that are not selected, by the reduction that follows.
 _NEUTRAL = {"sum": "0", "prod": "1", "max": 'float("-inf")', "amax": 'float("-inf")', "min": 'float("inf")'}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield what needs no value on the host and no shape that depends on one."""
+    """Yield changes that need no value on the host and no shape that depends on data."""
     site = site_of(problem)
     if site is None:
         return
     rewrites = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
     if "keep the tensor" in rewrites:
-        yield from _kept(site)
+        yield from _keep_tensor(site)
     if "mask instead of selecting" in rewrites:
-        yield from _marked(site)
+        yield from _mask_instead_of_selecting(site)
     if "take values one by one" in rewrites:
-        yield from _listed(site)
+        yield from _take_one_by_one(site)
 
 
-def _kept(site: Site) -> Iterator[Proposal]:
-    """Leave the tensor a tensor, through which no gradient flows, as none flows through a number."""
+def _keep_tensor(site: Site) -> Iterator[Proposal]:
+    """Keep the value as a tensor without gradient, since no gradient flows through a number."""
     draft = site.draft
-    call = next((each for each in (site.node, *draft.ancestors(site.node)) if isinstance(each, ast.Call)), None)
+    call = next((part for part in (site.node, *draft.ancestors(site.node)) if isinstance(part, ast.Call)), None)
     tensor = on_host(call) if call is not None else None
     if call is None or tensor is None or (isinstance(call.func, ast.Attribute) and call.func.attr == "cpu"):
         return
     while (inner := on_host(tensor)) is not None:
         tensor = inner
-    around = next(draft.ancestors(call), None)
-    if isinstance(around, ast.Expr | ast.FormattedValue):
+    enclosing = next(draft.ancestors(call), None)
+    if isinstance(enclosing, ast.Expr | ast.FormattedValue):
         return
     text = operand(draft.text_of(tensor))
     new = text if text.endswith(".detach()") else f"{text}.detach()"
     if isinstance(call.func, ast.Attribute) and call.func.attr == "tolist":
         new = f"{new}.unbind()"
-    yield from site.edit(FAMILY, "Keep the value as a tensor", [draft.replacing(call, new)])
+    yield from site.edit(FAMILY, "Keep the value as a tensor", [draft.replacement(call, new)])
 
 
-def _marked(site: Site) -> Iterator[Proposal]:
-    """Compute over all, with what is not selected made neutral."""
+def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
+    """Compute over all elements, with neutral values for those that are not selected."""
     draft = site.draft
     selected = _selection(site.node)
     if selected is None:
@@ -66,10 +66,10 @@ def _marked(site: Site) -> Iterator[Proposal]:
     data, where = draft.text_of(values), argument(draft, mask)
     method = next(draft.ancestors(site.node), None)
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
-    title = "Compute over all, with torch.where in the place of the selection"
+    title = "Compute over all elements, with torch.where instead of the selection"
     count = f"{operand(draft.text_of(mask))}.sum()"
     if isinstance(method, ast.Call) and dotted(method.func) == "len":
-        yield from site.edit(FAMILY, "Count what is marked", [draft.replacing(method, count)])
+        yield from site.edit(FAMILY, "Count the selected elements in the mask", [draft.replacement(method, count)])
     if not isinstance(call, ast.Call) or call.args or call.keywords or not isinstance(method, ast.Attribute):
         return
     new = {
@@ -78,7 +78,7 @@ def _marked(site: Site) -> Iterator[Proposal]:
         **{name: f"{torch}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL.items()},
     }.get(method.attr)
     if new is not None:
-        yield from site.edit(FAMILY, title, [draft.replacing(call, new), *needed])
+        yield from site.edit(FAMILY, title, [draft.replacement(call, new), *needed])
 
 
 def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
@@ -92,13 +92,13 @@ def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
-def _listed(site: Site) -> Iterator[Proposal]:
-    """Take the values of a list one by one, which the setting for single values makes traceable."""
-    call = site.draft.around(site.node, ast.Call)
+def _take_one_by_one(site: Site) -> Iterator[Proposal]:
+    """Take the values of a list one by one, which a setting makes traceable."""
+    call = site.draft.enclosing(site.node, ast.Call)
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "tolist":
         return
     text = operand(site.draft.text_of(call.func.value))
-    changed = site.draft.drafted([site.draft.replacing(call, f"[value.item() for value in {text}]")])
+    changed = site.draft.apply_splices([site.draft.replacement(call, f"[value.item() for value in {text}]")])
     if changed is not None:
         settings = {"torch._dynamo.config.capture_scalar_outputs": True}
         title = "Take the values one by one, with capture_scalar_outputs"

@@ -1,4 +1,4 @@
-"""Where a break stands: the text of its source, the syntax node, and the name that torch has there."""
+"""The site of a break: the text of its source, the syntax node, and the name of torch there."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Site:
     source : str
         The id of the source.
     draft : Draft
-        Its text.
+        The text of the source.
     node : ast.expr or ast.stmt
         The expression or statement at which the graph broke.
     statement : ast.stmt
         The innermost statement around it.
     texts : mapping
-        The texts of all sources that are no library's, by their ids.
+        The texts of all sources except libraries, by their ids.
     """
 
     source: str
@@ -44,11 +44,11 @@ class Site:
 
     @property
     def function(self) -> FunctionNode | None:
-        """The function that the break stands in."""
-        return self.draft.function_of(self.node)
+        """The function that contains the break."""
+        return self.draft.enclosing_function(self.node)
 
     def condition(self, test: ast.expr) -> Condition:
-        """Return a test of the source as what must be seen to take both sides."""
+        """Return a test of the source as a condition, both sides of which must run."""
         end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
         return Condition(self.source, test.lineno, test.col_offset, end_line, end_column)
 
@@ -60,22 +60,22 @@ class Site:
         tests: Iterable[ast.expr] = (),
         assumptions: Iterable[str] = (),
     ) -> Iterator[Proposal]:
-        """Yield the proposal that makes the splices, nothing where they cannot be made.
+        """Yield a proposal that applies splices; nothing if they cannot be applied.
 
         Parameters
         ----------
         tests : iterable of ast.expr
-            The tests whose sides are both computed with it.
+            The tests both sides of which the proposal computes.
         assumptions : iterable of str
-            What it takes for granted.
+            The assumptions of the proposal.
         """
-        text = self.draft.drafted(splices)
+        text = self.draft.apply_splices(splices)
         if text is not None:
             conditions = tuple(map(self.condition, tests))
             yield Proposal(family, title, {self.source: text}, conditions=conditions, assumptions=tuple(assumptions))
 
     def torch(self) -> tuple[str, list[Splice | None]]:
-        """Return the name of the torch package at the break, and what must be written for it to have one."""
+        """Return the name of the torch package at the break, and the splices that import it if necessary."""
         tree = self.draft.tree
         name = name_of_torch(self.draft)
         if name is not None:
@@ -83,7 +83,7 @@ class Site:
         if any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(tree)):
             return "torch", []  # another cell imports it
         function = self.function
-        place = self.draft.opening(function, ["import torch"]) if function is not None else None
+        place = self.draft.insertion_at_start(function, ["import torch"]) if function is not None else None
         return "torch", [place]
 
 
@@ -104,13 +104,13 @@ def draft_of(text: str) -> Draft | None:
 
 
 def site_at(problem: Problem, location: Location | None) -> Site | None:
-    """Return a place of the run in its source, ``None`` where its text is not at hand or no Python."""
+    """Return the site of a location; ``None`` if its text is not available or not Python."""
     text = problem.texts.get(location.source) if location is not None else None
     draft = draft_of(text) if text is not None else None
     if location is None or draft is None:
         return None
     node = draft.find(location.line, location.column, location.end_line, location.end_column)
-    statement = draft.around(node, ast.stmt) if node is not None else None
+    statement = draft.enclosing(node, ast.stmt) if node is not None else None
     if node is None or statement is None:
         return None
     libraries = {source.id for source in problem.report.sources if source.kind == "library"}
@@ -119,7 +119,7 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
 
 
 def site_of(problem: Problem) -> Site | None:
-    """Return where the break stands; of one inside of Python or PyTorch, where that was called."""
+    """Return the site of the break; for a break in Python's library or PyTorch, the site of the call that led there."""
     place = problem.break_.location
     for outer in reversed(problem.break_.stack):
         if not _is_foundation(problem, place):
@@ -129,8 +129,11 @@ def site_of(problem: Problem) -> Site | None:
 
 
 def _is_foundation(problem: Problem, place: Location | None) -> bool:
-    """Return whether a place is in what nobody edits: the standard library and torch."""
-    source = next((each for each in problem.report.sources if place is not None and each.id == place.source), None)
+    """Return whether a place is in the standard library or torch, which users do not edit."""
+    source = next(
+        (source_ for source_ in problem.report.sources if place is not None and source_.id == place.source),
+        None,
+    )
     if source is None or source.kind != "library" or source.path is None:
         return False
     package = source.path.partition("/")[0].removesuffix(".py")
@@ -138,7 +141,7 @@ def _is_foundation(problem: Problem, place: Location | None) -> bool:
 
 
 def dotted(node: ast.AST) -> str:
-    """Return the dotted name that an expression is: "torch.nn.Linear"; what it is called on counts as "()"."""
+    """Return the dotted name of an expression: "torch.nn.Linear"; any other expression in it becomes "()"."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -148,15 +151,15 @@ def dotted(node: ast.AST) -> str:
 
 def names_read(node: ast.AST) -> set[str]:
     """Return the names that a piece of code reads."""
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
 
 
 def names_bound(node: ast.AST) -> set[str]:
     """Return the names that a piece of code binds."""
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
 def step_of(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
-    """Return one step of indentation as the source has it in a block."""
+    """Return one step of the indentation of a block."""
     outer, inner = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
     return inner[len(outer) :] if inner.startswith(outer) and len(inner) > len(outer) else "    "

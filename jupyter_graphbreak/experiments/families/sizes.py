@@ -1,4 +1,4 @@
-"""Sizes that a tensor holds, such as grids and lengths: read before the call, and handed in as numbers."""
+"""Sizes in tensors, such as grids and lengths: read them before the call, and pass them as numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_graphbreak.experiments.families.conditions import on_host
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, fresh_name, operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_at, site_of
-from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrapped
+from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
 from jupyter_graphbreak.knowledge.lookup import known_cause
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 _PACKAGE = "transformers/"
-_GRIDS_TITLE = "Compute what depends on grids alone before the call, and hand their numbers in"
+_GRIDS_TITLE = "Compute everything that depends only on grids before the call, and pass their numbers"
 _GRIDS = '''\
 import contextlib
 import inspect
@@ -156,7 +156,7 @@ def of_vision(vision, grid):
 
 
 model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
-_LISTS_TITLE = "Hand the sizes of images in as numbers"
+_LISTS_TITLE = "Pass the sizes of images as numbers"
 _LISTS = """\
 import inspect
 
@@ -175,9 +175,9 @@ def hand_in_numbers(module, args, kwargs):
 
 
 model.register_forward_pre_hook(hand_in_numbers, with_kwargs=True)"""
-_THROUGH_TITLE = "Call forward through a function that passes everything on"
-# What binds a signature breaks where arguments of the compiled function itself were changed before.
-_THROUGH = """\
+_FORWARD_WRAPPER_TITLE = "Wrap forward in a pass-through function"
+# Binding a signature breaks if the compiled function has changed its own arguments before.
+_FORWARD_WRAPPER = """\
 import functools
 import types
 
@@ -189,21 +189,21 @@ def forward(self, *args, **kwargs):
 
 model.forward = types.MethodType(forward, model)"""
 
-#: The codes of all.
-SWITCHES = (_GRIDS, _LISTS, _THROUGH)
+#: The code of all these switches.
+SWITCHES = (_GRIDS, _LISTS, _FORWARD_WRAPPER)
 
 
 def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
-    """Yield titles and codes of what has a model of transformers know its sizes."""
-    found = problem.break_
-    places = [place for place in (found.location, *found.stack) if place is not None]
+    """Yield titles and codes of the switches that pass sizes to a model of transformers."""
+    break_ = problem.break_
+    places = [place for place in (break_.location, *break_.stack) if place is not None]
     paths = {source.id: source.path or "" for source in problem.report.sources if source.kind == "library"}
     texts = [problem.texts.get(place.source, "") for place in places if _PACKAGE in paths.get(place.source, "")]
     if not texts:
         return
-    rewrites = known_cause(found.gb_id, found.gb_type).rewrites
+    rewrites = known_cause(break_.gb_id, break_.gb_type).rewrites
     if "wrap forward" in rewrites and any("signature.bind(" in (place.code or "") for place in places):
-        yield _THROUGH_TITLE, _THROUGH
+        yield _FORWARD_WRAPPER_TITLE, _FORWARD_WRAPPER
     if "pass sizes as numbers" in rewrites:
         if any("image_grid_thw" in text for text in texts):
             yield _GRIDS_TITLE, _GRIDS
@@ -212,12 +212,12 @@ def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
 
 
 FAMILY = "sizes"
-#: What may stand around a read so that it happens in each call: all else can leave it out, or repeat it.
+#: Nodes that may enclose a read that happens once in each call: other nodes can skip or repeat it.
 _CERTAIN = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
     ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
 )  # fmt: skip
-#: What a value may be computed with to be the same before the call.
+#: Nodes that compute the same value before the call.
 _PURE = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Constant, ast.BinOp, ast.operator, ast.Tuple, ast.UnaryOp,
     ast.unaryop, ast.expr_context, ast.keyword,
@@ -226,30 +226,30 @@ _METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long", "int",
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield ways to have sizes as numbers in the compiled function."""
+    """Yield changes that make sizes numbers in the compiled function."""
     yield from (Proposal(FAMILY, title, code=code) for title, code in switches_for(problem))
     site = site_of(problem)
     if site is None:
         return
-    yield from _counted(site)
+    yield from _count_without_numpy(site)
     function = entry_function(problem, site)
     if function is not None:
         yield from _read_before(problem, site, function)
 
 
-def _counted(site: Site) -> Iterator[Proposal]:
+def _count_without_numpy(site: Site) -> Iterator[Proposal]:
     """Count the elements of a shape without NumPy, whose numbers are tensors in a graph."""
-    for call in (each for each in ast.walk(site.statement) if isinstance(each, ast.Call)):
+    for call in (node for node in ast.walk(site.statement) if isinstance(node, ast.Call)):
         name = dotted(call.func)
         (shape,) = call.args if len(call.args) == 1 and not call.keywords else (None,)
         if name not in {"np.prod", "numpy.prod"} or shape is None or not _is_shape(shape):
             continue
         whole: ast.expr = call
-        around = next(site.draft.ancestors(call), None)
-        if isinstance(around, ast.Call) and dotted(around.func) == "int" and around.args == [call]:
-            whole = around
+        enclosing = next(site.draft.ancestors(call), None)
+        if isinstance(enclosing, ast.Call) and dotted(enclosing.func) == "int" and enclosing.args == [call]:
+            whole = enclosing
         count = f"{site.draft.text_of(shape)}.numel()"
-        splice = site.draft.replacing(whole, count)
+        splice = site.draft.replacement(whole, count)
         yield from site.edit(FAMILY, "Count the elements of a shape without NumPy", [splice])
 
 
@@ -263,18 +263,18 @@ def _is_shape(node: ast.expr) -> bool:
 
 
 class _Read(NamedTuple):
-    """What reads the numbers of a tensor.
+    """A call that reads the numbers of a tensor.
 
     Parameters
     ----------
     call : ast.Call
-        What breaks.
+        The call that breaks.
     tensor : ast.expr
         The tensor.
     value : str
-        What is computed of it before the call.
+        The expression to compute before the call.
     new : str
-        What stands in the place of the call; the value's name goes where the braces are.
+        The replacement of the call; braces stand for the name of the value.
     """
 
     call: ast.Call
@@ -284,9 +284,9 @@ class _Read(NamedTuple):
 
 
 def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    """Read all that breaks so in the function before its call: its arguments hold it already."""
+    """Move all such reads of the function before its call: they depend only on its arguments."""
     reads: dict[ast.Call, _Read] = {}
-    for place in (site, *(site_at(problem, broken.location) for broken in problem.report.breaks)):
+    for place in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
         if place is not None and place.draft is site.draft and place.function is function:
             read = _read_of(place) or _output_size(place)
             if read is not None and _is_known_before(place, function, read.tensor):
@@ -300,33 +300,33 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
             free = (wish for wish in wishes if fresh_name(site.draft, wish) == wish and wish not in names.values())
             names[read.value] = next(free, fresh_name(site.draft, f"given_{len(reads) + 2}"))
     splices: list[Splice | None] = [
-        site.draft.replacing(read.call, read.new.replace("{}", names[read.value])) for read in reads.values()
+        site.draft.replacement(read.call, read.new.replace("{}", names[read.value])) for read in reads.values()
     ]
     lines = [f"{name} = {value}" for value, name in names.items()]
-    texts = wrapped(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
+    texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
     if texts is not None:
-        title = "Read the sizes before the call, and hand them in as numbers"
+        title = "Read the sizes before the call, and pass them as numbers"
         yield Proposal(FAMILY, title, texts, compiles_itself=True)
 
 
 def _read_of(place: Site) -> _Read | None:
-    """Return what brings a tensor's numbers to the host at a break."""
-    for each in (place.node, *place.draft.ancestors(place.node)):
-        if isinstance(each, ast.stmt):
+    """Return the read that moves a tensor's numbers to the host at a break."""
+    for part in (place.node, *place.draft.ancestors(place.node)):
+        if isinstance(part, ast.stmt):
             return None
-        tensor = on_host(each) if isinstance(each, ast.expr) else None
-        if tensor is None or not isinstance(each, ast.Call):
+        tensor = on_host(part) if isinstance(part, ast.expr) else None
+        if tensor is None or not isinstance(part, ast.Call):
             continue
-        name = dotted(each.func).rpartition(".")[2]
+        name = dotted(part.func).rpartition(".")[2]
         while (inner := on_host(tensor)) is not None:
             tensor = inner
-        return _Read(each, tensor, place.draft.text_of(each), "{}") if name in {"item", "tolist", "int"} else None
+        return _Read(part, tensor, place.draft.text_of(part), "{}") if name in {"item", "tolist", "int"} else None
     return None
 
 
 def _output_size(place: Site) -> _Read | None:
-    """Return a ``repeat_interleave`` whose size no graph knows."""
-    call = place.draft.around(place.node, ast.Call)
+    """Return the read for a ``repeat_interleave`` without an output size."""
+    call = place.draft.enclosing(place.node, ast.Call)
     if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
         return None
     named = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -340,41 +340,41 @@ def _output_size(place: Site) -> _Read | None:
 
 
 def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:
-    """Return whether a value is the same before the call, and the call reads it whatever happens."""
-    arguments = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    """Return whether a value is the same before the call, and every call reads it."""
+    arguments = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
     read = names_read(tensor)
     if not read & arguments or read & (names_bound(function) | _changed_in_place(function)):
         return False
-    for each in ast.walk(tensor):
-        called = isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in _METHODS
-        if not called and not isinstance(each, _PURE):
+    for node in ast.walk(tensor):
+        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS
+        if not called and not isinstance(node, _PURE):
             return False
     top = place.statement
-    for around in place.draft.ancestors(tensor):
-        if around is function:
+    for enclosing in place.draft.ancestors(tensor):
+        if enclosing is function:
             break
-        is_head = isinstance(around, ast.For) and any(tensor is each for each in ast.walk(around.iter))
-        if isinstance(around, ast.stmt):
-            top = around
-        if not isinstance(around, _CERTAIN) and not is_head:
+        is_head = isinstance(enclosing, ast.For) and any(tensor is node for node in ast.walk(enclosing.iter))
+        if isinstance(enclosing, ast.stmt):
+            top = enclosing
+        if not isinstance(enclosing, _CERTAIN) and not is_head:
             return False
     if top not in function.body:
         return False
     before = function.body[: function.body.index(top)]
     leaves = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
-    return not any(isinstance(each, leaves) for statement in before for each in ast.walk(statement))
+    return not any(isinstance(node, leaves) for statement in before for node in ast.walk(statement))
 
 
 def _changed_in_place(function: FunctionNode) -> set[str]:
-    """Return the names of what a function changes in place, or may: by a method, an item, an attribute."""
+    """Return the names of objects that a function may change in place: by a method, an item, or an attribute."""
     changed: set[str] = set()
-    for each in ast.walk(function):
-        is_target = isinstance(each, ast.Subscript | ast.Attribute) and not isinstance(each.ctx, ast.Load)
-        in_place = isinstance(each, ast.Attribute) and each.attr.endswith("_") and not each.attr.endswith("__")
+    for node in ast.walk(function):
+        is_target = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load)
+        in_place = isinstance(node, ast.Attribute) and node.attr.endswith("_") and not node.attr.endswith("__")
         if is_target or in_place:
-            changed |= names_read(each)
-        if isinstance(each, ast.AugAssign):
-            changed |= names_read(each.target) | names_bound(each.target)
-        if isinstance(each, ast.keyword) and each.arg == "out":
-            changed |= names_read(each.value)
+            changed |= names_read(node)
+        if isinstance(node, ast.AugAssign):
+            changed |= names_read(node.target) | names_bound(node.target)
+        if isinstance(node, ast.keyword) and node.arg == "out":
+            changed |= names_read(node.value)
     return changed

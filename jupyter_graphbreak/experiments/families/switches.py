@@ -1,4 +1,4 @@
-"""What a library offers itself: a setting of a model or a variable of the environment that avoids the break."""
+"""Switches of libraries: settings of a model or environment variables that avoid the break."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Switch(NamedTuple):
     Parameters
     ----------
     package : str
-        How the path of the library's files begins.
+        The beginning of the path of the library's files.
     marks : tuple of str
-        What the break's text, function or a line that led to it holds; one is enough.
+        Texts, one of which must occur in the break's code or function, or in those that led to it.
     title, code : str
-        What it does, and what sets it; the program's outermost module is ``model``.
+        The step for the reader, and the code that sets the switch; ``model`` is the program's outermost module.
     """
 
     package: str
@@ -37,19 +37,19 @@ class Switch(NamedTuple):
 _NO_CHECKS = Switch(
     "transformers/",
     ("torch_compilable_check", "_check_tensor_all"),
-    "Turn off the checks of values that transformers makes",
+    "Turn off the value checks of transformers",
     'import os\nos.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"',
 )
 _EXPERTS = Switch(
     "transformers/",
     ("expert", "moe"),
-    "Have the experts computed in one batch",
+    "Compute the experts in one batch",
     'model.set_experts_implementation("batched_mm")',
 )
 _LAYERDROP = Switch(
     "transformers/",
     ("layerdrop", "to_drop", "skip_the_layer", "dropout_probability"),
-    "Drop no layers",
+    "Turn off the random dropping of layers",
     """for module in model.modules():
     for holder in (module, getattr(module, "config", None)):
         for name in ("layerdrop", "encoder_layerdrop", "decoder_layerdrop"):
@@ -60,19 +60,22 @@ SWITCHES = (_NO_CHECKS, _EXPERTS, _LAYERDROP)
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield the switches of the library that the break stands in."""
+    """Yield the switches of the library that contains the break."""
     texts = _texts_of(problem.break_)
     for switch in SWITCHES:
         if _is_in(problem, switch.package) and any(mark in text for mark in switch.marks for text in texts):
             yield Proposal(FAMILY, switch.title, code=switch.code)
 
 
-def _texts_of(found: Break) -> list[str]:
-    places = [found.location, *found.stack[-2:]]
+def _texts_of(break_: Break) -> list[str]:
+    places = [break_.location, *break_.stack[-2:]]
     return [text.lower() for place in places if place is not None for text in (place.code, place.function) if text]
 
 
 def _is_in(problem: Problem, package: str) -> bool:
     at = problem.break_.location
-    source = next((each for each in problem.report.sources if at is not None and each.id == at.source), None)
+    source = next(
+        (source_ for source_ in problem.report.sources if at is not None and source_.id == at.source),
+        None,
+    )
     return source is not None and source.kind == "library" and package in f"{source.path}"

@@ -1,4 +1,4 @@
-"""The table of families, and all that they propose for a break."""
+"""The table of families, and their proposals for a break."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 
-#: What each family proposes, by its name; the ones first that are right most often.
+#: The function of each family that yields its proposals, by the family's name; the most successful families first.
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     markers.FAMILY: markers.propose,
     switches.FAMILY: switches.propose,
@@ -37,28 +37,28 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 }
 
 
-#: Trying takes time: of a break's proposals the later ones are hardly ever right where the earlier ones are not.
+#: The maximum number of proposals for a break: later ones hardly ever work if the earlier ones do not.
 MOST = 6
 
 
 def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]) -> list[Proposal]:
-    """Return what may remove a break, the most likely first, no change twice.
+    """Return the proposals for a break without duplicates, the most likely first.
 
     Parameters
     ----------
     problem : Problem
     note_fault : callable
-        Told of a family that fails; the others propose all the same.
+        Receives the error of a family that fails; the other families continue.
     """
-    found: list[Proposal] = []
+    proposals: list[Proposal] = []
     for name, propose in FAMILIES.items():
         try:
-            for each in propose(problem):
-                if not any(_same_change(each, known) for known in found):
-                    found.append(each)
-        except Exception as fault:  # noqa: BLE001 - a text that it was not written for
+            for proposal in propose(problem):
+                if not any(_same_change(proposal, known) for known in proposals):
+                    proposals.append(proposal)
+        except Exception as fault:  # noqa: BLE001 - the family may not expect such a text
             note_fault(f"the family {name}", fault)
-    return found[:MOST]
+    return proposals[:MOST]
 
 
 def _same_change(one: Proposal, other: Proposal) -> bool:

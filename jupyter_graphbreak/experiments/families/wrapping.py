@@ -1,4 +1,4 @@
-"""Put a function around a compiled one: what cannot be in a graph is done before or after its call."""
+"""Wrap a compiled function: code that no graph can contain runs before or after its call."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
-    """Return the function around a break, if it is what was compiled and calls can be put around it."""
+    """Return the function that contains a break, if it was compiled and can be wrapped."""
     function = site.function
-    in_library = any(each.id == site.source and each.kind == "library" for each in problem.report.sources)
+    in_library = any(source_.id == site.source and source_.kind == "library" for source_ in problem.report.sources)
     if function is None or isinstance(function, ast.AsyncFunctionDef) or in_library:
         return None
     if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in ast.walk(function)):
         return None
-    first = min([function.lineno, *(each.lineno for each in function.decorator_list)])
+    first = min([function.lineno, *(source_.lineno for source_ in function.decorator_list)])
     for frame in problem.report.frames:
         at = frame.location
-        # PyTorch calls a module's forward, so that it is no entry, but no compiled function calls it.
+        # A module's forward is called by PyTorch: it is no entry, but no compiled function calls it either.
         is_outermost = frame.role == "entry" or (frame.role == "call" and frame.caller is None)
         if not is_outermost or at is None or at.source != site.source:
             continue
@@ -37,17 +37,17 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
     return None
 
 
-def wrapped(
+def wrap_function(
     site: Site,
     function: FunctionNode,
     parameter: str | None,
     body: Callable[[str], list[str]],
     splices: Sequence[Splice | None],
 ) -> dict[str, str] | None:
-    """Return the new texts that put an outer function around a compiled one, which goes on as ``_<name>_compiled``.
+    """Return new texts in which an outer function wraps a compiled one, renamed to ``_<name>_compiled``.
 
-    What compiled the function, there or in another source, compiles the inner one instead, with the same options. The
-    inner function stands at the top of the source, also that of a method. ``None`` where that cannot be written.
+    Code that compiled the function, in any source, compiles the inner one instead, with the same options. The inner
+    function is at the top level of the source, even for a method. ``None`` if this cannot be written.
 
     Parameters
     ----------
@@ -56,11 +56,11 @@ def wrapped(
     function : ast.FunctionDef
         The compiled function.
     parameter : str or None
-        What the inner function takes besides, as its first argument.
+        An additional first parameter of the inner function.
     body : callable
-        What the outer function does, given the call of the inner one.
+        Returns the lines of the outer function, given the call of the inner one.
     splices : sequence of Splice or None
-        What changes in the inner function.
+        The changes of the inner function.
     """
     draft = site.draft
     torch, needed = site.torch()
@@ -71,15 +71,15 @@ def wrapped(
         return None
     parts = _Parts(inner, parameter, body(call), torch, elsewhere.options)
     if function in draft.tree.body:
-        made = _around_function(draft, function, parts, splices)
+        all_splices = _around_function(draft, function, parts, splices)
     else:
-        made = _around_method(draft, function, parts, splices)
-    text = draft.drafted([*made, *needed]) if made is not None else None
+        all_splices = _around_method(draft, function, parts, splices)
+    text = draft.apply_splices([*all_splices, *needed]) if all_splices is not None else None
     return {site.source: text, **elsewhere.texts} if text is not None else None
 
 
 class _Parts(NamedTuple):
-    """The inner function's name and further parameter, the outer one's lines, torch's name, options of compiling."""
+    """The inner function's name and additional parameter, the outer one's lines, torch's name, compile options."""
 
     inner: str
     parameter: str | None
@@ -89,20 +89,20 @@ class _Parts(NamedTuple):
 
 
 class _Elsewhere(NamedTuple):
-    """The sources that compile a function of another source, without that, and the options with which they do."""
+    """New texts of other sources that no longer compile a function, and the options with which they compiled it."""
 
     texts: dict[str, str]
     options: str
 
 
 def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None:
-    """Return how other cells compile a function or objects of its class; ``None`` if it cannot be done otherwise."""
+    """Return how other cells compile a function or objects of its class; ``None`` if that cannot be changed."""
     owner = next(site.draft.ancestors(function), None)
     name = owner.name if isinstance(owner, ast.ClassDef) else function.name
     drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}
     others = {source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)}
     names = {name}
-    if isinstance(owner, ast.ClassDef):  # made in one cell, and compiled in another
+    if isinstance(owner, ast.ClassDef):  # created in one cell, and compiled in another
         names = names.union(*(_assigned_from(draft, name) for draft in (site.draft, *others.values())))
     texts: dict[str, str] = {}
     options: set[str] = set()
@@ -119,7 +119,7 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
         ):
             return None  # a name of that cell
         options |= {_options(draft, [call]) for call in sites}
-        text = draft.drafted(draft.replacing(call, draft.text_of(call.args[0])) for call in sites)
+        text = draft.apply_splices(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)
         if text is None:
             return None
         texts[source] = text
@@ -127,7 +127,7 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
 
 
 def _defines(draft: Draft, name: str) -> bool:
-    """Whether a source has something of its own by a name."""
+    """Whether a source defines a function or class with a name."""
     return any(isinstance(node, FunctionNode | ast.ClassDef) and node.name == name for node in draft.tree.body)
 
 
@@ -137,19 +137,19 @@ def _assigned_from(draft: Draft, name: str) -> set[str]:
 
 
 def _is_one_of(node: ast.expr, names: set[str]) -> bool:
-    """Whether an expression is one of some names, or makes an object of a class with such a name."""
+    """Whether an expression is one of some names, or creates an object of such a class."""
     return dotted(node.func if isinstance(node, ast.Call) else node) in names
 
 
 def _compiles_otherwise(draft: Draft, names: set[str]) -> bool:
-    """Whether a source compiles something by another form than ``torch.compile(name)``, which is not known how to undo.
+    """Whether a source compiles one of some names in another form than ``torch.compile(name)``, which we cannot move.
 
     Such forms are ``model.compile()``, ``torch.compile(model.forward)``, and other names for ``torch.compile``.
     """
     torch = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):
         if isinstance(node, FunctionNode | ast.ClassDef) and node.name in names:
-            texts = [ast.unparse(each) for each in node.decorator_list if not _is_compile(each, torch)]
+            texts = [ast.unparse(part) for part in node.decorator_list if not _is_compile(part, torch)]
             if any(re.search(r"\bcompile\b", text) for text in texts):
                 return True
         if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
@@ -173,26 +173,26 @@ def _around_function(
     if "\n" in head or "[" in head:
         return None
     sites = _compile_sites(draft, function.name, parts.torch)
-    made = [*splices, *(draft.replacing(call, function.name) for call in sites)]
-    if not any(_is_compile(each, parts.torch) for each in function.decorator_list):
-        at = draft.line_start(min([function.lineno, *(each.lineno for each in function.decorator_list)]))
-        made.append(Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites) or parts.options}\n"))
-    made.append(Splice(begin, opened + 1, f"def {parts.inner}({_also(parts.parameter, function)}"))
+    all_splices = [*splices, *(draft.replacement(call, function.name) for call in sites)]
+    if not any(_is_compile(node, parts.torch) for node in function.decorator_list):
+        at = draft.line_start(min([function.lineno, *(node.lineno for node in function.decorator_list)]))
+        all_splices.append(Splice(at, at, f"@{parts.torch}.compile{_options(draft, sites) or parts.options}\n"))
+    all_splices.append(Splice(begin, opened + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}"))
     unit = step_of(draft, function)
     signature = f"def {function.name}{draft.text[opened : _signature_end(draft, function)]}"
     outer = "\n".join([signature, *(f"{unit}{line}" for line in parts.lines)])
     end = draft.line_end(function.end_lineno or function.lineno)
-    return [*made, Splice(end, end, f"\n\n\n{outer}")]
+    return [*all_splices, Splice(end, end, f"\n\n\n{outer}")]
 
 
-def _also(parameter: str | None, function: FunctionNode) -> str:
+def _extra_parameter(parameter: str | None, function: FunctionNode) -> str:
     return f"{parameter}{', ' if ast.unparse(function.args) else ''}" if parameter else ""
 
 
 def _around_method(
     draft: Draft, method: FunctionNode, parts: _Parts, splices: Sequence[Splice | None]
 ) -> list[Splice | None] | None:
-    """Move a method's body into a function at the top; the method calls it."""
+    """Move a method's body into a top-level function that the method calls."""
     owner = next(draft.ancestors(method))
     first = method.body[1 if ast.get_docstring(method) is not None and len(method.body) > 1 else 0]
     indent, unit = draft.indent_of(method), draft.indent_of(first)
@@ -204,27 +204,27 @@ def _around_method(
     if any(splice is None or not start <= splice.start <= splice.end <= end for splice in splices):
         return None
     text = draft.text[start:end]
-    for splice in sorted((each for each in splices if each is not None), reverse=True):
+    for splice in sorted((node for node in splices if node is not None), reverse=True):
         text = text[: splice.start - start] + splice.new + text[splice.end - start :]
     lines = text.split("\n")
     if any(line.strip() and not line.startswith(indent) for line in lines):
         return None
     opened = draft.text.index("(", draft.start_of(method)) + 1
     sites = _module_sites(draft, owner.name, parts.torch)
-    head = f"{_also(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
+    head = f"{_extra_parameter(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
     decorator = f"@{parts.torch}.compile{_options(draft, sites) or parts.options}"
     moved = (line.removeprefix(indent) for line in lines)
     inner = "\n".join([decorator, f"def {parts.inner}({head}", *moved])
     after = draft.line_end(owner.end_lineno or owner.lineno)
     outer = "\n".join(f"{unit}{line}" for line in parts.lines)
-    made: list[Splice | None] = [draft.replacing(call, draft.text_of(call.args[0])) for call in sites]
+    all_splices: list[Splice | None] = [draft.replacement(call, draft.text_of(call.args[0])) for call in sites]
     if after == end:
-        return [*made, Splice(start, end, f"{outer}\n\n\n{inner}")]
-    return [*made, Splice(start, end, outer), Splice(after, after, f"\n\n\n{inner}")]
+        return [*all_splices, Splice(start, end, f"{outer}\n\n\n{inner}")]
+    return [*all_splices, Splice(start, end, outer), Splice(after, after, f"\n\n\n{inner}")]
 
 
 def _is_bound_to_its_class(method: FunctionNode) -> bool:
-    """Return whether a method's body means something else outside of its class, or cannot be moved to the left."""
+    """Return whether a method's body depends on its class, or contains text whose indentation must not change."""
     for node in ast.walk(method):
         if isinstance(node, ast.Name) and node.id in {"super", "__class__"}:
             return True
@@ -241,7 +241,7 @@ def _is_bound_to_its_class(method: FunctionNode) -> bool:
 
 
 def _module_sites(draft: Draft, name: str, torch: str) -> list[ast.Call]:
-    """Return where objects of a class are compiled."""
+    """Return the calls that compile objects of a class."""
     assigned = [
         node for node in ast.walk(draft.tree) if isinstance(node, ast.Assign) and name in names_read(node.value)
     ]
@@ -269,22 +269,22 @@ def _compile_sites(draft: Draft, name: str, torch: str) -> list[ast.Call]:
 def _options(draft: Draft, sites: Sequence[ast.Call]) -> str:
     if not sites or not sites[0].keywords:
         return ""
-    texts = (draft.text_of(each.value) for each in sites[0].keywords)
-    return f"({', '.join(f'{each.arg}={text}' for each, text in zip(sites[0].keywords, texts, strict=True))})"
+    texts = (draft.text_of(node.value) for node in sites[0].keywords)
+    return f"({', '.join(f'{node.arg}={text}' for node, text in zip(sites[0].keywords, texts, strict=True))})"
 
 
 def _signature_end(draft: Draft, function: FunctionNode) -> int:
-    """Return where the colon ends that ends a function's head."""
+    """Return the end of a function's header, after the colon."""
     opened = draft.text.index("(", draft.start_of(function)) + 1
     if function.returns is not None:
         return draft.text.index(":", draft.end_of(function.returns)) + 1
-    parts = [each for each in ast.walk(function.args) if isinstance(each, ast.expr | ast.arg)]
-    ends = [opened, *(draft.end_of(each) for each in parts)]
+    parts = [node for node in ast.walk(function.args) if isinstance(node, ast.expr | ast.arg)]
+    ends = [opened, *(draft.end_of(node) for node in parts)]
     return draft.text.index(":", draft.text.index(")", max(ends))) + 1
 
 
 def _passed_on(arguments: ast.arguments) -> list[str]:
-    given = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    given = [node.arg for node in (*arguments.posonlyargs, *arguments.args)]
     given += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
-    given += [f"{each.arg}={each.arg}" for each in arguments.kwonlyargs]
+    given += [f"{node.arg}={node.arg}" for node in arguments.kwonlyargs]
     return given + ([f"**{arguments.kwarg.arg}"] if arguments.kwarg else [])

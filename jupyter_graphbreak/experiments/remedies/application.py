@@ -1,4 +1,4 @@
-"""Apply a change to the functions of this process for a while: their code is swapped, and comes back afterwards."""
+"""Apply a change to the functions of this process temporarily: swap their code, and restore it afterwards."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class CannotApplyError(Exception):
-    """A change cannot be made to functions that exist already."""
+    """A change cannot be applied to functions that already exist."""
 
 
 class OtherThreadError(CannotApplyError):
-    """A change cannot be made now, as another thread of the user's would run it."""
+    """A change cannot be applied now because another thread of the user's would run the changed code."""
 
 
 @without_warnings()
@@ -40,7 +40,7 @@ def compile_file(text: str, filename: str) -> list[CodeType]:
 
 
 class LivingFunctions:
-    """The functions of some files that exist in this process.
+    """The functions in this process that are defined in some files.
 
     Parameters
     ----------
@@ -51,25 +51,27 @@ class LivingFunctions:
         self._filenames = filenames
         self._known: list[weakref.ref[types.FunctionType]] | None = None
 
-    def of(self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()) -> list[types.FunctionType]:
+    def in_files(
+        self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
+    ) -> list[types.FunctionType]:
         """Return the functions of some of the files.
 
-        All objects of the process are looked through, which takes a tenth of a second or more, so only once.
+        The first call searches all objects of the process, which takes a tenth of a second or more.
 
         Parameters
         ----------
         filenames : collection of str
         copies : iterable of function
-            What was made since.
+            Functions that were created after the first call.
         """
         if not filenames:
             return []
         if self._known is None:
-            every = (found for found in gc.get_objects() if type(found) is types.FunctionType)
-            self._known = [weakref.ref(found) for found in every if found.__code__.co_filename in self._filenames]
-        known = [found for reference in self._known if (found := reference()) is not None]
-        both = {id(found): found for found in (*known, *copies)}
-        return [found for found in both.values() if found.__code__.co_filename in filenames]
+            functions = (value for value in gc.get_objects() if type(value) is types.FunctionType)
+            self._known = [weakref.ref(f) for f in functions if f.__code__.co_filename in self._filenames]
+        known = [function for reference in self._known if (function := reference()) is not None]
+        by_id = {id(function): function for function in (*known, *copies)}
+        return [function for function in by_id.values() if function.__code__.co_filename in filenames]
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,13 @@ class Program:
     Parameters
     ----------
     files : mapping
-        The file name of each source as its code objects name it, by the source's id.
+        The file name of each source as in its code objects, by the source's id.
     texts : mapping
-        The whole text of each source, as its editor has it.
+        The whole text of each source, as its editor shows it.
     compile_text : callable
-        Compiles the text of a source, as its editor has it, under a file name; returns the code objects that run it.
+        Compiles the text of a source under a file name, and returns the code objects that run it.
     find_cell : callable
-        Given a file name, the cell that it stands for.
+        Returns the cell with a given file name.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -95,11 +97,11 @@ class Program:
 
     @functools.cached_property
     def functions(self) -> LivingFunctions:
-        """The functions of its sources."""
+        """The functions of the program's sources."""
         return LivingFunctions(frozenset(self.files.values()))
 
     def find_changed_cell(self, texts: Mapping[str, str]) -> FindCell:
-        """Return what finds cells, with their new texts."""
+        """Return a function that finds cells like ``find_cell``, with their new texts."""
         by_file = {self.files[source]: text for source, text in texts.items()}
 
         def find(filename: str) -> CellText | None:
@@ -112,16 +114,16 @@ class Program:
 
 
 class Definition(NamedTuple):
-    """A function that only the changed source has at its top, or has with other decorators."""
+    """A top-level function that the change adds, or whose decorators it changes."""
 
     name: str
     code: CodeType
 
 
 class Application:
-    """A change of the functions of this process that can be brought into force again and again.
+    """A change of the functions of this process that can be applied repeatedly.
 
-    Its code objects are made once: Dynamo knows compiled code by them.
+    Its code objects are created once: Dynamo finds compiled code by them.
 
     Parameters
     ----------
@@ -129,55 +131,55 @@ class Application:
     texts : mapping
         The new text of each source that changes, whole, by its id.
     copies : iterable of function
-        Functions that were made after the program was applied for the first time.
+        Functions that were created after the first application of the program.
 
     Attributes
     ----------
     functions : list of function
-        Those that have another code while it is in force.
+        The functions whose code the change replaces.
     definitions : list of Definition
-        What is to run in their globals.
+        The definitions to execute in their globals.
 
     Raises
     ------
     CannotApplyError
-        If a function would need other variables of its outer function than it has, or another thread would see it.
+        If a function would need different variables of its outer function, or another thread would run changed code.
     SyntaxError
-        If a new text is no Python.
+        If a new text is not Python.
     """
 
     def __init__(self, program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()) -> None:
         self.definitions: list[Definition] = []
         self._texts = {program.files[source]: text for source, text in texts.items()}
         self._codes: list[tuple[types.FunctionType, CodeType]] = []
-        #: What the definitions made, by the globals in which they ran; kept so that a function is the same each time.
-        self._made: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        #: The functions that the definitions created, by the id of their globals: each is created only once.
+        self._created: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         by_file: dict[str, _Counterparts] = {}
         for source, text in texts.items():
             filename = program.files[source]
             new = program.compile_text(text, filename)
             by_file[filename] = _counterparts(program.compile_text(program.texts[source], filename), new)
             self.definitions += _definitions(program.texts[source], text, filename)
-        for function in program.functions.of(by_file, copies):
+        for function in program.functions.in_files(by_file, copies):
             old = function.__code__
-            made = _counterpart(by_file[old.co_filename], old)
-            if made is None:
+            new_code = _counterpart(by_file[old.co_filename], old)
+            if new_code is None:
                 continue
-            if made.co_freevars != old.co_freevars:
-                raise CannotApplyError(f"{old.co_name} would need other variables of the function around it")
-            self._codes.append((function, made))
-        self._leave_other_threads_alone(by_file, copies)
+            if new_code.co_freevars != old.co_freevars:
+                raise CannotApplyError(f"{old.co_name} would need different variables of its outer function")
+            self._codes.append((function, new_code))
+        self._skip_functions_of_other_threads(by_file, copies)
         self.functions = [function for function, _ in self._codes]
 
-    def _leave_other_threads_alone(
+    def _skip_functions_of_other_threads(
         self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Change only copies if another thread of the user's runs, which must not run changed code.
+        """Change only copies if another thread of the user's is running, which must not run changed code.
 
         Raises
         ------
         OtherThreadError
-            If the change needs a function of which there is no copy, such as a method.
+            If the change needs a function that has no copy, such as a method.
         """
         thread = thread_at_work(by_file)
         if thread is None:
@@ -186,20 +188,20 @@ class Application:
         codes = [copy.__code__ for copy in own.values()]
         pairs = [pair for known in by_file.values() for of_name in known.values() for pair in of_name]
         same = {id(new) for old, new in pairs if _is_same(old, new)}
-        for function, made in self._codes:
-            if id(function) not in own and id(made) not in same and function.__code__ not in codes:
+        for function, new_code in self._codes:
+            if id(function) not in own and id(new_code) not in same and function.__code__ not in codes:
                 raise OtherThreadError(
                     f"another thread of yours is running ({thread}), and would run the changed {function.__qualname__}"
                 )
-        self._codes = [(function, made) for function, made in self._codes if id(function) in own]
+        self._codes = [(function, new_code) for function, new_code in self._codes if id(function) in own]
 
     @contextlib.contextmanager
-    def in_force(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """Give the functions their new code while the context is open."""
         before = [(function, function.__code__) for function in self.functions]
         with contextlib.ExitStack() as stack:
             for filename, text in self._texts.items():
-                stack.enter_context(_text_in_cache(filename, text))
+                stack.enter_context(_changed_linecache(filename, text))
             try:
                 for function, code in self._codes:
                     function.__code__ = code
@@ -209,8 +211,8 @@ class Application:
                     function.__code__ = code
 
     @contextlib.contextmanager
-    def defined(self, *scopes: dict[str, Any]) -> Iterator[None]:
-        """Have the new definitions in some globals, and those of the changed functions, while the context is open."""
+    def with_definitions(self, *scopes: dict[str, Any]) -> Iterator[None]:
+        """Add the new definitions to some globals, and to those of the changed functions, while the context is open."""
         all_scopes = {id(scope): scope for scope in (*scopes, *(f.__globals__ for f in self.functions))}
         before: list[tuple[dict[str, Any], str, bool, Any]] = []
         try:
@@ -228,19 +230,19 @@ class Application:
                     scope.pop(name, None)
 
     def _define(self, definition: Definition, scope: dict[str, Any]) -> None:
-        _, made = self._made.setdefault(id(scope), (scope, {}))
-        if definition.name in made:
-            scope[definition.name] = made[definition.name]
+        _, created = self._created.setdefault(id(scope), (scope, {}))
+        if definition.name in created:
+            scope[definition.name] = created[definition.name]
         else:
             exec(definition.code, scope)  # noqa: S102 - the changed program
-            made[definition.name] = scope[definition.name]
+            created[definition.name] = scope[definition.name]
 
 
 @contextlib.contextmanager
 def applied(
     program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()
 ) -> Iterator[Application]:
-    """Give all functions of some sources the code of their new texts while the context is open.
+    """Replace the code of all functions of some sources while the context is open.
 
     Parameters
     ----------
@@ -253,11 +255,11 @@ def applied(
         As :class:`Application` does.
     """
     application = Application(program, texts, copies)
-    with application.in_force():
+    with application.active():
         yield application
 
 
-#: Code objects of the old text, each with the one of the new text, by name and first line.
+#: Pairs of code objects of the old and the new text, by name and first line in the old text.
 _Counterparts = dict[tuple[str, int], list[tuple["CodeType", "CodeType"]]]
 
 
@@ -265,23 +267,23 @@ def _counterparts(old: list[CodeType], new: list[CodeType]) -> _Counterparts:
     by_name: dict[str, list[CodeType]] = defaultdict(list)
     for code in _all_codes(new):
         by_name[code.co_qualname].append(code)
-    made: _Counterparts = defaultdict(list)
+    counterparts: _Counterparts = defaultdict(list)
     for code in _all_codes(old):
         if by_name[code.co_qualname]:
-            made[code.co_qualname, code.co_firstlineno].append((code, by_name[code.co_qualname].pop(0)))
-    return made
+            counterparts[code.co_qualname, code.co_firstlineno].append((code, by_name[code.co_qualname].pop(0)))
+    return counterparts
 
 
 def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
-    found = known.get((code.co_qualname, code.co_firstlineno), [])
-    if len(found) > 1:  # lambdas on one line; and a cell may be compiled in two ways
+    pairs = known.get((code.co_qualname, code.co_firstlineno), [])
+    if len(pairs) > 1:  # several lambdas on one line, or a cell that is compiled in two ways
         places = list(code.co_positions())
-        found = [(old, new) for old, new in found if list(old.co_positions()) == places] or found
-    return found[-1][1] if found else None
+        pairs = [(old, new) for old, new in pairs if list(old.co_positions()) == places] or pairs
+    return pairs[-1][1] if pairs else None
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Whether two constants, or two code objects but for their lines, are the same."""
+    """Whether two constants are equal, or two code objects except for their line numbers."""
     if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
         return type(one) is type(other) and one == other
     return (
@@ -299,7 +301,7 @@ def _all_codes(codes: list[CodeType]) -> Iterator[CodeType]:
 
 @without_warnings()
 def _definitions(old: str, new: str, filename: str) -> list[Definition]:
-    """Return the functions at the top of the new text that the old one does not have, or has decorated otherwise."""
+    """Return the top-level functions that the new text adds, or decorates differently."""
     known = {name: _decorators(node) for name, node in _top_functions(old).items()}
     return [
         Definition(name, compile(ast.Module([node], []), filename, "exec", dont_inherit=True))
@@ -318,8 +320,8 @@ def _decorators(node: ast.FunctionDef) -> list[str]:
 
 
 @contextlib.contextmanager
-def _text_in_cache(filename: str, text: str) -> Iterator[None]:
-    """Have tracebacks and reports of this thread read the new text of a file."""
+def _changed_linecache(filename: str, text: str) -> Iterator[None]:
+    """Let tracebacks and reports of this thread show the new text of a file."""
     lines = [line + "\n" for line in text.split("\n")]
     changed, original, thread = filename, linecache.getlines, get_ident()
 

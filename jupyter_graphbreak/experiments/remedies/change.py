@@ -1,4 +1,4 @@
-"""A change of a program: proposals put together, and the same as edits, as a patch and as code that sets settings."""
+"""A change of a program, made of proposals; its form as edits, as a patch, and as code for settings."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Change:
-    """What is different in a changed program.
+    """The differences between a changed program and the original.
 
     Parameters
     ----------
     texts : mapping
         The new text of each source that changes, whole, by its id.
     settings : mapping
-        Dotted names in full and their values.
+        Full dotted names and their values.
     codes : tuple of str
-        What switches run before compiling.
+        The code of switches, which runs before compiling.
     compiles_itself : bool
-        Whether the changed function compiles an inner one and is called as it stands.
+        Whether the changed function compiles an inner function, and is called uncompiled.
     assumptions : tuple of str
-        What it takes for granted that no input shows, as the ends of sentences.
+        Assumptions that no input can verify, as the ends of sentences.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -41,29 +41,29 @@ class Change:
     def __bool__(self) -> bool:
         return bool(self.texts or self.settings or self.codes)
 
-    def extended(self, proposal: Proposal) -> Change:
-        """Return this change and a proposal for the program as it is with this change."""
-        made = Change(
+    def with_proposal(self, proposal: Proposal) -> Change:
+        """Return this change with a proposal for the changed program."""
+        change = Change(
             {**self.texts, **proposal.texts},
             self.settings,
             self.codes,
             self.compiles_itself or proposal.compiles_itself,
             tuple(dict.fromkeys([*self.assumptions, *proposal.assumptions])),
         )
-        return made.with_settings(proposal.settings, (proposal.code,) if proposal.code is not None else ())
+        return change.with_settings(proposal.settings, (proposal.code,) if proposal.code is not None else ())
 
     def with_settings(self, settings: Mapping[str, Any], codes: tuple[str, ...]) -> Change:
         """Return this change with further settings and switches."""
-        united = _united(self.settings, settings)
-        return replace(self, settings=united, codes=tuple(dict.fromkeys([*self.codes, *codes])))
+        merged = _merged_settings(self.settings, settings)
+        return replace(self, settings=merged, codes=tuple(dict.fromkeys([*self.codes, *codes])))
 
 
-def _united(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    made = {**first, **second}
+def _merged_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {**first, **second}
     for name in first.keys() & second.keys():
         if isinstance(first[name], list):  # a set of functions
-            made[name] = list(dict.fromkeys([*first[name], *second[name]]))
-    return made
+            settings[name] = list(dict.fromkeys([*first[name], *second[name]]))
+    return settings
 
 
 def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
@@ -77,13 +77,13 @@ def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
 
 
 def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Return the ranges of lines that differ, none of which becomes one empty line: that would read as a deletion."""
+    """Return the ranges of lines that differ; none becomes a single empty line, which would look like a deletion."""
     hunks: list[tuple[int, int, int, int]] = []
     for kind, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
             continue
         hunk = first, last, new_first, new_last
-        if new[new_first:new_last] == [""]:  # an equal line more, after it or before it
+        if new[new_first:new_last] == [""]:  # include an equal line after it or before it
             if last < len(old):
                 hunk = first, last + 1, new_first, new_last + 1
             elif first:
@@ -95,20 +95,20 @@ def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
     return hunks
 
 
-def applied_to(text: str, edits: list[Edit]) -> str:
+def apply_edits(text: str, edits: list[Edit]) -> str:
     """Return a text with edits of one source applied.
 
     Raises
     ------
     ValueError
-        If the text does not have the lines that an edit takes the place of.
+        If the text does not have the lines that an edit replaces.
     """
     lines = text.split("\n")
     for edit in sorted(edits, key=lambda edit: (edit.first_line, edit.last_line), reverse=True):
-        there = slice(edit.first_line - 1, edit.last_line)
-        if "\n".join(lines[there]) != edit.old:
-            raise ValueError(f"lines {edit.first_line} to {edit.last_line} read otherwise now")
-        lines[there] = edit.new.split("\n") if edit.new else []
+        replaced = slice(edit.first_line - 1, edit.last_line)
+        if "\n".join(lines[replaced]) != edit.old:
+            raise ValueError(f"lines {edit.first_line} to {edit.last_line} have changed")
+        lines[replaced] = edit.new.split("\n") if edit.new else []
     return "\n".join(lines)
 
 
@@ -130,7 +130,7 @@ def patch_of(original: Mapping[str, str], change: Change, paths: Mapping[str, st
 
 
 def code_of(change: Change) -> str | None:
-    """Return the code that makes a change of settings and switches in a kernel."""
+    """Return the code that applies the settings and switches of a change in a kernel."""
     lines: list[str] = []
     for name, value in change.settings.items():
         if isinstance(value, list):

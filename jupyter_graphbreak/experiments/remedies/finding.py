@@ -1,4 +1,4 @@
-"""Find the remedies for the entries of a run."""
+"""Find remedies for the entries of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.application import compile_file
 from jupyter_graphbreak.experiments.remedies.own_edits import Patch
-from jupyter_graphbreak.experiments.remedies.rehearsal import Rehearsal
+from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import RANK, Search
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name
@@ -28,46 +28,46 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
-    from jupyter_graphbreak.experiments.remedies.search import Tell, Tried
+    from jupyter_graphbreak.experiments.remedies.search import Candidate, OnStatus
     from jupyter_graphbreak.experiments.trial.entry import KeptEntries
     from jupyter_graphbreak.records.source_texts import FindCell
 
-    #: Applies a remedy while its context is open, and hands out the entry with it.
-    Changed = Callable[[], AbstractContextManager[Entry]]
+    #: Opens a context in which a remedy is applied; yields the entry with the remedy.
+    EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
 
-#: Seconds after which no further change is tried.
+#: Seconds after which no further trial starts.
 PATIENCE_S = 100.0
-#: Seconds that the first run on copies may take although there is no time left.
-_LEAST_S = 10.0
-#: The share of the time that is left which the next entry may take, if more come after it.
-_SHARE_OF_NEXT = 0.7
+#: Seconds that the first run on copies may take even if no time is left.
+_MINIMUM_S = 10.0
+#: The share of the remaining time for an entry that is not the last.
+_SHARE_OF_ENTRY = 0.7
 _INTERRUPTED = "the search was interrupted"
-#: Remedies of one entry that are worth measuring, at the most: each is compiled once more.
+#: The maximum number of remedies of one entry to measure: each has to be compiled once more.
 _MOST_MEASURED = 6
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search for remedies came to.
+class FoundRemedies:
+    """The result of a search for remedies.
 
     Parameters
     ----------
     report : Report
         With :attr:`~jupyter_graphbreak.report.schema.Report.remedies`.
     searches : list of tuple
-        Each search, and what it tried by the ids of the remedies.
+        The search for each entry, and its candidates by the ids of the remedies.
     """
 
     report: Report
-    searches: list[tuple[Search, dict[str, Tried]]]
+    searches: list[tuple[Search, dict[str, Candidate]]]
 
-    def remedied(self, entry: Entry) -> dict[tuple[str, ...], Changed]:
-        """Return what applies the remedies of an entry that are worth measuring, by their ids."""
+    def entries_with_remedies(self, entry: Entry) -> dict[tuple[str, ...], EntryWithRemedy]:
+        """Return the remedies of an entry that are worth measuring: functions that apply them, by their ids."""
         return {
-            (ident,): search.rehearsal.changed(tried[ident].attempt.change)
-            for search, tried in self.searches
-            if search.rehearsal.entry is entry
-            for ident in worth_measuring(tried)
+            (ident,): search.runner.entry_with_change(candidates[ident].result.change)
+            for search, candidates in self.searches
+            if search.runner.entry is entry
+            for ident in worth_measuring(candidates)
         }
 
 
@@ -78,16 +78,16 @@ def remedies_of_call(
     *,
     also: Sequence[Callable[..., Any] | Patch] = (),
     seconds: float | None = None,
-) -> Found:
-    """Return the report of a function that is compiled on copies, with what was tried for its breaks.
+) -> FoundRemedies:
+    """Compile a function on copies, and return its report with remedies for its breaks.
 
     Parameters
     ----------
     fn : callable
     args, kwargs
-        What to call it with.
+        The arguments of the call.
     also : sequence of callable or Patch
-        What somebody wrote in its place.
+        The user's own rewrites of the function, which are tried first.
     seconds : float or None
         When to stop; by default after 100 seconds.
 
@@ -96,9 +96,9 @@ def remedies_of_call(
     ValueError
         If a patch changes nothing that the call compiles.
     TrialStoppedError
-        If the function does something outside of its copies; nothing of that has happened.
+        If the function is about to do something outside of its copies; it was stopped before that.
     Exception
-        Whatever the function itself raises.
+        Any exception that the function itself raises.
     """
     call = _uncompiled(fn)
     backend, dynamic = compiled_with(fn) or ("eager", None)
@@ -106,34 +106,34 @@ def remedies_of_call(
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     refused = entry.why_not_run()
     if refused is not None:
-        return _nothing(refused)
+        return _empty_result(refused)
     with entry.set_up():
         try:
-            with limit_time(max(end, time.monotonic() + _LEAST_S)):
-                rehearsal = Rehearsal(entry)
+            with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
+                runner = TrialRunner(entry)
         except TimeUpError:
-            return _nothing(_late(entry))
-        search = Search(rehearsal, end)
+            return _empty_result(_out_of_time_message(entry))
+        search = Search(runner, end)
         reasons: list[str] = []
         try:
             for rewrite in also:
                 if not isinstance(rewrite, Patch):
-                    search.judge(_uncompiled(rewrite))
-                elif not search.judge_edit(rewrite):
-                    raise ValueError(_in_vain(rewrite))
+                    search.try_function(_uncompiled(rewrite))
+                elif not search.try_edit(rewrite):
+                    raise ValueError(_no_effect_message(rewrite))
             search.run()
         except KeyboardInterrupt:
             reasons.append(_INTERRUPTED)
-    return _found(rehearsal.original.report, rehearsal.original.files, [search], reasons)
+    return _collected(runner.original.report, runner.original.files, [search], reasons)
 
 
-def _nothing(because: str) -> Found:
-    """Return the report of a function that could not be run."""
+def _empty_result(reason: str) -> FoundRemedies:
+    """Return the report of a function that cannot run on copies."""
     device = Device("auto", default_device_name())
-    return Found(Report("ok", device, diagnostics=[Diagnostic("warning", because)], remedies=[]), [])
+    return FoundRemedies(Report("ok", device, diagnostics=[Diagnostic("warning", reason)], remedies=[]), [])
 
 
-def _late(entry: Entry) -> str:
+def _out_of_time_message(entry: Entry) -> str:
     return f"Nothing was tried for {entry.function}: running it on copies took all the time."
 
 
@@ -150,74 +150,74 @@ def find_remedies(
     seconds: float | None = None,
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
     find_cell: FindCell = lambda _: None,
-    tell: Tell = lambda _: None,
+    on_status: OnStatus = lambda _: None,
     also: Sequence[EditedCells | Patch] = (),
-) -> Found:
-    """Return a report with what was tried for its breaks; an interrupt ends the search with what it has found.
+) -> FoundRemedies:
+    """Return a report with remedies for its breaks; an interrupt ends the search early and keeps its results.
 
     Parameters
     ----------
     report : Report
-        Of the run.
+        The report of the run.
     files : mapping
-        The file name of each of its sources, by the source's id.
+        The file name of each source of the report, by the source's id.
     kept : KeptEntries
         The entries of the run.
     seconds : float or None
         When to stop; by default after 100 seconds.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
-    tell : callable
-        Told what is tried.
+    on_status : callable
+        Receives status messages.
     also : sequence of EditedCells or Patch
-        What somebody wrote: each is tried before everything else.
+        The user's own edits, which are tried first.
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     searches: list[Search] = []
     reasons = [*kept.left_out, *(f"the function was not run again: it {effect.what}" for effect in kept.effects)]
-    mended: set[str] = set()
-    judged: list[EditedCells | Patch] = []
+    fixed: set[str] = set()
+    applicable: list[EditedCells | Patch] = []
     entries = _by_breaks(report, kept.entries) if report.breaks else []
     try:
         for place, entry in enumerate(entries):
-            # What one entry leaves of its share is the others'; the first has most of the breaks.
+            # An entry may use most of the remaining time, and leaves what it does not use; the first has most breaks.
             left = end - time.monotonic()
-            own_end = end if place == len(entries) - 1 else time.monotonic() + left * _SHARE_OF_NEXT
+            own_end = end if place == len(entries) - 1 else time.monotonic() + left * _SHARE_OF_ENTRY
             if left <= 0 and not also:
-                reasons.append(_late(entry))
+                reasons.append(_out_of_time_message(entry))
                 continue
-            tell(f"{entry.function}: runs again on copies")
+            on_status(f"{entry.function}: runs again on copies")
             with entry.set_up():
                 try:
-                    with limit_time(max(own_end, time.monotonic() + _LEAST_S)):
-                        rehearsal = Rehearsal(entry, compile_text, find_cell)
+                    with limit_time(max(own_end, time.monotonic() + _MINIMUM_S)):
+                        runner = TrialRunner(entry, compile_text, find_cell)
                 except TimeUpError:
-                    reasons.append(_late(entry))
+                    reasons.append(_out_of_time_message(entry))
                     continue
                 except TrialStoppedError as stopped:
                     kept.leave_out(entry, stopped.effect)
                     reasons.append(f"{entry.function} was not run again: it {stopped.effect.what}")
                     continue
-                except Exception as error:  # noqa: BLE001 - the function itself, or what it needs and a copy has not
+                except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
                     reasons.append(f"{entry.function} could not run again on copies ({type(error).__name__}: {error})")
                     continue
-                known = same_breaks(report, rehearsal.original.report)
-                wanted = frozenset(theirs for ours, theirs in known.items() if ours not in mended)
+                known = same_breaks(report, runner.original.report)
+                wanted = frozenset(theirs for ours, theirs in known.items() if ours not in fixed)
                 if wanted:
-                    searches.append(Search(rehearsal, own_end, wanted, tell))
-                    judged += [own for own in also if searches[-1].judge_edit(own)]
-                    tried = searches[-1].run()
-                    gone = {ident for change in tried if change.works for ident in change.breaks}
-                    mended |= {ours for ours, theirs in known.items() if theirs in gone}
+                    searches.append(Search(runner, own_end, wanted, on_status))
+                    applicable += [own for own in also if searches[-1].try_edit(own)]
+                    candidates = searches[-1].run()
+                    gone = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
+                    fixed |= {ours for ours, theirs in known.items() if theirs in gone}
     except KeyboardInterrupt:
         reasons.append(_INTERRUPTED)
-    unjudged = [Diagnostic("warning", _why_unjudged(own, kept)) for own in also if own not in judged]
-    report = replace(report, diagnostics=[*report.diagnostics, *unjudged])
-    return _found(report, files, searches, reasons)
+    not_tried = [Diagnostic("warning", _why_not_tried(own, kept)) for own in also if own not in applicable]
+    report = replace(report, diagnostics=[*report.diagnostics, *not_tried])
+    return _collected(report, files, searches, reasons)
 
 
 def _by_breaks(report: Report, entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries to try, those with most events of breaks first; what reuses code has the breaks of another."""
+    """Return the entries by their number of break events, highest first; an entry that reuses code adds no breaks."""
     frames = [frame.id for frame in report.frames]
     starts = {entry.frame: frames.index(entry.frame) for entry in entries if entry.frame in frames}
 
@@ -225,44 +225,46 @@ def _by_breaks(report: Report, entries: Sequence[Entry]) -> list[Entry]:
         start = starts.get(entry.frame or "", 0)
         end = min((other for other in starts.values() if other > start), default=len(frames))
         own = set(frames[start:end])
-        return sum(occurrence.frame in own for listed in report.breaks for occurrence in listed.occurrences)
+        return sum(occurrence.frame in own for break_ in report.breaks for occurrence in break_.occurrences)
 
     return sorted((entry for entry in entries if not entry.reuses), key=lambda entry: -events(entry))
 
 
-def _why_unjudged(own: EditedCells | Patch, kept: KeptEntries) -> str:
-    """Return why something that somebody wrote was not tried, as a sentence."""
+def _why_not_tried(own: EditedCells | Patch, kept: KeptEntries) -> str:
+    """Return the sentence that says why an edit of the user's was not tried."""
     effect = next((effect for effect in kept.effects if not kept.entries), None)
     if effect is not None:
         return f"{own.title} was not tried: running the function again {effect.what}, which would be a side effect."
-    return _in_vain(own)
+    return _no_effect_message(own)
 
 
-def _in_vain(own: EditedCells | Patch) -> str:
+def _no_effect_message(own: EditedCells | Patch) -> str:
     what = f" It changes {', '.join(own.files)}." if isinstance(own, Patch) else ""
     return f"{own.title} was not tried: it changes no function that has a graph break here, or calls one.{what}"
 
 
-def _found(report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]) -> Found:
-    made, tried = with_remedies(report, files, searches, reasons)
-    return Found(made, list(zip(searches, tried, strict=True)))
+def _collected(
+    report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]
+) -> FoundRemedies:
+    completed, candidates = with_remedies(report, files, searches, reasons)
+    return FoundRemedies(completed, list(zip(searches, candidates, strict=True)))
 
 
-def worth_measuring(remedies: Mapping[str, Tried]) -> list[str]:
-    """Return the ids of the remedies to measure: for each break the best, and what removes most of them."""
-    working = {ident: tried for ident, tried in remedies.items() if tried.works and tried.attempt.change}
+def worth_measuring(remedies: Mapping[str, Candidate]) -> list[str]:
+    """Return the ids of the remedies to measure: the best one for each break, and the one that removes most breaks."""
+    working = {ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change}
     if not working:
         return []
     most = max(working, key=lambda ident: len(working[ident].breaks))
     best: dict[str, str] = {}
-    for ident, tried in working.items():
-        for broken in tried.breaks:
-            before = best.get(broken)
-            if before is None or _preference(tried) < _preference(working[before]):
-                best[broken] = ident
+    for ident, candidate in working.items():
+        for break_id in candidate.breaks:
+            known = best.get(break_id)
+            if known is None or _preference(candidate) < _preference(working[known]):
+                best[break_id] = ident
     return list(dict.fromkeys([most, *best.values()]))[:_MOST_MEASURED]
 
 
-def _preference(tried: Tried) -> tuple[int, int]:
-    """Return what to sort by: what removes fewest others with a break, so that its own effect shows, and works best."""
-    return len(tried.breaks), RANK[tried.attempt.verdict]
+def _preference(candidate: Candidate) -> tuple[int, int]:
+    """Return the sort key: prefer remedies for few breaks, whose effect can be attributed, then better verdicts."""
+    return len(candidate.breaks), RANK[candidate.result.verdict]

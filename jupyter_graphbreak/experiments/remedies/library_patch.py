@@ -1,30 +1,34 @@
-"""Apply a patch to functions of this process that stand in files, such as those of a library, until it is undone."""
+"""Apply a patch to functions of this process that are defined in files, such as those of a library."""
 
 from __future__ import annotations
 
 import contextlib
 import linecache
-import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.remedies.application import Program, applied
+from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, Program, applied
+from jupyter_graphbreak.experiments.remedies.own_edits import apply_hunks, changed_files
 
-_FILE = re.compile(r"^\+\+\+ b/(?P<path>.+)$")
-_HUNK = re.compile(r"^@@ -(?P<first>\d+)(?:,(?P<count>\d+))? \+\d+(?:,\d+)? @@")
+if TYPE_CHECKING:
+    from unidiff.patch import Hunk
+
+#: IPython strips the end of a cell: a hunk may lack the blank lines with which it ends, at most three lines of context.
+_STRIPPED_LINES = "\n" * 4
 
 
 @dataclass(frozen=True, eq=False)
 class AppliedPatch:
-    """A patch that is in force in this process.
+    """A patch that is active in this process.
 
     Parameters
     ----------
     files : tuple of str
         The files whose functions are changed; the files themselves are not.
     functions : int
-        How many functions have another code.
+        The number of functions whose code was replaced.
     """
 
     files: tuple[str, ...]
@@ -32,25 +36,26 @@ class AppliedPatch:
     _undo: contextlib.ExitStack = field(repr=False)
 
     def undo(self) -> None:
-        """Give the functions their own code again."""
+        """Restore the original code of the functions."""
         self._undo.close()
-        if self in _in_force:
-            _in_force.remove(self)
+        if self in _active_patches:
+            _active_patches.remove(self)
 
 
-#: What nobody may hold on to and is in force all the same.
-_in_force: list[AppliedPatch] = []
+#: Keeps patches alive whose return value nobody keeps.
+_active_patches: list[AppliedPatch] = []
 
 
 def apply_patch(patch: str) -> AppliedPatch:
-    """Change functions of this process as a patch says; no file is written.
+    """Change functions of this process according to a patch; no file is written.
 
-    What is compiled already stays as it was compiled: explain the call afresh, or call ``torch.compiler.reset()``.
+    Code that is already compiled stays as it was compiled: explain the call afresh, or call
+    ``torch.compiler.reset()``.
 
     Parameters
     ----------
     patch : str
-        A unified diff, as ``Remedy.patch`` has it. Paths count from the folder of the packages, or from the working
+        A unified diff, such as ``Remedy.patch``. Paths are relative to the folder of the packages or to the working
         directory.
 
     Returns
@@ -62,61 +67,31 @@ def apply_patch(patch: str) -> AppliedPatch:
     ValueError
         If a file is not known, or does not have the lines that the patch changes.
     """
-    files: dict[str, str] = {}
-    texts: dict[str, str] = {}
-    new: dict[str, str] = {}
-    for path, hunks in _files(patch).items():
-        filename = _filename(path)
-        text = "".join(linecache.getlines(filename)).removesuffix("\n")
-        files[path], texts[path], new[path] = filename, text, _patched(path, text, hunks)
-    if not files:
+    hunks_by_path: dict[str, list[Hunk]] = {}
+    for changed in changed_files(patch + _STRIPPED_LINES):
+        hunks_by_path.setdefault(changed.path, []).extend(changed)
+    if not hunks_by_path:
         raise ValueError("this is no unified diff: it names no file")
+    files = {path: _filename(path) for path in hunks_by_path}
+    texts = {path: "".join(linecache.getlines(file)).removesuffix("\n") for path, file in files.items()}
+    new_texts = {path: _patched(path, texts[path], hunks) for path, hunks in hunks_by_path.items()}
     undo = contextlib.ExitStack()
-    made = undo.enter_context(applied(Program(files, texts), new))
-    undo.enter_context(made.defined())
-    patched = AppliedPatch(tuple(files.values()), len(made.functions), undo)
-    _in_force.append(patched)
-    return patched
+    application = undo.enter_context(applied(Program(files, texts), new_texts))
+    undo.enter_context(application.with_definitions())
+    applied_patch = AppliedPatch(tuple(files.values()), len(application.functions), undo)
+    _active_patches.append(applied_patch)
+    return applied_patch
 
 
-def _files(patch: str) -> dict[str, list[list[str]]]:
-    """Return the hunks of each file of a patch, by its path."""
-    files: dict[str, list[list[str]]] = {}
-    hunks: list[list[str]] = []
-    left = 0  # lines of the file that the hunk has yet to name
-    for line in patch.split("\n"):
-        if (named := _FILE.match(line)) is not None:
-            hunks = files.setdefault(named["path"], [])
-        elif (header := _HUNK.match(line)) is not None:
-            hunks.append([line])
-            left = int(header["count"] or 1)
-        elif hunks and line[:1] in {" ", "+", "-"} and not line.startswith("--- a/"):
-            hunks[-1].append(line)
-            left -= line[0] != "+"
-        elif hunks and not line and left > 0:
-            # IPython takes the space away that an empty line of the file has in a diff.
-            hunks[-1].append(" ")
-            left -= 1
-    return files
-
-
-def _patched(path: str, text: str, hunks: list[list[str]]) -> str:
-    lines = text.split("\n")
-    for header, *changes in reversed(hunks):
-        found = _HUNK.match(header)
-        if found is None:
-            raise AssertionError("a hunk begins with its header")
-        old = [line[1:] for line in changes if line[0] in " -"]
-        first = int(found["first"]) - (found["count"] != "0")
-        there = slice(first, first + len(old))
-        if lines[there] != old:
-            raise ValueError(f"{path} does not have the lines that the patch changes: it is another version")
-        lines[there] = [line[1:] for line in changes if line[0] in " +"]
-    return "\n".join(lines)
+def _patched(path: str, text: str, hunks: list[Hunk]) -> str:
+    try:
+        return apply_hunks(text, path, hunks)
+    except CannotApplyError:
+        raise ValueError(f"{path} does not have the lines that the patch changes: it is another version") from None
 
 
 def _filename(path: str) -> str:
-    """Return the file of a loaded module, or of the working directory, that a path of a patch stands for."""
+    """Return the file of a loaded module, or of the working directory, to which a path of a patch refers."""
     for module in list(sys.modules.values()):
         filename = getattr(module, "__file__", None)
         if isinstance(filename, str) and filename.replace("\\", "/").endswith(f"/{path.lstrip('/')}"):

@@ -1,4 +1,4 @@
-"""The program itself: what it does on several inputs, to compare changed programs with it."""
+"""Run the original program, uncompiled, on several inputs, to compare changed programs with it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.inputs import Arguments
     from jupyter_graphbreak.experiments.trial.outcome import Result
 
-#: What the changed text calls.
-NAME = "__graphbreak_side__"
+#: The builtin function that the instrumented text calls.
+RECORDER_NAME = "__graphbreak_side__"
 
 
 @dataclass(frozen=True)
-class Range:
-    """Where a test stands, as ``ast`` counts: lines from 1, columns in bytes of UTF-8."""
+class ConditionRange:
+    """The range of a test as ``ast`` counts: lines from 1, columns in bytes of UTF-8."""
 
     line: int
     column: int
@@ -43,10 +43,10 @@ class Range:
     end_column: int
 
 
-def noting(text: str, tests: Sequence[Range], first: int = 0) -> str:
-    """Return a text in which each test ``E`` is ``__graphbreak_side__(i, E)``, ``i`` counting the tests.
+def instrumented_text(text: str, tests: Sequence[ConditionRange], first: int = 0) -> str:
+    """Return a text in which each test ``E`` is replaced by ``__graphbreak_side__(i, E)`` with its number ``i``.
 
-    Lines stay where they are. One test may lie within another.
+    Line numbers do not change. Tests may be nested.
 
     Parameters
     ----------
@@ -56,12 +56,12 @@ def noting(text: str, tests: Sequence[Range], first: int = 0) -> str:
         The number of the first test.
     """
     lines = [line.encode() for line in text.split("\n")]
-    # Of two that end at one place the inner one is closed first, of two that begin there the outer one opened first;
-    # what is inserted from the end of the text on moves nothing that is yet to come.
+    # At one position, the inner test is closed first and the outer test is opened first. Insertions start at the end
+    # of the text, so that they do not move the positions that follow.
     marks: list[tuple[tuple[int, ...], bytes]] = []
     for index, test in enumerate(tests, start=first):
         begin, end = (test.line, test.column), (test.end_line, test.end_column)
-        marks.append(((*begin, 1, -end[0], -end[1]), f"{NAME}({index}, (".encode()))
+        marks.append(((*begin, 1, -end[0], -end[1]), f"{RECORDER_NAME}({index}, (".encode()))
         marks.append(((*end, 0, -begin[0], -begin[1]), b"))"))
     for (line, column, *_), inserted in sorted(marks, reverse=True):
         lines[line - 1] = lines[line - 1][:column] + inserted + lines[line - 1][column:]
@@ -69,8 +69,8 @@ def noting(text: str, tests: Sequence[Range], first: int = 0) -> str:
 
 
 @contextlib.contextmanager
-def noted() -> Iterator[dict[int, set[bool]]]:
-    """Note which sides are taken while the context is open: ``{index: {True, False}}``."""
+def record_sides() -> Iterator[dict[int, set[bool]]]:
+    """Record the sides that are taken while the context is open: ``{index: {True, False}}``."""
     taken: dict[int, set[bool]] = defaultdict(set)
 
     def note(index: int, value: Any) -> bool:
@@ -78,28 +78,28 @@ def noted() -> Iterator[dict[int, set[bool]]]:
         taken[index].add(side)
         return side
 
-    setattr(builtins, NAME, note)
+    setattr(builtins, RECORDER_NAME, note)
     try:
         yield taken
     finally:
-        delattr(builtins, NAME)
+        delattr(builtins, RECORDER_NAME)
 
 
-#: The most inputs of one trial, but for those that a condition asks for.
+#: The maximum number of inputs of a trial, without those that a condition requires.
 _MOST_INPUTS = 6
-#: Seconds after which no further input is derived.
+#: Seconds after which no further inputs are derived.
 _PATIENCE_S = 10.0
-#: The most bytes that the results on inputs at the edges may take, and how many there are even if they take more.
+#: The maximum size in bytes of the results on edge inputs, and the number of results to keep in any case.
 _LARGEST_KEPT = 1 << 26
 _FEWEST_EDGES = 3
-#: The share of the time that is left after which no further input is derived.
+#: The share of the remaining time after which no further inputs are derived.
 _SHARE_OF_INPUTS = 0.1
-#: A condition, and the change with which the program reads as the condition's place counts.
+#: A condition, and the change of the program to whose text the condition's position refers.
 Watched = tuple[Change, "Condition"]
 
 
 class Original:
-    """An entry, uncompiled, on its own input and on others.
+    """The results of an uncompiled entry on its own input and on derived inputs.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class Original:
     Raises
     ------
     Exception
-        Whatever the function itself raises on the first input.
+        Any exception that the function itself raises on the first input.
     """
 
     def __init__(self, entry: Entry) -> None:
@@ -117,57 +117,57 @@ class Original:
         with sandboxed():
             self._reference = Reference(entry.call, first)
             derived = self._reference.cases(patience_s=min(_PATIENCE_S, seconds_left() * _SHARE_OF_INPUTS))
-            others = [trial for trial in derived if _is_ordinary(trial.input, entry.arguments)]
-            if self._reference.repeatable:  # otherwise the function reads memory that is not its own, or the time
-                others = [trial for trial in others if seconds_left() > 0 and self._reference.repeats(trial)]
-        #: All inputs, with what the function does with them.
+            others = [case for case in derived if _adds_no_nonfinite(case.input, entry.arguments)]
+            if self._reference.repeatable:  # otherwise the function may read foreign memory, or the time
+                others = [case for case in others if seconds_left() > 0 and self._reference.repeats(case)]
+        #: All inputs with the results of the original.
         self.pool = [ReferenceCase(first, self._reference.result), *others]
         self._edges: list[ReferenceCase] | None = None
 
     def edges(self) -> list[ReferenceCase]:
-        """Return inputs at the edges of what the function can be given, which it may refuse, and what it does there.
+        """Return edge inputs, which the function may refuse, with the results of the original.
 
-        They must be asked for while the program is as it was: a change that is in force changes what they say. What
-        the function does with each is kept, so there are fewer of them if that takes much memory.
+        The first call must happen while no change is applied. The results are kept, so there are fewer inputs if the
+        results are large.
         """
         if self._edges is None:
             most = max(_FEWEST_EDGES, _LARGEST_KEPT // max(1, _size(self._reference.result)))
             with sandboxed():
-                found = self._reference.edge_cases(patience_s=_PATIENCE_S) if self.repeatable else iter(())
-                self._edges = _accepted(list(itertools.islice(found, most)))
+                edges = self._reference.edge_cases(patience_s=_PATIENCE_S) if self.repeatable else iter(())
+                self._edges = _accepted(list(itertools.islice(edges, most)))
         return self._edges
 
     @property
     def repeatable(self) -> bool:
-        """Whether the function returns the same again."""
+        """Whether the function returns the same result again."""
         return bool(self._reference.repeatable)
 
-    def usual(self) -> list[ReferenceCase]:
-        """Return the inputs on which every program is tried."""
+    def usual_inputs(self) -> list[ReferenceCase]:
+        """Return the inputs of every trial."""
         return self.pool[:_MOST_INPUTS]
 
-    def leave_out(self, trial: ReferenceCase) -> None:
-        """Try no program on a derived input on which compiling by itself changes the result."""
+    def exclude(self, trial: ReferenceCase) -> None:
+        """Exclude a derived input on which compilation alone changes the result."""
         if trial is not self.pool[0]:
-            self.pool = [each for each in self.pool if each is not trial]
+            self.pool = [other for other in self.pool if other is not trial]
 
     def run(self, program: Callable[..., Any], subject: Subject, trial: ReferenceCase) -> Result:
-        """Call a program with the arguments of a trial; what they share with the state, the copies share, too."""
+        """Call a program with the arguments of a trial; copies share objects with the state as the originals do."""
         own = zip(_values(self.entry.arguments), _values(subject.arguments or self.entry.arguments), strict=True)
         copies = {id(value): copy for value, copy in own}
 
-        def arguments(tried: Input) -> Arguments:
-            return tried.arguments.mapped(lambda value: copies.get(id(value), value))
+        def arguments_of(input_: Input) -> Arguments:
+            return input_.arguments.mapped(lambda value: copies.get(id(value), value))
 
         subject.restore()
         subject.assign(trial.input.state)
         if trial.input.again and self._reference.changed:
-            run(program, subject, arguments(self.pool[0].input), gradients=False)
-        return run(program, subject, arguments(trial.input), trial.input.seed)
+            run(program, subject, arguments_of(self.pool[0].input), gradients=False)
+        return run(program, subject, arguments_of(trial.input), trial.input.seed)
 
-    def chosen(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
-        """Choose the inputs so that each condition comes out true and false; return whether that was possible."""
-        chosen = self.usual()
+    def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
+        """Choose inputs on which each condition is both true and false; return them, and whether that was possible."""
+        chosen = self.usual_inputs()
         if not watched:
             return chosen, None
         by_change: dict[int, tuple[Change, list[Condition]]] = {}
@@ -179,61 +179,66 @@ class Original:
             for index in range(len(conditions))
             for side in (True, False)
         }
-        for trials, done in ((self.pool, len(chosen)), (self.edges, 0)):
+        for pool, done in ((self.pool, len(chosen)), (self.edges, 0)):
             if not wanted:
                 break
-            tried = trials() if callable(trials) else trials
-            taken: list[set[tuple[int, int, bool]]] = [set() for _ in tried]
+            trials = pool() if callable(pool) else pool
+            taken: list[set[tuple[int, int, bool]]] = [set() for _ in trials]
             for group, (change, conditions) in enumerate(by_change.values()):
-                for sides, more in zip(taken, self._sides(program, change, conditions, tried), strict=True):
+                for sides, more in zip(taken, self._sides_taken(program, change, conditions, trials), strict=True):
                     sides |= {(group, index, side) for index, side in more}
             wanted -= set().union(*taken[:done])
-            for trial, sides in zip(tried[done:], taken[done:], strict=True):
+            for trial, sides in zip(trials[done:], taken[done:], strict=True):
                 if sides & wanted:
                     chosen.append(trial)
                     wanted -= sides
         return chosen, not wanted
 
-    def _sides(
+    def _sides_taken(
         self, program: Program, change: Change, conditions: list[Condition], trials: list[ReferenceCase]
     ) -> list[set[tuple[int, bool]]]:
-        """Return for each input how each condition of the changed program came out, run as it is."""
+        """Return the sides that each condition of the uncompiled changed program takes, for each input."""
         texts = {**program.texts, **change.texts}
         instrumented = dict(change.texts)
         count = 0
         for source in dict.fromkeys(condition.source for condition in conditions):
-            ranges = [Range(c.line, c.column, c.end_line, c.end_column) for c in conditions if c.source == source]
-            instrumented[source] = noting(texts[source], ranges, count)
+            ranges = [
+                ConditionRange(c.line, c.column, c.end_line, c.end_column) for c in conditions if c.source == source
+            ]
+            instrumented[source] = instrumented_text(texts[source], ranges, count)
             count += len(ranges)
-        with sandboxed(), noted() as sides:
-            subject = Subject(self.entry.call, self.entry.arguments)  # as it reads before the change
+        with sandboxed(), record_sides() as sides:
+            subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             scope = getattr(subject.call, "__globals__", None)
             scopes = [scope] if scope is not None else []
             taken: list[set[tuple[int, bool]]] = []
-            with applied(program, instrumented, subject.functions()) as made, made.defined(*scopes):
+            with (
+                applied(program, instrumented, subject.functions()) as application,
+                application.with_definitions(*scopes),
+            ):
                 for trial in trials:
                     sides.clear()
                     with contextlib.suppress(LineLimitError), line_limit():
                         self.run(subject.call, subject, trial)
-                    taken.append({(index, side) for index, found in sides.items() for side in found})
+                    taken.append({(index, side) for index, taken_sides in sides.items() for side in taken_sides})
         places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
         numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
-        return [{(numbers[number], side) for number, side in found} for found in taken]
+        return [{(numbers[number], side) for number, side in sides} for sides in taken]
 
 
 def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Leave out tensors of a kind that the function refuses for some values: it is not made for them."""
+    """Leave out tensors of a kind that the function refuses for some values: it is not meant for them."""
     refused = {trial.input.other_kind for trial in trials if trial.expected.raised is not None}
     return [trial for trial in trials if not trial.input.other_kind or trial.input.other_kind not in refused]
 
 
 def _size(result: Result) -> int:
-    held = {id(tensor): tensor for _, tensor in named_tensors((result.state, result.arguments), "")}
-    return sum(tensor.numel() * tensor.element_size() for tensor in held.values())
+    by_id = {id(tensor): tensor for _, tensor in named_tensors((result.state, result.arguments), "")}
+    return sum(tensor.numel() * tensor.element_size() for tensor in by_id.values())
 
 
-def _is_ordinary(derived: Input, given: Arguments) -> bool:
-    """Whether an input has no nan and no infinity that the given one has not: taking both sides spreads them."""
+def _adds_no_nonfinite(derived: Input, given: Arguments) -> bool:
+    """Whether a derived input adds no nan and no infinity, which computing both sides would spread."""
     return _all_finite(derived.arguments) or not _all_finite(given)
 
 

@@ -1,4 +1,4 @@
-"""Changes of source text that a person or an assistant wrote: an edited cell, or a patch."""
+"""The user's own changes of source text: edited cells, or a patch."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from unidiff.patch import PatchSet
 from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.experiments.families.proposal import Condition
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
-from jupyter_graphbreak.experiments.remedies.change import Change, applied_to, edits_of, patch_of
+from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, patch_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from unidiff.patch import PatchedFile
+    from unidiff.patch import Hunk, PatchedFile
 
     from jupyter_graphbreak.experiments.remedies.application import Program
 
 
 @dataclass(frozen=True)
 class EditedCells:
-    """Cells that somebody edited.
+    """Cells that the user edited.
 
     Parameters
     ----------
     texts : tuple
-        The whole text of each before and after, as the editor has it, with the magic's line.
+        The whole old and new text of each cell, as the editor shows it, with the magic's line.
     """
 
     texts: tuple[tuple[str, str], ...]
 
     @property
     def title(self) -> str:
-        """What a report calls it."""
+        """The title in a report."""
         return "Your edit"
 
     def texts_for(self, program: Program, _: Mapping[str, str]) -> dict[str, str]:
@@ -50,89 +50,119 @@ class EditedCells:
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch that somebody wrote.
+    """A patch that the user wrote.
 
     Parameters
     ----------
     name : str
-        Its file's name.
+        The name of the patch file.
     text : str
-        A unified diff, of paths as a remedy's patch has them or as ``git diff`` writes them.
+        A unified diff, with paths as in a remedy's patch or as ``git diff`` writes them.
 
     Raises
     ------
     ValueError
-        If it is no unified diff.
+        If the text is not a unified diff.
     """
 
     name: str
     text: str
 
     def __post_init__(self) -> None:
-        if not self._changed_files():
+        if not changed_files(self.text):
             raise ValueError(f"{self.name} is no patch: a unified diff is needed, as git diff or diff -u writes it")
 
     @property
     def title(self) -> str:
-        """What a report calls it."""
+        """The title in a report."""
         return f"Your patch, {self.name}"
 
     @property
     def files(self) -> list[str]:
-        """The files that it changes."""
-        return [changed.path for changed in self._changed_files()]
-
-    def _changed_files(self) -> list[PatchedFile]:
-        try:
-            return list(PatchSet(self.text))
-        except UnidiffParseError:
-            return []
+        """The files that the patch changes."""
+        return [changed.path for changed in changed_files(self.text)]
 
     def texts_for(self, program: Program, names: Mapping[str, str]) -> dict[str, str]:
-        """Return the new text of each source that the patch changes, by its id; nothing, where it changes none.
+        """Return the new text of each source that the patch changes, by the source's id.
 
         Parameters
         ----------
         program : Program
         names : mapping
-            What a report calls each source, or its path there, by its id: a cell has no file that a reader knows.
+            The path or name of each source in the report, by the source's id: the file name of a cell means nothing to
+            the reader.
 
         Raises
         ------
         CannotApplyError
-            If the text of a source is another than that of the patch, or a further file of Python is changed.
+            If the text of a source differs from that in the patch, or the patch changes other Python files as well.
         """
-        made: dict[str, str] = {}
-        foreign: list[str] = []
-        for changed in self._changed_files():
+        new_texts: dict[str, str] = {}
+        other_files: list[str] = []
+        for changed in changed_files(self.text):
             source = _source_at(changed.path, program.files, names)
             if source is None or source not in program.texts:
-                foreign += [changed.path] if changed.path.endswith(".py") else []
+                other_files += [changed.path] if changed.path.endswith(".py") else []
             else:
-                made[source] = _patched(program.texts[source], changed)
-        if made and foreign:
-            raise CannotApplyError(f"it also changes {foreign[0]}, of which nothing was compiled")
-        return made
+                new_texts[source] = apply_hunks(program.texts[source], changed.path, changed)
+        if new_texts and other_files:
+            raise CannotApplyError(f"it also changes {other_files[0]}, of which nothing was compiled")
+        return new_texts
 
 
-def require_literal(original: Mapping[str, str], change: Change) -> None:
-    """Make sure that a change is what its edits and its patch make of the original, applied literally.
+def changed_files(patch: str) -> list[PatchedFile]:
+    """Return the files that a unified diff changes; none if the text is not a unified diff."""
+    try:
+        return list(PatchSet(patch))
+    except UnidiffParseError:
+        return []
+
+
+def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
+    """Return a text with the hunks of a patch applied.
+
+    Parameters
+    ----------
+    text : str
+    path : str
+        The path of the file, for the error message.
+    hunks : iterable of Hunk
 
     Raises
     ------
     CannotApplyError
-        If they make something else of it.
+        If the text does not have the lines that a hunk changes.
+    """
+    lines = text.split("\n")
+    for hunk in sorted(hunks, key=lambda hunk: hunk.source_start, reverse=True):
+        first = hunk.source_start - (1 if hunk.source_length else 0)
+        old = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_removed]
+        new = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_added]
+        for number, line in enumerate(old, start=first):
+            if number >= len(lines) or lines[number] != line:
+                raise CannotApplyError(f"line {number + 1} of {path} is another than {line.strip()!r}")
+        lines[first : first + len(old)] = new
+    return "\n".join(lines)
+
+
+def require_literal(original: Mapping[str, str], change: Change) -> None:
+    """Make sure that the edits and the patch of a change, applied to the original, produce its texts.
+
+    Raises
+    ------
+    CannotApplyError
+        If they produce different texts.
     """
     edits = edits_of(original, change)
     diff = patch_of(original, change, {source: f"{source}.py" for source in change.texts})
     by_path = {changed.path: changed for changed in PatchSet(diff)} if diff is not None else {}
     for source, text in change.texts.items():
-        by_edits = applied_to(original[source], [edit for edit in edits if edit.source == source])
+        by_edits = apply_edits(original[source], [edit for edit in edits if edit.source == source])
         by_patch = text
         if f"{source}.py" in by_path and "\r" not in original[source]:
-            by_patch = _patched(original[source], by_path[f"{source}.py"])
+            by_patch = apply_hunks(original[source], f"{source}.py", by_path[f"{source}.py"])
         if by_edits != text or by_patch != text:
-            raise CannotApplyError("its edits of whole lines do not make what was tried")
+            raise CannotApplyError("its edits of whole lines do not produce the text that was tried")
 
 
 def read_patch(path: str | os.PathLike[str]) -> Patch:
@@ -149,27 +179,27 @@ def read_patch(path: str | os.PathLike[str]) -> Patch:
     return Patch(path.name, path.read_text(encoding="utf-8"))
 
 
-def as_change(texts: Mapping[str, str], program: Program, compiled_cell: str | None) -> Change:
-    """Return new texts as a change that can be tried on functions that exist already.
+def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell: str | None) -> Change:
+    """Return new texts as a change that can be applied to functions that already exist.
 
     Parameters
     ----------
     texts : mapping
-        The new text of each source that changes, whole, by its id.
+        The whole new text of each changed source, by the source's id.
     program : Program
     compiled_cell : str or None
-        The file name of the cell that is called, where it was compiled as one function.
+        The file name of the cell that is called, if the cell was compiled as one function.
 
     Raises
     ------
     CannotApplyError
-        If a text changes more than functions: what ran before they were called would have to run again.
+        If a text changes code outside of functions, which would have to run again.
     """
-    moves = False
+    moves_compilation = False
     for source, text in texts.items():
         before, after = parse_python(program.texts[source]), parse_python(text)
         if before is None or after is None:
-            continue  # applying it says what is wrong with it
+            continue  # applying the change reports the syntax error
         is_function = program.files[source] == compiled_cell
         line = _line_outside_functions(_parts(before.body, is_function), _parts(after.body, is_function))
         if line is not None:
@@ -179,51 +209,38 @@ def as_change(texts: Mapping[str, str], program: Program, compiled_cell: str | N
         differs = any(old[name] != new[name] for name in old.keys() & new.keys())
         if differs or (removed and not new.keys() - old.keys()):
             raise CannotApplyError("it changes how a function is compiled; run the cell to see what that does")
-        moves = moves or bool(removed)
-    return Change(texts, compiles_itself=moves)
+        moves_compilation = moves_compilation or bool(removed)
+    return Change(texts, compiles_itself=moves_compilation)
 
 
 def conditions_in(texts: Mapping[str, str], program: Program) -> list[Condition]:
-    """Return the tests of the original that the changed lines are in or belong to, both sides of which must run."""
-    made: list[Condition] = []
+    """Return the tests of the original whose branches contain changed lines: both sides must run."""
+    conditions: list[Condition] = []
     edits = edits_of(program.texts, Change(texts))
     for source in texts:
         tree = parse_python(program.texts[source])
         own = [edit for edit in edits if edit.source == source]
         changed = [range(edit.first_line, max(edit.last_line, edit.first_line) + 1) for edit in own]
         for node in ast.walk(tree) if tree is not None else ():
-            if isinstance(node, (ast.If, ast.IfExp)) and any(_meets(lines, node) for lines in changed):
+            if isinstance(node, (ast.If, ast.IfExp)) and any(_overlaps(lines, node) for lines in changed):
                 test = node.test
                 end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
-                made.append(Condition(source, test.lineno, test.col_offset, end_line, end_column))
-    return made
+                conditions.append(Condition(source, test.lineno, test.col_offset, end_line, end_column))
+    return conditions
 
 
-def _meets(lines: range, node: ast.If | ast.IfExp) -> bool:
+def _overlaps(lines: range, node: ast.If | ast.IfExp) -> bool:
     return lines.start <= (node.end_lineno or node.lineno) and node.lineno < lines.stop
 
 
 def _source_at(path: str, files: Mapping[str, str], names: Mapping[str, str]) -> str | None:
-    named = next((source for source, name in names.items() if name == path), None)
-    ends = f"/{path.lstrip('/')}"
-    return named or next((source for source, file in files.items() if f"/{file}".endswith(ends)), None)
-
-
-def _patched(text: str, changed: PatchedFile) -> str:
-    lines = text.split("\n")
-    for hunk in reversed(changed):
-        first = hunk.source_start - (1 if hunk.source_length else 0)
-        old = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_removed]
-        new = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_added]
-        for number, line in enumerate(old, start=first):
-            if number >= len(lines) or lines[number] != line:
-                raise CannotApplyError(f"line {number + 1} of {changed.path} is another than {line.strip()!r}")
-        lines[first : first + len(old)] = new
-    return "\n".join(lines)
+    by_name = next((source for source, name in names.items() if name == path), None)
+    suffix = f"/{path.lstrip('/')}"
+    return by_name or next((source for source, file in files.items() if f"/{file}".endswith(suffix)), None)
 
 
 class _Part(NamedTuple):
-    """What stands outside of functions, the headers of these among it."""
+    """A piece of code outside of function bodies; the header of a function is one."""
 
     text: str
     line: int
@@ -231,7 +248,7 @@ class _Part(NamedTuple):
 
 
 def _parts(body: Sequence[ast.stmt], is_function: bool, *, in_class: bool = False) -> Iterator[_Part]:  # noqa: FBT001
-    """Yield what runs when a module is loaded; of a cell that is compiled as a function only what stays outside it."""
+    """Yield the code that runs when a module loads; for a cell compiled as a function, only the code outside it."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -252,7 +269,7 @@ def _parts(body: Sequence[ast.stmt], is_function: bool, *, in_class: bool = Fals
 
 
 def _line_outside_functions(before: Iterator[_Part], after: Iterator[_Part]) -> int | None:
-    """Return the first line outside of functions that differs; further functions may come."""
+    """Return the first line outside of functions that differs; the new text may add functions."""
     old, new = list(before), list(after)
     matcher = difflib.SequenceMatcher(None, [part.text for part in old], [part.text for part in new], autojunk=False)
     for kind, first, last, new_first, new_last in matcher.get_opcodes():
@@ -266,12 +283,12 @@ def _line_outside_functions(before: Iterator[_Part], after: Iterator[_Part]) -> 
 
 
 def _compiling_functions(tree: ast.Module) -> dict[str, str]:
-    """Return the decorators that compile, by the function at the top that has them."""
-    found: dict[str, str] = {}
+    """Return the compiling decorators of each top-level function that has some."""
+    decorators: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             texts = [ast.unparse(decorator) for decorator in node.decorator_list]
             compiling = [text for text in texts if text.partition("(")[0].rpartition(".")[2] == "compile"]
             if compiling:
-                found[node.name] = " ".join(compiling)
-    return found
+                decorators[node.name] = " ".join(compiling)
+    return decorators

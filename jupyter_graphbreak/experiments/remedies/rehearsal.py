@@ -1,4 +1,4 @@
-"""Rehearse one change of a program: run it on copies, compare everything with the original, and give the verdict."""
+"""Run the trial of a candidate change: run the program on copies, compare it with the original, give a verdict."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import CodeType
 
-    from jupyter_graphbreak.experiments.remedies.break_places import Comparison
+    from jupyter_graphbreak.experiments.remedies.break_places import BreakComparison
     from jupyter_graphbreak.experiments.remedies.original import Watched
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -58,14 +58,14 @@ if TYPE_CHECKING:
 
 
 def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
-    """Return the cells that call ``compile``, by their file names; of a cell that ran more than once the last text.
+    """Return the cells that call ``compile``, by their file names; of a cell that ran repeatedly, only the last text.
 
     Parameters
     ----------
     known : collection of str
-        File names of cells that are known already.
+        File names of cells that are already known.
     find_cell : callable
-        Given a file name, returns the cell that it stands for.
+        Returns the cell with a given file name.
     """
     by_first_line: dict[str, tuple[str, CellText]] = {}
     for filename in list(linecache.cache):
@@ -78,17 +78,17 @@ def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, Ce
 
 
 @dataclass(frozen=True)
-class Performed:
-    """One run of the program on every input.
+class CompiledRun:
+    """One compiled run of the program on every input.
 
     Parameters
     ----------
     report, later : Report
-        What was compiled for the first input, and for all others.
+        The reports for the first input, and for all other inputs.
     files : dict
         The file name of each source of ``report``, by its id.
     results : list of Result
-        One for each input.
+        One result for each input.
     later_files : dict
         The file name of each source of ``later``.
     """
@@ -105,27 +105,27 @@ class Performed:
         later = [RunBreaks(self.later, self.later_files)] if self.later is not None else []
         return [RunBreaks(self.report, self.files), *later]
 
-    def with_further(self, results: list[Result]) -> Performed:
-        """Return this run and what the program did on further inputs."""
+    def with_more_results(self, results: list[Result]) -> CompiledRun:
+        """Return this run with the results on further inputs."""
         return replace(self, results=[*self.results, *results])
 
-    def begins_like(self, original: Performed) -> bool:
-        """Whether Dynamo was given the function with which the original begins, or captured as much by another way."""
-        begins = [frame.function for frame in original.report.frames[:1]]
-        as_much = self.report.summary.ops >= original.report.summary.ops > 0
-        return as_much or set(begins) <= {frame.function for frame in self.report.frames}
+    def compiles_same_start(self, original: CompiledRun) -> bool:
+        """Whether Dynamo compiled the first function of the original, or captured at least as many operations."""
+        first_function = [frame.function for frame in original.report.frames[:1]]
+        captured_as_much = self.report.summary.ops >= original.report.summary.ops > 0
+        return captured_as_much or set(first_function) <= {frame.function for frame in self.report.frames}
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """What came of trying a change.
+class TrialResult:
+    """The result of the trial of a change.
 
     Parameters
     ----------
     gone : frozenset of str
         The breaks of the original that the changed program does not have on any input.
     report : Report or None
-        Of the changed program, where it ran.
+        The report of the changed program, if it ran.
     """
 
     change: Change
@@ -138,43 +138,43 @@ class Attempt:
     seconds: float = 0.0
 
 
-#: Seconds after which a changed program is run on no further input at the edges.
+#: Seconds after which a changed program does not run on further edge inputs.
 _PATIENCE_S = 20.0
 _CONTROL_FLOW = (".cond(", ".while_loop(")
-#: How many of the inputs at the edges a program is compiled for.
+#: The maximum number of edge inputs for which a program is compiled.
 _MOST_EDGES = 5
-#: Seconds for which the program itself may run, compiled on the usual inputs, to be compiled for others, too.
+#: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most so many seconds.
 _LONGEST_FOR_EDGES = 6.0
-#: The share of the time that is left after which one program is run on no further inputs.
+#: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
 
-#: Whether a program that ran on some inputs may work, so that running it on the others is worth the time.
-Promises = Callable[[Performed], bool]
+#: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
+IsPromising = Callable[[CompiledRun], bool]
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class _RunnableChange:
     """A changed program that can be run.
 
     Parameters
     ----------
     change : Change
-    perform : callable
-        Runs it, compiled, on some inputs.
-    uncompiled : callable
-        Hands out the function to call without compiling, and what it may change.
-    elsewhere : bool
-        Whether another function is compiled than that of the original.
+    run_compiled : callable
+        Runs the compiled program on some inputs.
+    open_uncompiled : callable
+        Opens a context that yields the uncompiled function and its subject.
+    compiles_other_function : bool
+        Whether a different function is compiled than in the original.
     """
 
     change: Change
-    perform: Callable[[list[ReferenceCase], Promises], Performed]
-    uncompiled: Callable[[], AbstractContextManager[tuple[Any, Subject]]]
-    elsewhere: bool
+    run_compiled: Callable[[list[ReferenceCase], IsPromising], CompiledRun]
+    open_uncompiled: Callable[[], AbstractContextManager[tuple[Any, Subject]]]
+    compiles_other_function: bool
 
 
-class Rehearsal:
-    """One entry, what it does by itself on several inputs, and what it does when it is compiled as it is.
+class TrialRunner:
+    """Runs the trials of candidates for one entry, and keeps the runs of the original to compare with.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class Rehearsal:
     Raises
     ------
     Exception
-        Whatever the function itself raises on the first input.
+        Any exception that the function itself raises on the first input.
     """
 
     def __init__(
@@ -195,44 +195,50 @@ class Rehearsal:
         find_cell: FindCell = lambda _: None,
     ) -> None:
         self.entry = entry
-        self._itself = Original(entry)
+        self._uncompiled_original = Original(entry)
         self.program = Program(find_cell=find_cell)
-        usual = _refused_last(self._itself.usual())
-        begun = time.monotonic()
-        #: What it does compiled as it is.
-        self.original = self._performed(Change(), usual, lambda _: True)
-        self._seconds = time.monotonic() - begun
-        self._edges_of_original: tuple[Performed, list[ReferenceCase]] | None = None
-        texts = {source: _text(filename, find_cell) for source, filename in self.original.files.items()}
-        #: Other cells that may compile it, by ids of their own.
-        self.others = {
+        usual_inputs = _accepted_first(self._uncompiled_original.usual_inputs())
+        start = time.monotonic()
+        #: The compiled run of the unchanged program.
+        self.original = self._run_compiled(Change(), usual_inputs, lambda _: True)
+        self._original_seconds = time.monotonic() - start
+        self._original_at_edges: tuple[CompiledRun, list[ReferenceCase]] | None = None
+        texts = {source: _source_text(filename, find_cell) for source, filename in self.original.files.items()}
+        #: Other cells that may compile the entry, by ids of their own.
+        self.other_cells = {
             f"other{number}": (filename, cell)
             for number, (filename, cell) in enumerate(compiling_cells(self.original.files.values(), find_cell).items())
         }
-        #: What ran, and the same with the other cells.
-        self.ran = Program(
+        #: The sources that ran; ``program`` contains the other cells as well.
+        self.executed_program = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
         )
         self.program = replace(
-            self.ran,
-            files={**self.ran.files, **{source: filename for source, (filename, _) in self.others.items()}},
-            texts={**self.ran.texts, **{source: cell.text for source, (_, cell) in self.others.items()}},
+            self.executed_program,
+            files={
+                **self.executed_program.files,
+                **{source: filename for source, (filename, _) in self.other_cells.items()},
+            },
+            texts={
+                **self.executed_program.texts,
+                **{source: cell.text for source, (_, cell) in self.other_cells.items()},
+            },
         )
-        # How the original, compiled, differs from itself, uncompiled, by input: that is no remedy's doing.
-        self._usual: dict[int, set[str]] = {}
-        for trial, result in zip(usual, self.original.results, strict=False):
-            found = self._differences(trial, result)
-            self._usual[id(trial)] = {difference.text for difference in found}
-            if not all(difference.declared for difference in found):
-                self._itself.leave_out(trial)
+        # The differences that compilation alone makes, by input: no remedy causes them.
+        self._compile_differences: dict[int, set[str]] = {}
+        for case, result in zip(usual_inputs, self.original.results, strict=False):
+            diffs = self._differences(case, result)
+            self._compile_differences[id(case)] = {difference.text for difference in diffs}
+            if not all(difference.declared for difference in diffs):
+                self._uncompiled_original.exclude(case)
 
-    def _differences(self, trial: ReferenceCase, result: Result) -> list[Difference]:
-        return differences(trial.expected, result, values=self._itself.repeatable)
+    def _differences(self, case: ReferenceCase, result: Result) -> list[Difference]:
+        return differences(case.expected, result, values=self._uncompiled_original.repeatable)
 
-    def attempt(
+    def run_trial(
         self, change: Change, goals: frozenset[str], watched: Sequence[Watched] = (), *, thorough: bool = False
-    ) -> Attempt:
-        """Run a changed program on every input, and judge it.
+    ) -> TrialResult:
+        """Run a changed program on every input, and give a verdict.
 
         Parameters
         ----------
@@ -242,271 +248,273 @@ class Rehearsal:
         watched : sequence of Watched
             The conditions that the change touches.
         thorough : bool
-            Whether to run it on all inputs, because nothing is known of the change.
+            Whether to use all inputs, because nothing is known about the change.
         """
         try:
-            trials, both = self._itself.chosen(self.program, watched)
+            cases, both_sides = self._uncompiled_original.choose_inputs(self.program, watched)
         except TrialStoppedError as stopped:
-            return Attempt(change, "not tried", _stopped(stopped))
-        trials = _refused_last(self._itself.pool if thorough else trials)
-        tried = _Candidate(
+            return TrialResult(change, "not tried", _stop_reason(stopped))
+        cases = _accepted_first(self._uncompiled_original.pool if thorough else cases)
+        candidate = _RunnableChange(
             change,
-            lambda some, promises: self._performed(change, some, promises),
-            lambda: self._uncompiled(change),
-            elsewhere=change.compiles_itself,
+            lambda some, is_promising: self._run_compiled(change, some, is_promising),
+            lambda: self._open_uncompiled(change),
+            compiles_other_function=change.compiles_itself,
         )
-        return self._judged(tried, goals, trials, both=both)
+        return self._trial(candidate, goals, cases, both_sides=both_sides)
 
-    def attempt_instead(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> Attempt:
-        """Run another function in place of the entry's own on every input, and judge it.
+    def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
+        """Run a replacement of the entry's function on every input, and give a verdict.
 
         Parameters
         ----------
         function : callable
         change : Change
-            The same as a change of the source, as far as it is known.
+            The replacement as a change of the source, if the source is known.
         goals : frozenset of str
             The breaks of the original that are to go.
         """
-        trials = _refused_last(self._itself.pool)
+        cases = _accepted_first(self._uncompiled_original.pool)
 
-        def perform(some: list[ReferenceCase], promises: Promises) -> Performed:
+        def run_compiled(some: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandboxed(), eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 with recompiling(subject.call):
-                    return self._run_all(subject.call, subject, Change(), some, self.program.find_cell, promises)
+                    return self._run_all(subject.call, subject, Change(), some, self.program.find_cell, is_promising)
 
         @contextlib.contextmanager
-        def uncompiled() -> Iterator[tuple[Any, Subject]]:
+        def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
             with sandboxed(), eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 yield subject.call, subject
 
-        tried = _Candidate(change, perform, uncompiled, elsewhere=True)
-        return self._judged(tried, goals, trials, both=None)
+        candidate = _RunnableChange(change, run_compiled, open_uncompiled, compiles_other_function=True)
+        return self._trial(candidate, goals, cases, both_sides=None)
 
-    def _judged(
-        self, tried: _Candidate, goals: frozenset[str], trials: list[ReferenceCase], *, both: bool | None
-    ) -> Attempt:
+    def _trial(
+        self, candidate: _RunnableChange, goals: frozenset[str], cases: list[ReferenceCase], *, both_sides: bool | None
+    ) -> TrialResult:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
         reason: str | None = None
         gone = frozenset[str]()
-        found: list[Difference] = []
-        performed: Performed | None = None
+        diffs: list[Difference] = []
+        run: CompiledRun | None = None
         inputs = 0
 
-        def promises(first: Performed) -> bool:
-            reason, found = self._compared(first, trials)
-            return reason is None and self._verdict(tried, first, found, goals)[0] in WORKING
+        def is_promising(first: CompiledRun) -> bool:
+            reason, diffs = self._compare_results(first, cases)
+            return reason is None and self._verdict(candidate, first, diffs, goals)[0] in WORKING
 
         try:
-            require_literal(self.program.texts, tried.change)
-            performed = tried.perform(trials, promises)
-            inputs = len(performed.results)
-            reason, found = self._compared(performed, trials)
-            gone = self._breaks_compared(tried.change, performed).gone
+            require_literal(self.program.texts, candidate.change)
+            run = candidate.run_compiled(cases, is_promising)
+            inputs = len(run.results)
+            reason, diffs = self._compare_results(run, cases)
+            gone = self._compare_breaks(candidate.change, run).gone
             if reason is None:
-                verdict, reason = self._verdict(tried, performed, found, goals)
+                verdict, reason = self._verdict(candidate, run, diffs, goals)
             if verdict in WORKING:
-                verdict, reason, gone, found, more = self._at_the_edges(tried, performed, gone, found)
+                verdict, reason, gone, diffs, more = self._compare_at_edges(candidate, run, gone, diffs)
                 inputs += more
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
-            verdict, reason = _without_verdict(error)
-        if verdict == "works" and both is False:
+            verdict, reason = _verdict_of_error(error)
+        if verdict == "works" and both_sides is False:
             verdict, reason = "works on what ran", "one side of a condition never ran"
-        elif verdict == "works" and tried.change.assumptions:
-            verdict, reason = "works on what ran", tried.change.assumptions[0]
-        return Attempt(
-            tried.change,
+        elif verdict == "works" and candidate.change.assumptions:
+            verdict, reason = "works on what ran", candidate.change.assumptions[0]
+        return TrialResult(
+            candidate.change,
             verdict,
             reason,
-            list(dict.fromkeys(difference.text for difference in found)),
-            self._evidence(performed, trials, inputs, both=both) if performed is not None else None,
+            list(dict.fromkeys(difference.text for difference in diffs)),
+            self._evidence(run, cases, inputs, both_sides=both_sides) if run is not None else None,
             gone,
-            performed.report if performed is not None else None,
+            run.report if run is not None else None,
             time.perf_counter() - start,
         )
 
-    def _at_the_edges(
-        self, tried: _Candidate, performed: Performed, gone: frozenset[str], found: list[Difference]
+    def _compare_at_edges(
+        self, candidate: _RunnableChange, run: CompiledRun, gone: frozenset[str], diffs: list[Difference]
     ) -> tuple[RemedyVerdict, str | None, frozenset[str], list[Difference], int]:
-        """Compare a program that works on ordinary inputs on those at the edges, uncompiled and some of them compiled.
+        """Compare a program that works on ordinary inputs with the original on edge inputs, uncompiled and compiled.
 
         Returns
         -------
         tuple
-            The verdict, its reason, the breaks that are gone, the differences, and on how many inputs they were looked
-            for.
+            The verdict, its reason, the breaks that are gone, the differences, and the number of edge inputs.
         """
         try:
-            seen = _looked_at(self._edge_differences(tried), _AtTheEdges(found))
+            seen = _with_differences(self._edge_differences(candidate), _EdgeFindings(diffs))
         except LineLimitError:
-            return "fails", "runs too long on some inputs", gone, found, 0
-        original = self._edges_compiled() if seen.grave is None else None
+            return "fails", "runs too long on some inputs", gone, diffs, 0
+        original = self._compiled_edges() if seen.disqualifying is None else None
         if original is not None:
-            again, trials = tried.perform(original[1], lambda _: True), original[1]
-            pairs = list(zip(trials, again.results, original[0].results, strict=False))
-            seen = _looked_at((self._compiled_differences(*pair) for pair in pairs), seen)
-        found, inputs = seen.found, seen.inputs
-        if seen.grave is not None:
-            return "another result", seen.grave, gone, found, inputs
+            again, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
+            pairs = list(zip(cases, again.results, original[0].results, strict=False))
+            seen = _with_differences((self._compiled_differences(*pair) for pair in pairs), seen)
+        diffs, inputs = seen.diffs, seen.inputs
+        if seen.disqualifying is not None:
+            return "another result", seen.disqualifying, gone, diffs, inputs
         if original is not None:
-            before, after = [*self.original.breaks, *original[0].breaks], [*performed.breaks, *again.breaks]
-            compared = compare_breaks(before, after, self._texts(tried.change))
-            gone = compared.gone
-            if compared.new:
-                return "another break", f"then it breaks {_place(compared.new[0])}", gone, found, inputs
+            before, after = [*self.original.breaks, *original[0].breaks], [*run.breaks, *again.breaks]
+            comparison = compare_breaks(before, after, self._changed_texts(candidate.change))
+            gone = comparison.gone
+            if comparison.new:
+                return "another break", f"then it breaks {_break_summary(comparison.new[0])}", gone, diffs, inputs
             if not gone:
-                return "break stays", "it breaks on some inputs", gone, found, inputs
+                return "break stays", "it still breaks on some inputs", gone, diffs, inputs
         verdict: RemedyVerdict = "works" if seen.other_kind is None else "works on what ran"
-        return ("works but differs" if found else verdict), seen.other_kind, gone, found, inputs
+        return ("works but differs" if diffs else verdict), seen.other_kind, gone, diffs, inputs
 
     def _compiled_differences(
-        self, trial: ReferenceCase, result: Result, usual: Result
+        self, case: ReferenceCase, result: Result, original_result: Result
     ) -> tuple[ReferenceCase, list[Difference]]:
-        """Return how a changed program, compiled, differs, beyond how the program itself, compiled, does."""
-        known = {difference.text for difference in differences(trial.expected, usual)}
-        found = _on_edge(differences(trial.expected, result), trial, result)
-        return trial, [difference for difference in found if difference.text not in known]
+        """Return how the compiled changed program differs, without the differences of the compiled original."""
+        known = {difference.text for difference in differences(case.expected, original_result)}
+        diffs = _meaningful_at_edge(differences(case.expected, result), case, result)
+        return case, [difference for difference in diffs if difference.text not in known]
 
-    def _edge_differences(self, tried: _Candidate) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
-        """Yield each input at the edges, and how a changed program, uncompiled, differs there."""
-        if not tried.change.texts and not tried.elsewhere:
-            return  # uncompiled it is the program itself
-        edges = self._itself.edges()
-        begun = time.monotonic()
-        with tried.uncompiled() as (call, subject):
-            for trial in edges:
-                if time.monotonic() - begun > _PATIENCE_S:
+    def _edge_differences(self, candidate: _RunnableChange) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
+        """Yield each edge input, and how the uncompiled changed program differs there."""
+        if not candidate.change.texts and not candidate.compiles_other_function:
+            return  # uncompiled, it is the same program
+        edges = self._uncompiled_original.edges()
+        start = time.monotonic()
+        with candidate.open_uncompiled() as (call, subject):
+            for case in edges:
+                if time.monotonic() - start > _PATIENCE_S:
                     return
-                # PyTorch compiles what is given to its own control flow, which takes many lines.
-                compiles = any(name in text for text in tried.change.texts.values() for name in _CONTROL_FLOW)
+                # PyTorch compiles the bodies of its control flow operators, which runs many lines.
+                compiles = any(name in text for text in candidate.change.texts.values() for name in _CONTROL_FLOW)
                 with contextlib.nullcontext() if compiles else line_limit():
-                    result = self._itself.run(call, subject, trial)
-                yield trial, _on_edge(differences(trial.expected, result), trial, result)
+                    result = self._uncompiled_original.run(call, subject, case)
+                yield case, _meaningful_at_edge(differences(case.expected, result), case, result)
 
-    def _edges_compiled(self) -> tuple[Performed, list[ReferenceCase]] | None:
-        """Return what the program itself, compiled, does on some inputs at the edges; ``None`` if it takes too long."""
-        if self._edges_of_original is None and self._seconds <= _LONGEST_FOR_EDGES:
-            trials: list[ReferenceCase] = []
+    def _compiled_edges(self) -> tuple[CompiledRun, list[ReferenceCase]] | None:
+        """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
+        if self._original_at_edges is None and self._original_seconds <= _LONGEST_FOR_EDGES:
+            cases: list[ReferenceCase] = []
             kinds = set[str]()
-            for trial in self._itself.edges():
-                kind = _kind_of_edge(trial)
-                if trial.input.other_kind:  # what differs there does so uncompiled
+            for case in self._uncompiled_original.edges():
+                kind = _kind_of_edge(case)
+                if case.input.other_kind:  # its differences show uncompiled
                     continue
-                if kind not in kinds and trial.expected.raised is None and len(trials) < _MOST_EDGES:
+                if kind not in kinds and case.expected.raised is None and len(cases) < _MOST_EDGES:
                     kinds.add(kind)
-                    trials.append(trial)
-            self._edges_of_original = (self._performed(Change(), trials, lambda _: True), trials) if trials else None
-        return self._edges_of_original
+                    cases.append(case)
+            self._original_at_edges = (self._run_compiled(Change(), cases, lambda _: True), cases) if cases else None
+        return self._original_at_edges
 
-    def _texts(self, change: Change) -> dict[str, tuple[str, str]]:
+    def _changed_texts(self, change: Change) -> dict[str, tuple[str, str]]:
         return {self.program.files[name]: (self.program.texts[name], text) for name, text in change.texts.items()}
 
-    def _breaks_compared(self, change: Change, performed: Performed) -> Comparison:
-        return compare_breaks(self.original.breaks, performed.breaks, self._texts(change))
+    def _compare_breaks(self, change: Change, run: CompiledRun) -> BreakComparison:
+        return compare_breaks(self.original.breaks, run.breaks, self._changed_texts(change))
 
     def _verdict(
-        self, tried: _Candidate, performed: Performed, found: list[Difference], goals: frozenset[str]
+        self, candidate: _RunnableChange, run: CompiledRun, diffs: list[Difference], goals: frozenset[str]
     ) -> tuple[RemedyVerdict, str | None]:
-        """Return the verdict on a program that ran, and why."""
-        if any(not difference.declared for difference in found):
-            return "another result", next(difference.text for difference in found if not difference.declared)
-        compared = self._breaks_compared(tried.change, performed)
-        if goals.isdisjoint(compared.gone):
-            other = next((compared.other_cause[goal] for goal in goals if goal in compared.other_cause), None)
-            return ("break stays", None) if other is None else ("another break", f"it still breaks {_place(other)}")
-        # Where Dynamo has given up on what runs, nothing breaks.
-        if not (performed.report.frames if tried.elsewhere else performed.begins_like(self.original)):
-            return "not tried", "Dynamo did not compile what the program begins with"
-        given_up = _given_up(performed.report) - _given_up(self.original.report)
+        """Return the verdict on a program that ran, and the reason."""
+        if any(not difference.declared for difference in diffs):
+            return "another result", next(difference.text for difference in diffs if not difference.declared)
+        comparison = self._compare_breaks(candidate.change, run)
+        if goals.isdisjoint(comparison.gone):
+            other = next((comparison.other_cause[goal] for goal in goals if goal in comparison.other_cause), None)
+            if other is None:
+                return "break stays", None
+            return "another break", f"it still breaks {_break_summary(other)}"
+        # A program that Dynamo gave up on has no breaks either.
+        if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
+            return "not tried", "Dynamo did not compile the start of the program"
+        given_up = _functions_given_up(run.report) - _functions_given_up(self.original.report)
         if given_up:
-            return "another break", f"then {min(given_up)} is compiled too often, and runs eagerly"
-        as_many = performed.report.summary.breaks >= self.original.report.summary.breaks
-        if compared.new or as_many:
-            then = f"then it breaks {_place(compared.new[0])}" if compared.new else "there are as many breaks as before"
+            return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
+        as_many = run.report.summary.breaks >= self.original.report.summary.breaks
+        if comparison.new or as_many:
+            new = next(iter(comparison.new), None)
+            then = f"then it breaks {_break_summary(new)}" if new is not None else "there are as many breaks as before"
             return "another break", then
-        if not self._itself.repeatable:
-            return "not tried", "the function returns something else each time: its results cannot be compared"
-        return ("works but differs" if found else "works"), None
+        if not self._uncompiled_original.repeatable:
+            return "not tried", "the function returns a different result each time: its results cannot be compared"
+        return ("works but differs" if diffs else "works"), None
 
-    def _compared(self, performed: Performed, trials: list[ReferenceCase]) -> tuple[str | None, list[Difference]]:
-        """Return why the changed program fails, and how its results differ."""
-        found: list[Difference] = []
-        for trial, result in zip(trials, performed.results, strict=False):
-            usual = self._usual.get(id(trial), set())
-            if result.raised is not None and trial.expected.raised is None:
-                return f"raises {_in_words(result.raised)}, on {trial.input.example.what}", []
-            found += [difference for difference in self._differences(trial, result) if difference.text not in usual]
-        return None, found
+    def _compare_results(self, run: CompiledRun, cases: list[ReferenceCase]) -> tuple[str | None, list[Difference]]:
+        """Return why the changed program fails, if it does, and how its results differ."""
+        diffs: list[Difference] = []
+        for case, result in zip(cases, run.results, strict=False):
+            known = self._compile_differences.get(id(case), set())
+            if result.raised is not None and case.expected.raised is None:
+                return f"raises {_error_summary(result.raised)}, on {case.input.example.what}", []
+            diffs += [difference for difference in self._differences(case, result) if difference.text not in known]
+        return None, diffs
 
     def _evidence(
-        self, performed: Performed, trials: list[ReferenceCase], inputs: int, *, both: bool | None
+        self, run: CompiledRun, cases: list[ReferenceCase], inputs: int, *, both_sides: bool | None
     ) -> Evidence:
-        before, after = self.original.report.summary, performed.report.summary
+        before, after = self.original.report.summary, run.report.summary
         return Evidence(
-            backend=_name_of(self.entry.backend),
+            backend=_backend_name(self.entry.backend),
             inputs=inputs,
-            both_sides=both,
-            compared=compared([trial.expected for trial in trials]),
+            both_sides=both_sides,
+            compared=compared_aspects([case.expected for case in cases]),
             graphs_before=before.graphs,
             graphs_after=after.graphs,
             breaks_before=before.breaks,
             breaks_after=after.breaks,
         )
 
-    def changed(self, change: Change) -> Callable[[], AbstractContextManager[Entry]]:
-        """Return what applies a change again and again, and hands out the entry with it.
+    def entry_with_change(self, change: Change) -> Callable[[], AbstractContextManager[Entry]]:
+        """Return a function that opens a context in which a change is applied, and yields the entry with the change.
 
-        Code and functions are made once, so that what was compiled with the change is found again.
+        It can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled code again.
         """
-        with _kept_environment():
+        with _restored_environment():
             before = dict(os.environ)
-            subject = self._switched(change)
+            subject = self._with_switches(change)
             environment = {name: value for name, value in os.environ.items() if before.get(name) != value}
         application = Application(self.program, change.texts, subject.functions())
         backend = own_backend(self.entry.backend)
 
         @contextlib.contextmanager
         def apply() -> Iterator[Entry]:
-            with _kept_environment():
+            with _restored_environment():
                 os.environ.update(environment)
-                with application.in_force(), self._ready(change, application, subject) as call:
+                with application.active(), self._prepared_call(change, application, subject) as call:
                     if change.compiles_itself:
-                        self._compile_alike(application, call, backend)
+                        self._compile_definitions(application, call, backend)
                     yield replace(self.entry, call=call, compiles_itself=change.compiles_itself)
 
         return apply
 
-    def _compile_alike(self, application: Application, call: Any, backend: Callable[..., Any]) -> None:
-        """Compile the inner functions that a change defines as the entry is; a stance would take time in each call."""
+    def _compile_definitions(self, application: Application, call: Any, backend: Callable[..., Any]) -> None:
+        """Compile the inner functions of a change like the entry; a stance would cost time in each call."""
 
         def compiled(inner: Any) -> Any:
             return torch.compile(inner, backend=backend, dynamic=self.entry.dynamic)
 
         _replace_definitions(application, call, compiled)
 
-    def _performed(self, change: Change, trials: list[ReferenceCase], promises: Promises) -> Performed:
+    def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.find_changed_cell(change.texts)
-        with sandboxed(), eager_random_numbers(), _kept_environment():
-            # Copied as it reads before the change: the changed function may leave to another what it reads and writes.
-            subject = self._switched(change)
+        with sandboxed(), eager_random_numbers(), _restored_environment():
+            # The subject is copied before the change: the changed function may leave reads and writes to a new one.
+            subject = self._with_switches(change)
             with (
                 applied(self.program, change.texts, subject.functions()) as application,
-                self._ready(change, application, subject) as call,
+                self._prepared_call(change, application, subject) as call,
                 recompiling(call),
             ):
-                return self._run_all(call, subject, change, trials, find_cell, promises)
+                return self._run_all(call, subject, change, cases, find_cell, is_promising)
 
     @contextlib.contextmanager
-    def _uncompiled(self, change: Change) -> Iterator[tuple[Any, Subject]]:
-        """Hand out a changed program to be called without compiling, and what it may change."""
-        with sandboxed(), eager_random_numbers(), _kept_environment():
-            subject = self._switched(change)
+    def _open_uncompiled(self, change: Change) -> Iterator[tuple[Any, Subject]]:
+        """Yield the uncompiled function of a changed program, and its subject."""
+        with sandboxed(), eager_random_numbers(), _restored_environment():
+            subject = self._with_switches(change)
             with (
                 applied(self.program, change.texts, subject.functions()) as application,
-                self._ready(change, application, subject) as call,
+                self._prepared_call(change, application, subject) as call,
                 recompiling(call),
             ):
                 if change.compiles_itself:
@@ -514,18 +522,20 @@ class Rehearsal:
                 yield compiled_callable(call) or call, subject
 
     @contextlib.contextmanager
-    def _ready(self, change: Change, application: Application, subject: Subject) -> Iterator[Any]:
-        """Set what a change sets and defines while the context is open, and hand out the function to call."""
+    def _prepared_call(self, change: Change, application: Application, subject: Subject) -> Iterator[Any]:
+        """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
         scope = getattr(subject.call, "__globals__", None)
         scopes = [scope] if scope is not None else []
-        with settings_applied(change.settings), application.defined(*scopes):
-            if scope is not None and subject.call.__name__ in {found.name for found in application.definitions}:
-                yield scope[subject.call.__name__]  # with other decorators; else that name is the user's own function
+        with settings_applied(change.settings), application.with_definitions(*scopes):
+            if scope is not None and subject.call.__name__ in {
+                definition.name for definition in application.definitions
+            }:
+                yield scope[subject.call.__name__]  # with new decorators; otherwise the name is the user's own function
             else:
                 yield subject.call
 
-    def _switched(self, change: Change) -> Subject:
-        """Return the program with its switches set: that is the state from which each of its runs starts."""
+    def _with_switches(self, change: Change) -> Subject:
+        """Return the program with the switches of a change set: each run starts from that state."""
         subject = Subject(self.entry.call, self.entry.arguments)
         if not change.codes:
             return subject
@@ -539,150 +549,150 @@ class Rehearsal:
         call: Any,
         subject: Subject,
         change: Change,
-        trials: list[ReferenceCase],
+        cases: list[ReferenceCase],
         find_cell: FindCell,
-        promises: Promises,
-    ) -> Performed:
+        is_promising: IsPromising,
+    ) -> CompiledRun:
         backend = own_backend(self.entry.backend)
         compiled = call if change.compiles_itself else torch.compile(call, backend=backend, dynamic=self.entry.dynamic)
         forced = backend if change.compiles_itself else None
 
-        begun, left = time.monotonic(), seconds_left()
+        start, left = time.monotonic(), seconds_left()
 
         def is_late() -> bool:
-            """Whether the program takes too much of the time to run it on further inputs."""
-            return time.monotonic() - begun > left * _SHARE_OF_RUN
+            """Whether the program has used its share of the time."""
+            return time.monotonic() - start > left * _SHARE_OF_RUN
 
-        def perform(
-            some: list[ReferenceCase], done: Performed | None = None
+        def run_compiled(
+            some: list[ReferenceCase], done: CompiledRun | None = None
         ) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
             with forced_backend(forced), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
-                for trial in some:
-                    if done is not None and (is_late() or not promises(done.with_further(results))):
+                for case in some:
+                    if done is not None and (is_late() or not is_promising(done.with_more_results(results))):
                         break
-                    results.append(self._itself.run(compiled, subject, trial))
+                    results.append(self._uncompiled_original.run(compiled, subject, case))
             return *build_with_files(recording.records), results
 
-        report, files, results = perform(trials[:1])
-        first = Performed(report, None, files, results)
-        raised = results[0].raised is not None and trials[0].expected.raised is None
-        if len(trials) == 1 or raised or not promises(first):
+        report, files, results = run_compiled(cases[:1])
+        first = CompiledRun(report, None, files, results)
+        raised = results[0].raised is not None and cases[0].expected.raised is None
+        if len(cases) == 1 or raised or not is_promising(first):
             return first
-        taken = [trial for trial in trials[1:] if trial.expected.raised is None]
-        later, later_files, more = perform(taken, first)
-        performed = Performed(report, later, files, [*results, *more], later_files)
-        refused = trials[1 + len(taken) :]
-        if refused and len(more) == len(taken):  # where both refuse an input, it does not matter what breaks
-            performed = performed.with_further(perform(refused, performed)[2])
-        return performed
+        accepted = [case for case in cases[1:] if case.expected.raised is None]
+        later, later_files, more = run_compiled(accepted, first)
+        run = CompiledRun(report, later, files, [*results, *more], later_files)
+        refused = cases[1 + len(accepted) :]
+        if refused and len(more) == len(accepted):  # breaks on inputs that both programs refuse do not matter
+            run = run.with_more_results(run_compiled(refused, run)[2])
+        return run
 
 
-def _refused_last(trials: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Put the inputs last that the function refuses."""
-    return sorted(trials, key=lambda trial: trial.expected.raised is not None)
+def _accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
+    """Move the inputs that the function refuses to the end."""
+    return sorted(cases, key=lambda case: case.expected.raised is not None)
 
 
-def _replace_definitions(application: Application, call: Any, made_of: Callable[[Any], Any]) -> None:
-    """Put something else in the place of the compiled functions that a change defines."""
+def _replace_definitions(application: Application, call: Any, replacement_of: Callable[[Any], Any]) -> None:
+    """Replace the compiled functions that a change defines."""
     scopes = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
     for scope in scopes:
         for definition in application.definitions:
             inner = compiled_callable(scope.get(definition.name))
             if inner is not None:
-                scope[definition.name] = made_of(inner)
+                scope[definition.name] = replacement_of(inner)
 
 
-def _on_edge(found: list[Difference], trial: ReferenceCase, result: Result) -> list[Difference]:
-    """Leave out what compiling or computing on both sides does to inputs that the function is not made for.
+def _meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
+    """Leave out differences that compiling, or computing both sides, makes on inputs the function is not meant for.
 
-    PyTorch's operations refuse what does not fit in other words while a graph is captured. A gradient counts if the
-    function itself gives finite numbers: what it makes of an infinite input is undefined on both sides.
+    PyTorch's operations use different error messages while a graph is captured. A gradient counts only if the original
+    returns finite numbers: for infinite ones it is undefined in both programs.
     """
-    expected = trial.expected
+    expected = case.expected
     if expected.raised is not None and result.raised is not None:
-        in_other_words = any(difference.kind == "different error" for difference in found)
-        by_operation = in_other_words and not is_raised_by_statement(expected.raised)
-        # What both refuse is no difference, whatever either said before it.
-        kept = "different error" if in_other_words and not by_operation else None
-        return [difference for difference in found if not difference.declared or difference.kind == kept]
+        has_other_message = any(difference.kind == "different error" for difference in diffs)
+        is_by_operation = has_other_message and not is_raised_by_statement(expected.raised)
+        # An input that both programs refuse is no difference, even if their output before it differs.
+        kept = "another error" if has_other_message and not is_by_operation else None
+        return [difference for difference in diffs if not difference.declared or difference.kind == kept]
     if not _is_finite((expected.value, expected.gradients)):
-        return [difference for difference in found if difference.kind != "gradient"]
-    return found
+        return [difference for difference in diffs if difference.kind != "gradient"]
+    return diffs
 
 
 @dataclass(frozen=True)
-class _AtTheEdges:
-    """How a changed program differs on inputs at the edges.
+class _EdgeFindings:
+    """How a changed program differs on edge inputs.
 
     Parameters
     ----------
-    found : list of Difference
-        The differences, those on inputs of another kind left out.
+    diffs : list of Difference
+        The differences, without those on tensors of another kind.
     inputs : int
-        On how many inputs they were looked for.
-    grave : str or None
-        A difference with which the program does not work.
+        The number of inputs.
+    disqualifying : str or None
+        A difference that means that the change does not work.
     other_kind : str or None
-        A difference like that with tensors of another kind.
+        Such a difference on tensors of another kind.
     """
 
-    found: list[Difference]
+    diffs: list[Difference]
     inputs: int = 0
-    grave: str | None = None
+    disqualifying: str | None = None
     other_kind: str | None = None
 
 
-def _looked_at(pairs: Iterable[tuple[ReferenceCase, list[Difference]]], seen: _AtTheEdges) -> _AtTheEdges:
-    """Add inputs and the differences there to what was seen, up to the first difference that is grave."""
-    for trial, more in pairs:
+def _with_differences(pairs: Iterable[tuple[ReferenceCase, list[Difference]]], seen: _EdgeFindings) -> _EdgeFindings:
+    """Add inputs and their differences to the findings, up to the first disqualifying difference."""
+    for case, more in pairs:
         seen = replace(seen, inputs=seen.inputs + 1)
-        grave = next((difference.text for difference in more if not difference.declared), None)
-        if not trial.input.other_kind:
-            seen = replace(seen, found=_with_new_kinds(seen.found, more))
-            if grave is not None:
-                return replace(seen, grave=f"{grave}, on {trial.input.example.what}")
-        elif grave is not None and seen.other_kind is None:
-            seen = replace(seen, other_kind=f"it {grave} with {trial.input.example.what}")
+        disqualifying = next((difference.text for difference in more if not difference.declared), None)
+        if not case.input.other_kind:
+            seen = replace(seen, diffs=_with_new_kinds(seen.diffs, more))
+            if disqualifying is not None:
+                return replace(seen, disqualifying=f"{disqualifying}, on {case.input.example.what}")
+        elif disqualifying is not None and seen.other_kind is None:
+            seen = replace(seen, other_kind=f"it {disqualifying} with {case.input.example.what}")
     return seen
 
 
-def _with_new_kinds(found: list[Difference], more: list[Difference]) -> list[Difference]:
-    """Add differences of kinds that are not there yet: many inputs show the same."""
-    known = {difference.kind for difference in found}
-    return [*found, *(difference for difference in more if difference.kind not in known)]
+def _with_new_kinds(diffs: list[Difference], more: list[Difference]) -> list[Difference]:
+    """Add the differences of new kinds: many inputs show the same difference."""
+    known = {difference.kind for difference in diffs}
+    return [*diffs, *(difference for difference in more if difference.kind not in known)]
 
 
 def _is_finite(values: Any) -> bool:
-    found = [tensor for _, tensor in named_tensors(values, "") if tensor.layout == torch.strided]
-    return all(bool(torch.isfinite(tensor).all()) for tensor in found if tensor.is_floating_point())
+    dense = [tensor for _, tensor in named_tensors(values, "") if tensor.layout == torch.strided]
+    return all(bool(torch.isfinite(tensor).all()) for tensor in dense if tensor.is_floating_point())
 
 
-def _kind_of_edge(trial: ReferenceCase) -> str:
-    """Return what is at the edge: the size, the values or a number."""
-    what = trial.input.example.what
+def _kind_of_edge(case: ReferenceCase) -> str:
+    """Return the kind of an edge input: a size, values or a number."""
+    what = case.input.example.what
     return "size 0" if what.startswith("size 0") else "size" if what.startswith("size") else what.partition(" =")[0]
 
 
-def _without_verdict(error: BaseException) -> tuple[RemedyVerdict, str]:
+def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
     """Return the verdict on a program that did not run to its end, and the reason."""
     match error:
         case TrialStoppedError():
-            return "not tried", _stopped(error)
+            return "not tried", _stop_reason(error)
         case OtherThreadError():
             return "not tried", str(error)
         case CannotApplyError() | SyntaxError():
             return "fails", f"cannot be applied: {error}"
-    return "fails", f"raises {_in_words(error)}"
+    return "fails", f"raises {_error_summary(error)}"
 
 
-def _stopped(stopped: TrialStoppedError) -> str:
+def _stop_reason(stopped: TrialStoppedError) -> str:
     return f"the trial was stopped before it {stopped.effect.what}"
 
 
-def compared(results: list[Result]) -> list[str]:
-    """Return what a comparison of results compares, in the words of the evidence."""
+def compared_aspects(results: list[Result]) -> list[str]:
+    """Return the aspects that a comparison of results covers, in the words of the evidence."""
     what = ["values"]
     what += ["gradients"] if any(result.gradients for result in results) else []
     what += ["arguments"] if any(result.arguments for result in results) else []
@@ -693,23 +703,23 @@ def compared(results: list[Result]) -> list[str]:
     return [*what, "aliasing", "state", "random numbers"]
 
 
-def _given_up(report: Report) -> set[str]:
-    """Return the functions that run eagerly, with all that they call, because they were compiled too often."""
+def _functions_given_up(report: Report) -> set[str]:
+    """Return the functions that run eagerly, with everything they call, because they were compiled too often."""
     return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
 
 
-def _place(graph_break: Break) -> str:
+def _break_summary(graph_break: Break) -> str:
     location = graph_break.location
     where = f"at line {location.line}, {location.code}" if location is not None else "elsewhere"
     return f"{where}: {graph_break.gb_type}"
 
 
-def _in_words(error: BaseException) -> str:
+def _error_summary(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-def _name_of(backend: Any) -> str:
+def _backend_name(backend: Any) -> str:
     if isinstance(backend, str):
         return backend
     name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
@@ -717,8 +727,8 @@ def _name_of(backend: Any) -> str:
 
 
 @contextlib.contextmanager
-def _kept_environment() -> Iterator[None]:
-    """Take back what a switch sets in the environment."""
+def _restored_environment() -> Iterator[None]:
+    """Restore the environment variables when the context ends."""
     before = dict(os.environ)
     try:
         yield
@@ -742,7 +752,7 @@ def _outermost_module(call: Any, arguments: Arguments) -> Any:
     return next(modules, None)
 
 
-def _text(filename: str, find_cell: FindCell) -> str:
+def _source_text(filename: str, find_cell: FindCell) -> str:
     cell = find_cell(filename)
     if cell is not None:
         return cell.text

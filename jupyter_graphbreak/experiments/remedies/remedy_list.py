@@ -1,4 +1,4 @@
-"""Write down what a search found, as the remedies of a report."""
+"""Turn the candidates of searches into the remedies of a report."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from jupyter_graphbreak.report.schema import Diagnostic
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.remedies.search import Search, Tried
+    from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
 
 
-def person_sentence(break_: Break, failed: Sequence[str] = ()) -> str:
+def manual_step_of_break(break_: Break, failed: Sequence[str] = ()) -> str:
     """Return what a person must decide about a break.
 
     Parameters
     ----------
     break_ : Break
-        A break that no proposal mends.
+        A break that no remedy removes.
     failed : sequence of str
-        The titles of what was tried for it: that is not proposed again.
+        The titles of the candidates that failed: the sentence does not propose them again.
     """
     if break_.owner != "own":
         return OWNERS[break_.owner].manual_step
     code = (break_.location.code if break_.location is not None else None) or ""
     step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
     if step is None:
-        return manual_step_of_hints(break_.hints) or _general(code)
-    return step.otherwise if step.tried and any(step.tried in title for title in failed) else step.text
+        return manual_step_of_hints(break_.hints) or _general_step(code)
+    is_obsolete = step.obsolete_if_failed and any(step.obsolete_if_failed in title for title in failed)
+    return step.otherwise if is_obsolete else step.text
 
 
-def _general(code: str) -> str:
+def _general_step(code: str) -> str:
     call = re.match(r"[\w.]+(?=\()", code)
     what = f"{call[0]}()" if call is not None else _shortened(code)
     if not what:
@@ -56,96 +57,100 @@ def _shortened(code: str) -> str:
     return line if len(line) <= limit else f"{line[: limit - 3].rstrip()}..."
 
 
-def sentence_for_function(skipped: Skipped) -> str:
+def manual_step_of_function(skipped: Skipped) -> str:
     """Return what a person must decide about a function that runs eagerly without a break."""
     if skipped.way_out is not None:
         return f"{skipped.function} runs eagerly; {skipped.way_out}"
     return (
-        f"{skipped.function} runs eagerly because {skipped.reason.rstrip('.')}: decide whether that is meant, "
-        "and leave it out of what is compiled where it is."
+        f"{skipped.function} runs eagerly because {skipped.reason.rstrip('.')}: decide whether that is intended; "
+        "if it is, keep the function out of the compiled code."
     )
 
 
 def with_remedies(
     report: Report, files: Mapping[str, str], searches: Sequence[Search], reasons: Sequence[str] = ()
-) -> tuple[Report, list[dict[str, Tried]]]:
-    """Return a report with what was tried for its breaks, and for each search what its remedies are, by their ids.
+) -> tuple[Report, list[dict[str, Candidate]]]:
+    """Return a report with remedies, and the candidates of each search by the ids of the remedies.
 
     Parameters
     ----------
     report : Report
     files : mapping
-        The file name of each of its sources, by the source's id.
+        The file name of each source of the report, by the source's id.
     searches : sequence of Search
-        One for each entry of the run, ended.
+        The finished search for each entry of the run.
     reasons : sequence of str
-        Why entries were not looked at, in sentences.
+        Sentences that say why entries were left out.
     """
     ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
     sources: list[Source] = []
-    by_search: list[dict[str, Tried]] = []
+    by_search: list[dict[str, Candidate]] = []
     for search in searches:
-        listing = _Listing(report, ids, search)
-        by_search.append(listing.tried(len(remedies)))
-        remedies += [listing.remedy(ident, tried) for ident, tried in by_search[-1].items()]
-        sources += listing.new_sources
+        builder = _RemedyBuilder(report, ids, search)
+        by_search.append(builder.candidates(len(remedies)))
+        remedies += [builder.remedy(ident, candidate) for ident, candidate in by_search[-1].items()]
+        sources += builder.new_sources
     remedies = _with_exclusions(remedies)
-    remedies += _persons(report, remedies, searches, reasons)
+    remedies += _manual_steps(report, remedies, searches, reasons)
     faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
     diagnostics = [*report.diagnostics, *faults]
     return replace(report, remedies=remedies, sources=[*report.sources, *sources], diagnostics=diagnostics), by_search
 
 
-class _Listing:
+class _RemedyBuilder:
     def __init__(self, report: Report, ids: dict[str, str], search: Search) -> None:
         self._search = search
-        self._original = search.rehearsal.original
+        self._original = search.runner.original
         self._breaks = {theirs: ours for ours, theirs in same_breaks(report, self._original.report).items()}
         self.new_sources: list[Source] = []
         self._sources: dict[str, str] = {}
         for source in self._original.report.sources:
             filename = self._original.files[source.id]
-            if filename not in ids:  # of code that did not take part in the run itself
+            if filename not in ids:  # a source that the run itself did not use
                 ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
                 self.new_sources.append(replace(source, id=ids[filename]))
             self._sources[source.id] = ids[filename]
         self._paths = {source.id: source.path or source.name for source in self._original.report.sources}
-        changed = {source for tried in search.tried for source in tried.attempt.change.texts}
-        for ident, (filename, cell) in search.rehearsal.others.items():
+        changed = {source for candidate in search.candidates for source in candidate.result.change.texts}
+        for ident, (filename, cell) in search.runner.other_cells.items():
             if ident in changed:
                 if filename not in ids:
                     ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
                     self.new_sources.append(Source(ids[filename], cell.name, "cell", segments=[Segment(1, cell.text)]))
                 self._sources[ident], self._paths[ident] = ids[filename], cell.name
 
-    def tried(self, count: int) -> dict[str, Tried]:
-        """Return what was tried for breaks of the report, by ids that are numbered on from a count."""
-        ours = [tried for tried in self._search.tried if any(ident in self._breaks for ident in tried.breaks)]
-        return {f"r{number}": tried for number, tried in enumerate(ours, start=count + 1)}
+    def candidates(self, count: int) -> dict[str, Candidate]:
+        """Return the candidates for breaks of the report, by ids whose numbers follow a count."""
+        candidates = [
+            candidate
+            for candidate in self._search.candidates
+            if any(ident in self._breaks for ident in candidate.breaks)
+        ]
+        return {f"r{number}": candidate for number, candidate in enumerate(candidates, start=count + 1)}
 
-    def remedy(self, ident: str, tried: Tried) -> Remedy:
-        """Return what was tried as a remedy of the report."""
-        attempt, texts = tried.attempt, self._search.rehearsal.program.texts
+    def remedy(self, ident: str, candidate: Candidate) -> Remedy:
+        """Return a candidate as a remedy of the report."""
+        result, texts = candidate.result, self._search.runner.program.texts
         edits = [
             Edit(self._sources[edit.source], edit.first_line, edit.last_line, edit.old, edit.new)
-            for edit in edits_of(texts, attempt.change)
+            for edit in edits_of(texts, result.change)
         ]
         return Remedy(
             id=ident,
-            breaks=[self._breaks[broken] for broken in tried.breaks if broken in self._breaks],
-            family=" and ".join(tried.families),
-            title="; ".join(tried.titles),
-            kind=tried.kind,
-            verdict=attempt.verdict,
+            breaks=[self._breaks[break_id] for break_id in candidate.breaks if break_id in self._breaks],
+            family=" and ".join(candidate.families),
+            title="; ".join(candidate.titles),
+            kind=candidate.kind,
+            verdict=result.verdict,
             edits=edits,
-            settings=dict(attempt.change.settings),
-            code=code_of(attempt.change),
-            patch=patch_of(texts, attempt.change, self._paths),
-            reason=attempt.reason,
-            differences=attempt.differences,
-            evidence=attempt.evidence,
-            seconds=attempt.seconds,
+            settings=dict(result.change.settings),
+            code=code_of(result.change),
+            patch=patch_of(texts, result.change, self._paths),
+            reason=result.reason,
+            differences=result.differences,
+            evidence=result.evidence,
+            seconds=result.seconds,
         )
 
 
@@ -166,7 +171,7 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
 
 
 def _conflict(first: Remedy, second: Remedy) -> bool:
-    """Whether two remedies change the same lines, or one setting in two ways."""
+    """Whether two remedies change the same lines, or give one setting different values."""
     for one in first.edits:
         for other in second.edits:
             apart = one.last_line < other.first_line or other.last_line < one.first_line
@@ -180,27 +185,31 @@ def _conflict(first: Remedy, second: Remedy) -> bool:
     )
 
 
-def _persons(
+def _manual_steps(
     report: Report, remedies: list[Remedy], searches: Sequence[Search], reasons: Sequence[str]
 ) -> list[Remedy]:
-    """Say for each break that nothing mends, and each function that runs eagerly without one, what is to be decided."""
-    mended = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
+    """Return the decisions that remain: for breaks without a working remedy, and functions that run eagerly."""
+    fixed = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
     late = bool([ident for search in searches for ident in search.left])
-    made: list[Remedy] = []
-    for listed in report.breaks:
-        if listed.id not in mended:
-            tried = [remedy.title for remedy in remedies if listed.id in remedy.breaks]
-            reason = None if tried else "there was no time left" if late else next(iter(reasons), None)
-            sentence = person_sentence(listed, tried)
-            made.append(_person(len(remedies) + len(made) + 1, sentence, reason, breaks=[listed.id]))
+    manual_steps: list[Remedy] = []
+    for break_ in report.breaks:
+        if break_.id not in fixed:
+            failed = [remedy.title for remedy in remedies if break_.id in remedy.breaks]
+            reason = None if failed else "there was no time left" if late else next(iter(reasons), None)
+            sentence = manual_step_of_break(break_, failed)
+            manual_steps.append(
+                _manual_step(len(remedies) + len(manual_steps) + 1, sentence, reason, breaks=[break_.id])
+            )
     for skipped in report.skipped:
         if skipped.break_ is None and skipped.frame is not None:
-            sentence = sentence_for_function(skipped)
-            made.append(_person(len(remedies) + len(made) + 1, sentence, None, frames=[skipped.frame]))
-    return made
+            sentence = manual_step_of_function(skipped)
+            manual_steps.append(
+                _manual_step(len(remedies) + len(manual_steps) + 1, sentence, None, frames=[skipped.frame])
+            )
+    return manual_steps
 
 
-def _person(
+def _manual_step(
     number: int, sentence: str, reason: str | None, breaks: Sequence[str] = (), frames: Sequence[str] = ()
 ) -> Remedy:
     return Remedy(

@@ -1,4 +1,4 @@
-"""Search for remedies: each break alone, what only works together, and all that work at once."""
+"""Search for remedies: for each break alone, in steps that only work together, and all working ones combined."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from jupyter_graphbreak.experiments.families.proposal import Problem
 from jupyter_graphbreak.experiments.families.table import proposals_for
 from jupyter_graphbreak.experiments.remedies import own_edits
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
-from jupyter_graphbreak.experiments.remedies.change import Change, applied_to, edits_of
-from jupyter_graphbreak.experiments.remedies.rehearsal import Attempt
+from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of
+from jupyter_graphbreak.experiments.remedies.rehearsal import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.application import Program
     from jupyter_graphbreak.experiments.remedies.original import Watched
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
-    from jupyter_graphbreak.experiments.remedies.rehearsal import Rehearsal
+    from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
     from jupyter_graphbreak.report.remedies import Kind
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: The first line of a function, its decorators aside.
+#: The first line of a function after its decorators.
 _DEFINES = re.compile(r"\s*(?:async\s+)?def\s")
 
 
-def as_change(program: Program, function: Callable[..., Any], instead: Callable[..., Any]) -> Change:
-    """Return a function in place of another as a change of the source; no change, where that is not known.
+def replacement_as_change(program: Program, function: Callable[..., Any], replacement: Callable[..., Any]) -> Change:
+    """Return the replacement of a function as a change of its source; an empty change if the source is not known.
 
     Parameters
     ----------
     program : Program
     function : callable
-        The one that is there.
-    instead : callable
-        The one that somebody wrote. Its decorators are left out, those of the other one stay.
+        The original function.
+    replacement : callable
+        The user's own version. The change keeps the decorators of the original function.
     """
     function = inspect.unwrap(getattr(function, "__func__", function))
     code = getattr(function, "__code__", None)
@@ -58,65 +58,65 @@ def as_change(program: Program, function: Callable[..., Any], instead: Callable[
     lines = program.texts[source].split("\n")
     try:
         old = [line.rstrip("\n") for line in inspect.getblock([f"{x}\n" for x in lines[code.co_firstlineno - 1 :]])]
-        new = textwrap.dedent(inspect.getsource(instead)).rstrip("\n").split("\n")
+        new = textwrap.dedent(inspect.getsource(replacement)).rstrip("\n").split("\n")
     except (OSError, TypeError, SyntaxError):
         return Change()
     old_start, new_start = _definition(old), _definition(new)
     if old_start is None or new_start is None:  # a lambda
         return Change()
     indent = old[0][: len(old[0]) - len(old[0].lstrip())]
-    named = re.compile(rf"(\s*(?:async\s+)?def\s+){re.escape(instead.__name__)}\b")
+    name_in_header = re.compile(rf"(\s*(?:async\s+)?def\s+){re.escape(replacement.__name__)}\b")
     body = [f"{indent}{line}" if line else line for line in new[new_start:]]
-    body[0] = named.sub(rf"\g<1>{function.__name__}", body[0])
+    body[0] = name_in_header.sub(rf"\g<1>{function.__name__}", body[0])
     first = code.co_firstlineno - 1
-    made = [*lines[: first + old_start], *body, *lines[first + len(old) :]]
-    return Change({source: "\n".join(made)})
+    new_lines = [*lines[: first + old_start], *body, *lines[first + len(old) :]]
+    return Change({source: "\n".join(new_lines)})
 
 
 def _definition(lines: list[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _DEFINES.match(line)), None)
 
 
-#: How many changes one remedy may take, each for the break that the one before it uncovered.
+#: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MOST_STEPS = 3
-#: The same where all that work are put together.
+#: The same for the combination of all working candidates.
 _MOST_STEPS_TOGETHER = 12
-#: The share of the time after which settings are no longer tried at once, and single breaks no longer each by itself.
+#: The shares of the time after which the search stops applying all settings at once, and fixing single breaks.
 _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE = 0.7
-#: From how many breaks on with settings or switches these are tried all at once.
+#: The minimum number of breaks with settings or switches for which all of them are applied at once.
 _FEWEST_AT_ONCE = 2
-#: The family of what somebody wrote, which may take so many seconds although there is no time left.
-_OWN = "own"
-_OWN_S = 60.0
-#: The family of switches that may turn off what a program does, such as a check.
+#: The family of the user's own edits, and the seconds that one may take even if no time is left.
+_OWN_EDIT = "own"
+_OWN_EDIT_S = 60.0
+#: The family of switches, which may turn off a part of the program, such as a check.
 _OF_LIBRARIES = "switch"
-#: With it sizes are unknown while tracing, which can end in an error where the break did not.
+#: This setting makes sizes unknown while tracing, which can raise an error instead of breaking.
 _RISKY = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
-_UNHARMED: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
-#: The working verdicts, from the best.
+_RESULTS_ARE_RIGHT: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
+#: The working verdicts, best first.
 RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
 
-#: Told what is tried, for a line of progress.
-Tell = Callable[[str], None]
+#: Receives status messages.
+OnStatus = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A change that was tried, for breaks of the original."""
+class Candidate:
+    """A change that should remove some breaks, and the result of its trial."""
 
     families: tuple[str, ...]
     titles: tuple[str, ...]
     kind: Kind
     breaks: tuple[str, ...]
     watched: tuple[Watched, ...]
-    attempt: Attempt
+    result: TrialResult
 
     @property
     def works(self) -> bool:
-        """Whether it can be applied."""
-        return self.attempt.verdict in WORKING
+        """Whether the candidate can be applied as a remedy."""
+        return self.result.verdict in WORKING
 
 
 @dataclass
@@ -125,317 +125,334 @@ class Search:
 
     Parameters
     ----------
-    rehearsal : Rehearsal
+    runner : TrialRunner
     deadline : float
         When to stop, in seconds of :func:`time.monotonic`.
     wanted : frozenset of str or None
-        The breaks of the rehearsal's report to remove; ``None`` for all of them.
-    tell : callable
+        The breaks of the runner's report to remove; ``None`` for all of them.
+    on_status : callable
     """
 
-    rehearsal: Rehearsal
+    runner: TrialRunner
     deadline: float
     wanted: frozenset[str] | None = None
-    tell: Tell = lambda _: None
-    tried: list[Tried] = field(default_factory=list)
-    #: Breaks that were not looked at, because there was no time left.
+    on_status: OnStatus = lambda _: None
+    candidates: list[Candidate] = field(default_factory=list)
+    #: The breaks that the search did not reach in time.
     left: list[str] = field(default_factory=list)
-    #: What of ours failed, in sentences.
+    #: Sentences about internal errors.
     faults: list[str] = field(default_factory=list)
-    #: What worked for many breaks at once, not to be tried again for one.
-    _included: list[Proposal] = field(default_factory=list)
-    #: What did not help when all that work were put together, by the break's kind and place, and the step.
-    _in_vain: set[tuple[str, str, str]] = field(default_factory=set)
-    _end: float = float("inf")
-    #: When the break that is being looked at must leave the time to the others.
-    _end_of_share: float = float("inf")
-    #: The proposals that were tried for a break alone.
-    _proposed: dict[str, list[Proposal]] = field(default_factory=dict)
-    #: The seconds that the longest attempt so far took.
-    _longest_s: float = 0.0
+    #: The proposals that work for many breaks at once; they are not tried again for a single break.
+    _settings_applied_at_once: list[Proposal] = field(default_factory=list)
+    #: The steps that did not help the combination: the break's type, its code, and the title of the step.
+    _useless_steps: set[tuple[str, str, str]] = field(default_factory=set)
+    _phase_end: float = float("inf")
+    #: When the search for the current break must end, so that time is left for the other breaks.
+    _share_end: float = float("inf")
+    #: The proposals that were tried for a single break, by its id.
+    _tried_proposals: dict[str, list[Proposal]] = field(default_factory=dict)
+    #: The seconds that the longest trial has taken.
+    _longest_trial_s: float = 0.0
 
-    def run(self) -> list[Tried]:
-        """Try settings for all breaks at once, proposals for each until one works, then all that work together."""
+    def run(self) -> list[Candidate]:
+        """Try all settings at once, then proposals for each break until one works, then all working ones combined."""
         start, whole = time.monotonic(), self.deadline - time.monotonic()
-        self._end = start + _SHARE_AT_ONCE * whole
-        at_once = self._at_once()
-        self._end = start + _SHARE_OF_SINGLE * whole
+        self._phase_end = start + _SHARE_AT_ONCE * whole
+        at_once = self._apply_all_settings()
+        self._phase_end = start + _SHARE_OF_SINGLE * whole
         together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
-        # What differs, or needed an edit besides, is taken if nothing better is found for a break alone.
-        best = together if at_once is not None and _is_enough(at_once) else {}
-        self._each_alone(best)
+        # A result that differs, or needs an edit as well, counts only for breaks with no better candidate of their own.
+        best = together if at_once is not None and _is_sufficient(at_once) else {}
+        self._search_each_break(best)
         if at_once is not None and all(
-            ident in best and RANK[best[ident].attempt.verdict] <= RANK[at_once.attempt.verdict] for ident in together
+            ident in best and RANK[best[ident].result.verdict] <= RANK[at_once.result.verdict] for ident in together
         ):
-            self.tried = [tried for tried in self.tried if tried is not at_once or _is_enough(at_once)]
+            self.candidates = [
+                candidate for candidate in self.candidates if candidate is not at_once or _is_sufficient(at_once)
+            ]
         best = together | best
-        self._end = self.deadline
-        self._together([tried for tried in self.tried if any(tried is found for found in best.values())])
-        return self.tried
+        self._phase_end = self.deadline
+        self._combine(
+            [candidate for candidate in self.candidates if any(candidate is other for other in best.values())]
+        )
+        return self.candidates
 
-    def _each_alone(self, best: dict[str, Tried]) -> None:
-        """Look for what removes each break alone, in their order, and add it to what is known.
+    def _search_each_break(self, best: dict[str, Candidate]) -> None:
+        """Search a candidate for each break alone, in the order of priority, and add it to the best ones.
 
-        A break that takes more than its share of the time waits until all have had theirs.
+        A break that takes more than its share of the time waits until all breaks have had their share.
         """
-        report = self.rehearsal.original.report
-        breaks = {listed.id: listed for listed in report.breaks}
+        report = self.runner.original.report
+        breaks = {break_.id: break_ for break_ in report.breaks}
         waiting = [ident for ident in report.order or breaks if self.wanted is None or ident in self.wanted]
-        for late in (self.left, list[str]()):  # in the second round each has been looked at
+        for late in (self.left, list[str]()):  # no break of the second round counts as unreached
             pending, waiting = waiting, []
             for place, ident in enumerate(pending):
                 if ident in best:
                     continue
-                if self._late():
+                if self._is_out_of_time():
                     late.append(ident)
                     continue
                 now = time.monotonic()
-                self._end_of_share = now + (min(self._end, self.deadline) - now) / (len(pending) - place)
-                found, is_done = self._for_break(breaks[ident])
-                self._end_of_share = float("inf")
-                if found is not None:
-                    best.update({gone: found for gone in found.breaks if gone not in best})
+                self._share_end = now + (min(self._phase_end, self.deadline) - now) / (len(pending) - place)
+                candidate, is_done = self._search_break(breaks[ident])
+                self._share_end = float("inf")
+                if candidate is not None:
+                    best.update({gone: candidate for gone in candidate.breaks if gone not in best})
                 elif not is_done:
                     waiting.append(ident)
 
-    def judge(self, function: Callable[..., Any]) -> None:
-        """Judge what somebody wrote in place of the entry's function."""
-        report = self.rehearsal.original.report
+    def try_function(self, function: Callable[..., Any]) -> None:
+        """Run the trial of a user's own replacement for the entry's function."""
+        report = self.runner.original.report
         name = getattr(function, "__qualname__", type(function).__name__)
-        change = as_change(self.rehearsal.program, self.rehearsal.entry.call, function)
-        goals = frozenset(listed.id for listed in report.breaks)
-        self.tell(f"{name} instead of {self.rehearsal.entry.function}")
-        attempt = self.rehearsal.attempt_instead(function, change, goals)
-        breaks = attempt.gone if attempt.verdict in WORKING else goals
-        self.tried.append(_tried([_OWN], [f"{name} instead of it"], "edit", breaks, (), attempt))
+        change = replacement_as_change(self.runner.program, self.runner.entry.call, function)
+        goals = frozenset(break_.id for break_ in report.breaks)
+        self.on_status(f"{name} instead of {self.runner.entry.function}")
+        result = self.runner.run_function_trial(function, change, goals)
+        breaks = result.gone if result.verdict in WORKING else goals
+        self.candidates.append(_candidate([_OWN_EDIT], [f"Your function {name}"], "edit", breaks, (), result))
 
-    def judge_edit(self, own: EditedCells | Patch) -> bool:
-        """Judge a change that somebody wrote; return whether it changes this entry's program at all."""
-        program = self.rehearsal.ran
-        report = self.rehearsal.original.report
+    def try_edit(self, own: EditedCells | Patch) -> bool:
+        """Run the trial of a user's own edit; return whether it changes this entry's program."""
+        program = self.runner.executed_program
+        report = self.runner.original.report
         names = {source.id: source.path or source.name for source in report.sources}
-        goals = frozenset(listed.id for listed in report.breaks)
+        goals = frozenset(break_.id for break_ in report.breaks)
         watched: tuple[Watched, ...] = ()
-        self.tell(own.title)
+        self.on_status(own.title)
         try:
             texts = own.texts_for(program, names)
             if not texts:
                 return False
-            call = self.rehearsal.entry.call
-            change = own_edits.as_change(texts, program, call.__code__.co_filename if is_cell(call) else None)
+            call = self.runner.entry.call
+            change = own_edits.change_from_texts(texts, program, call.__code__.co_filename if is_cell(call) else None)
             watched = tuple((Change(), condition) for condition in own_edits.conditions_in(texts, program))
-            attempt = self._attempt(change, goals, watched, thorough=True)
+            result = self._run_trial(change, goals, watched, thorough=True)
         except CannotApplyError as error:
-            attempt = Attempt(Change(), "not tried", str(error))
-        breaks = attempt.gone if attempt.verdict in WORKING else goals
-        self.tried.append(_tried([_OWN], [own.title], "edit", breaks, watched, attempt))
+            result = TrialResult(Change(), "not tried", str(error))
+        breaks = result.gone if result.verdict in WORKING else goals
+        self.candidates.append(_candidate([_OWN_EDIT], [own.title], "edit", breaks, watched, result))
         return True
 
-    def _attempt(
+    def _run_trial(
         self, change: Change, goals: frozenset[str], watched: tuple[Watched, ...], *, thorough: bool = False
-    ) -> Attempt:
-        """Rehearse a change; what of ours fails on it does not end the search."""
+    ) -> TrialResult:
+        """Run the trial of a change; an internal error does not end the search."""
         begun = time.monotonic()
-        end = max(self.deadline, begun + _OWN_S) if thorough else self.deadline
+        end = max(self.deadline, begun + _OWN_EDIT_S) if thorough else self.deadline
         try:
             with limit_time(end):
-                return self.rehearsal.attempt(change, goals, watched, thorough=thorough)
+                return self.runner.run_trial(change, goals, watched, thorough=thorough)
         except TimeUpError:
-            return Attempt(change, "not tried", "there was no time left for it")
-        except Exception as fault:  # noqa: BLE001 - the other changes are tried all the same
-            self._note_fault("rehearsing a change", fault)
-            return Attempt(change, "not tried", f"it could not be rehearsed ({type(fault).__name__}: {fault})")
+            return TrialResult(change, "not tried", "there was no time left for it")
+        except Exception as fault:  # noqa: BLE001 - the search continues with other changes
+            self._note_fault("running the trial of a change", fault)
+            return TrialResult(
+                change, "not tried", f"its trial failed because of an internal error ({type(fault).__name__}: {fault})"
+            )
         finally:
-            self._longest_s = max(self._longest_s, time.monotonic() - begun)
+            self._longest_trial_s = max(self._longest_trial_s, time.monotonic() - begun)
 
     def _note_fault(self, what: str, fault: Exception) -> None:
         self.faults.append(internal_error(what, fault))
 
-    def _late(self) -> bool:
-        """Whether there is no time for a further change: as much as the longest so far took, half of that at least."""
+    def _is_out_of_time(self) -> bool:
+        """Whether there is no time for another trial: it needs at least half as long as the longest one."""
         now = time.monotonic()
-        end = min(self._end, self._end_of_share, self.deadline)
-        return now > end or now + self._longest_s / 2 > self.deadline
+        end = min(self._phase_end, self._share_end, self.deadline)
+        return now > end or now + self._longest_trial_s / 2 > self.deadline
 
-    def _at_once(self) -> Tried | None:
-        """Try the settings and switches for all breaks together: in models one alone only uncovers the next break."""
-        report, texts = self.rehearsal.original.report, self.rehearsal.program.texts
+    def _apply_all_settings(self) -> Candidate | None:
+        """Try the settings and switches of all breaks together: a single one may only uncover the next break."""
+        report, texts = self.runner.original.report, self.runner.program.texts
         goals: list[str] = []
         steps: list[Proposal] = []
-        for listed in report.breaks:
-            if self.wanted is None or listed.id in self.wanted:
-                proposals = proposals_for(Problem(report, listed, texts), self._note_fault)
+        for break_ in report.breaks:
+            if self.wanted is None or break_.id in self.wanted:
+                proposals = proposals_for(Problem(report, break_, texts), self._note_fault)
                 harmless = [proposal for proposal in proposals if proposal.kind != "edit"]
-                goals += [listed.id] if harmless else []
+                goals += [break_.id] if harmless else []
                 steps += [proposal for proposal in harmless if proposal not in steps]
         if len(goals) < _FEWEST_AT_ONCE:
             return None
         settings = [step for step in steps if step.kind == "setting"]
         kept = [step for step in steps if step.family != _OF_LIBRARIES]
-        choices = [steps, kept, settings, _without_risk(steps), _without_risk(kept), _without_risk(settings)]
+        choices = [
+            steps,
+            kept,
+            settings,
+            _without_risky_settings(steps),
+            _without_risky_settings(kept),
+            _without_risky_settings(settings),
+        ]
         for index, chosen in enumerate(choices):
-            if chosen and chosen not in choices[:index] and not self._late():
-                self.tried.append(self._followed(frozenset(goals), _without_repetition(chosen), "all settings"))
-                if self.tried[-1].works:
-                    self._included = chosen if _is_enough(self.tried[-1]) else []
-                    return self.tried[-1]
+            if chosen and chosen not in choices[:index] and not self._is_out_of_time():
+                self.candidates.append(
+                    self._run_candidate(frozenset(goals), _without_subsumed_settings(chosen), "all settings")
+                )
+                if self.candidates[-1].works:
+                    self._settings_applied_at_once = chosen if _is_sufficient(self.candidates[-1]) else []
+                    return self.candidates[-1]
         return None
 
-    def _for_break(self, target: Break) -> tuple[Tried | None, bool]:
-        """Try the proposals for a break; return the best that works, and whether none is left to be tried."""
-        best: Tried | None = None
-        proposed = self._proposed.setdefault(target.id, [])
-        report, texts = self.rehearsal.original.report, self.rehearsal.program.texts
+    def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
+        """Try the proposals for a break; return the best working candidate, and whether all proposals were tried."""
+        best: Candidate | None = None
+        proposed = self._tried_proposals.setdefault(target.id, [])
+        report, texts = self.runner.original.report, self.runner.program.texts
         for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
-            # What is included did not remove the break when it was tried with others.
-            if proposal in self._included or proposal in proposed:
+            # Proposals that were applied at once have shown that they do not remove this break.
+            if proposal in self._settings_applied_at_once or proposal in proposed:
                 continue
-            if best is not None and _sets_more(proposal, best.attempt.change):
+            if best is not None and _only_extends_settings(proposal, best.result.change):
                 continue
-            if self._late():
+            if self._is_out_of_time():
                 return best, False
             proposed.append(proposal)
-            tried = self._followed(frozenset({target.id}), [proposal], _where(target))
-            self.tried.append(tried)
-            if tried.works and (best is None or RANK[tried.attempt.verdict] < RANK[best.attempt.verdict]):
-                best = tried
-            if tried.attempt.verdict == "works":
+            candidate = self._run_candidate(frozenset({target.id}), [proposal], _place(target))
+            self.candidates.append(candidate)
+            if candidate.works and (best is None or RANK[candidate.result.verdict] < RANK[best.result.verdict]):
+                best = candidate
+            if candidate.result.verdict == "works":
                 break
         return best, True
 
-    def _followed(self, goals: frozenset[str], steps: list[Proposal], where: str) -> Tried:
-        """Try proposals; where another break comes instead, try to mend that as well."""
+    def _run_candidate(self, goals: frozenset[str], steps: list[Proposal], where: str) -> Candidate:
+        """Try proposals together; if a different break appears, try to fix that as well."""
         change = Change()
         for proposal in steps:
-            change = change.extended(proposal)
-        self.tell(f"{where}: {'; '.join(step.title for step in steps)}")
+            change = change.with_proposal(proposal)
+        self.on_status(f"{where}: {'; '.join(step.title for step in steps)}")
         watched = tuple((Change(), condition) for proposal in steps for condition in proposal.conditions)
-        attempt = self._attempt(change, goals, watched)
-        first = attempt, watched, steps
+        result = self._run_trial(change, goals, watched)
+        first = result, watched, steps
         most = len(steps) + _MOST_STEPS - 1
-        while attempt.verdict == "another break" and len(steps) < most and not self._late():
-            further = self._next_step(attempt, goals, watched, most=2)
-            if further is None:
-                attempt, watched, steps = first
+        while result.verdict == "another break" and len(steps) < most and not self._is_out_of_time():
+            next_step = self._next_step(result, goals, watched, most=2)
+            if next_step is None:
+                result, watched, steps = first
                 break
-            attempt, step, watched = further
+            result, step, watched = next_step
             steps = [*steps, step]
-        breaks = attempt.gone if attempt.verdict in WORKING else goals
+        breaks = result.gone if result.verdict in WORKING else goals
         families, titles = [step.family for step in steps], [step.title for step in steps]
-        return _tried(families, titles, _kind([step.kind for step in steps]), breaks, watched, attempt)
+        return _candidate(families, titles, _kind([step.kind for step in steps]), breaks, watched, result)
 
     def _next_step(
-        self, attempt: Attempt, goals: frozenset[str], watched: tuple[Watched, ...], most: int | None = None
-    ) -> tuple[Attempt, Proposal, tuple[Watched, ...]] | None:
-        """Mend one break more of a changed program; return the first attempt that gets further.
+        self, result: TrialResult, goals: frozenset[str], watched: tuple[Watched, ...], most: int | None = None
+    ) -> tuple[TrialResult, Proposal, tuple[Watched, ...]] | None:
+        """Fix one more break of a changed program; return the first result with fewer breaks, its step and conditions.
 
         Parameters
         ----------
         most : int, optional
-            How many of the program's breaks to look at.
+            The number of the program's breaks to look at; all of them by default.
         """
-        report = attempt.report
+        report = result.report
         if report is None:
             return None
-        texts = {**self.rehearsal.program.texts, **attempt.change.texts}
-        old = _kinds(self.rehearsal.original.report)
-        new = sorted(report.breaks, key=lambda listed: (listed.gb_type, _code(listed)) in old)
+        texts = {**self.runner.program.texts, **result.change.texts}
+        old = _break_kinds(self.runner.original.report)
+        new = sorted(report.breaks, key=lambda break_: (break_.gb_type, _code(break_)) in old)
         for target in new[:most]:
             for proposal in proposals_for(Problem(report, target, texts), self._note_fault):
-                change = attempt.change.extended(proposal)
+                change = result.change.with_proposal(proposal)
                 key = target.gb_type, _code(target), proposal.title
-                if change == attempt.change or (most is None and key in self._in_vain):
+                if change == result.change or (most is None and key in self._useless_steps):
                     continue
-                if self._late():
+                if self._is_out_of_time():
                     return None
-                self.tell(f"{_where(target)}: {proposal.title}")
-                now = (*watched, *((attempt.change, condition) for condition in proposal.conditions))
-                tried = self._attempt(change, goals, now)
-                if _further(tried, attempt, target):
-                    return tried, proposal, now
-                self._in_vain.add(key)
+                self.on_status(f"{_place(target)}: {proposal.title}")
+                now_watched = (*watched, *((result.change, condition) for condition in proposal.conditions))
+                next_result = self._run_trial(change, goals, now_watched)
+                if _is_progress(next_result, result, target):
+                    return next_result, proposal, now_watched
+                self._useless_steps.add(key)
         return None
 
-    def _together(self, parts: list[Tried]) -> None:
-        """Put together what works, and go on from there with what is left."""
-        report, texts = self.rehearsal.original.report, self.rehearsal.program.texts
-        goals = frozenset(listed.id for listed in report.breaks)
-        change, merged = Change(), list[Tried]()
+    def _combine(self, parts: list[Candidate]) -> None:
+        """Combine the working candidates, and fix the breaks that remain."""
+        report, texts = self.runner.original.report, self.runner.program.texts
+        goals = frozenset(break_.id for break_ in report.breaks)
+        change, merged = Change(), list[Candidate]()
         for part in parts:
-            joined = _merged(texts, change, part.attempt.change)
+            joined = _merged(texts, change, part.result.change)
             if joined is not None:
                 change = joined
                 merged.append(part)
         if not merged or (len(merged) == 1 and goals <= set(merged[0].breaks)):
             return
         watched = tuple(condition for part in merged for condition in part.watched)
-        attempt = self._attempt(change, goals, watched) if len(merged) > 1 else merged[0].attempt
-        if attempt.verdict not in WORKING:  # they do not go together: the one that reaches furthest goes on alone
+        result = self._run_trial(change, goals, watched) if len(merged) > 1 else merged[0].result
+        if result.verdict not in WORKING:  # they conflict: continue with the one that removes most breaks
             merged = [max(merged, key=lambda part: len(part.breaks))]
-            attempt, watched = merged[0].attempt, merged[0].watched
+            result, watched = merged[0].result, merged[0].watched
         steps: list[Proposal] = []
-        while attempt.verdict in WORKING and _breaks(attempt) and len(steps) < _MOST_STEPS_TOGETHER:
-            further = self._next_step(attempt, goals, watched)
-            if further is None:
+        while result.verdict in WORKING and _break_count(result) and len(steps) < _MOST_STEPS_TOGETHER:
+            next_step = self._next_step(result, goals, watched)
+            if next_step is None:
                 break
-            attempt, step, watched = further
+            result, step, watched = next_step
             steps.append(step)
         if len(merged) == 1 and not steps:
             return
         families = [*(family for part in merged for family in part.families), *(step.family for step in steps)]
         titles = [*(title for part in merged for title in part.titles), *(step.title for step in steps)]
         kind = _kind([*(part.kind for part in merged), *(step.kind for step in steps)])
-        self.tried.append(_tried(families, titles, kind, attempt.gone, watched, attempt))
+        self.candidates.append(_candidate(families, titles, kind, result.gone, watched, result))
 
 
-def _is_enough(at_once: Tried) -> bool:
-    """Whether settings and switches, tried at once, leave nothing to be wished for."""
-    return at_once.attempt.verdict == "works" and not at_once.attempt.change.texts
+def _is_sufficient(at_once: Candidate) -> bool:
+    """Whether settings and switches alone remove the breaks, and nothing differs."""
+    return at_once.result.verdict == "works" and not at_once.result.change.texts
 
 
-def _sets_more(proposal: Proposal, change: Change) -> bool:
-    """Whether a proposal only sets what a change sets already, and more."""
+def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
+    """Whether a proposal sets everything that a change sets, and more."""
     return proposal.kind == "setting" and bool(change.settings) and change.settings.items() < proposal.settings.items()
 
 
-def _without_repetition(steps: list[Proposal]) -> list[Proposal]:
-    """Leave out settings that others hold, too."""
-    held = [step.settings.items() for step in steps]
-    return [step for step in steps if not (step.settings and any(step.settings.items() < other for other in held))]
+def _without_subsumed_settings(steps: list[Proposal]) -> list[Proposal]:
+    """Return the steps without settings that a larger combination of settings contains."""
+    all_settings = [step.settings.items() for step in steps]
+    return [
+        step for step in steps if not (step.settings and any(step.settings.items() < other for other in all_settings))
+    ]
 
 
-def _without_risk(steps: list[Proposal]) -> list[Proposal]:
+def _without_risky_settings(steps: list[Proposal]) -> list[Proposal]:
     return [step for step in steps if not any(name.endswith(_RISKY) for name in step.settings)]
 
 
-def _further(tried: Attempt, before: Attempt, target: Break) -> bool:
-    """Whether an attempt to mend a break of a changed program gets further than that program."""
-    if tried.report is None or tried.verdict not in (WORKING if before.verdict in WORKING else _UNHARMED):
+def _is_progress(result: TrialResult, before: TrialResult, target: Break) -> bool:
+    """Whether a further step removes breaks from a changed program."""
+    if result.report is None or result.verdict not in (WORKING if before.verdict in WORKING else _RESULTS_ARE_RIGHT):
         return False
-    gone = (target.gb_type, _code(target)) not in _kinds(tried.report)
-    return _breaks(tried) < _breaks(before) or (gone and _breaks(tried) == _breaks(before))
+    gone = (target.gb_type, _code(target)) not in _break_kinds(result.report)
+    return _break_count(result) < _break_count(before) or (gone and _break_count(result) == _break_count(before))
 
 
-def _tried(
+def _candidate(
     families: Iterable[str],
     titles: Iterable[str],
     kind: Kind,
     breaks: Iterable[str],
     watched: tuple[Watched, ...],
-    attempt: Attempt,
-) -> Tried:
-    return Tried(
+    result: TrialResult,
+) -> Candidate:
+    return Candidate(
         tuple(dict.fromkeys(families)),
         tuple(dict.fromkeys(titles)),
         kind,
-        tuple(sorted(breaks, key=_number)),
+        tuple(sorted(breaks, key=_numeric_id)),
         watched,
-        attempt,
+        result,
     )
 
 
 def _merged(original: Mapping[str, str], first: Change, second: Change) -> Change | None:
-    """Return two changes of the original as one, ``None`` where they change the same lines."""
+    """Return two changes of the original as one; ``None`` if they change the same lines."""
     texts = dict(first.texts)
     for source, text in second.texts.items():
         if source not in texts:
@@ -450,7 +467,7 @@ def _merged(original: Mapping[str, str], first: Change, second: Change) -> Chang
         for before, after in itertools.pairwise(edits):
             if after.first_line <= max(before.last_line, before.first_line):
                 return None
-        texts[source] = applied_to(original[source], edits)
+        texts[source] = apply_edits(original[source], edits)
     conflicting = [
         name
         for name in first.settings.keys() & second.settings.keys()
@@ -468,23 +485,23 @@ def _kind(kinds: list[Kind]) -> Kind:
     return next(kind for kind in strongest if kind in kinds)
 
 
-def _kinds(report: Report) -> set[tuple[str, str]]:
-    return {(listed.gb_type, _code(listed)) for listed in report.breaks}
+def _break_kinds(report: Report) -> set[tuple[str, str]]:
+    return {(break_.gb_type, _code(break_)) for break_ in report.breaks}
 
 
-def _code(graph_break: Break) -> str:
-    return (graph_break.location.code or "") if graph_break.location is not None else ""
+def _code(break_: Break) -> str:
+    return (break_.location.code or "") if break_.location is not None else ""
 
 
-def _breaks(attempt: Attempt) -> int:
-    return attempt.report.summary.breaks if attempt.report is not None else 1 << 30
+def _break_count(result: TrialResult) -> int:
+    return result.report.summary.breaks if result.report is not None else 1 << 30
 
 
-def _where(graph_break: Break) -> str:
-    location = graph_break.location
-    return f"line {location.line}" if location is not None else graph_break.gb_type
+def _place(break_: Break) -> str:
+    location = break_.location
+    return f"line {location.line}" if location is not None else break_.gb_type
 
 
-def _number(ident: str) -> tuple[int, str]:
+def _numeric_id(ident: str) -> tuple[int, str]:
     digits = "".join(character for character in ident if character.isdigit())
     return int(digits or 0), ident

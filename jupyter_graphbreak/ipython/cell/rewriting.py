@@ -117,7 +117,9 @@ class BeginObservation:
         self._take_asked = take_asked
         self._namespace = namespace
         #: Rewrites a cell that starts with the string or that is asked for, and leaves any other alone.
-        self.visit: Callable[[ast.AST], ast.AST] = faults.shielded("reading the cell", self._visited, without_marker)
+        self.visit: Callable[[ast.AST], ast.AST] = faults.with_fallback(
+            "reading the cell", self._visited, without_marker
+        )
 
     def _visited(self, node: ast.AST) -> ast.AST:
         self._on_visit()
@@ -140,7 +142,7 @@ class BeginObservation:
         plan: Plan = "calls"
         lead: list[ast.stmt] = []
         reason, rest = "", body
-        with faults.noted("planning how to run the cell"):
+        with faults.suppress_faults("planning how to run the cell"):
             plan, reason, lead, rest = self._planned(body, at)
         if plan == "nothing" and asked.only_torch:
             return node

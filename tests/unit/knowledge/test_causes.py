@@ -1,4 +1,4 @@
-"""The table of causes is the only place that names GB ids, and what it names exists."""
+"""Only the table of causes names GB ids; its ids, settings and pages exist."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_earlier(release: str | None) -> bool:
     return release is not None and tuple(map(int, release.split("."))) < INSTALLED
 
 
-def test_every_cause_has_one_entry_in_the_order_of_ids() -> None:
+def test_causes_are_unique_and_sorted_by_id() -> None:
     ids = [cause.id for cause in BY_ID]
     assert ids == sorted(set(ids))
     names = [name for cause in CAUSES for name in cause.names]
@@ -42,14 +42,14 @@ def test_every_cause_has_one_entry_in_the_order_of_ids() -> None:
 
 
 @pytest.mark.parametrize("cause", BY_ID, ids=lambda cause: cause.id)
-def test_ids_and_names_are_those_of_pytorchs_registry(cause: KnownCause) -> None:
+def test_ids_and_names_match_pytorchs_registry(cause: KnownCause) -> None:
     if is_later(cause.since) or is_earlier(cause.until):
         assert cause.id not in REGISTRY
     else:
         assert {entry["Gb_type"] for entry in REGISTRY[cause.id]} & set(cause.names)
 
 
-def test_settings_are_those_of_dynamo() -> None:
+def test_settings_exist_in_dynamo() -> None:
     config = (TORCH / "_dynamo" / "config.py").read_text(encoding="utf-8")
     settings = {setting for cause in CAUSES for combination in cause.settings for setting in combination}
     assert settings
@@ -83,18 +83,18 @@ def test_every_entry_has_a_short_title_and_plain_sentences() -> None:
         assert not text.endswith(".")
     steps = {entry.manual_step for entry in (*CAUSES, *CALLS) if entry.manual_step is not None}
     for step in steps:
-        assert bool(step.tried) == bool(step.otherwise)
+        assert bool(step.obsolete_if_failed) == bool(step.otherwise)
         assert step.text.endswith(".")
 
 
-def test_the_advice_for_a_library_is_a_part_of_the_advice_for_ones_own_line() -> None:
+def test_the_setting_advice_is_part_of_the_advice() -> None:
     for entry in (*CAUSES, *CALLS):
         if entry.setting_advice is not None:
             setting = entry.setting_advice.rpartition("torch._dynamo.config.")[2].partition(" ")[0]
             assert setting in (entry.advice or "")
 
 
-def test_what_is_called_names_a_cause_whose_id_does_not() -> None:
+def test_the_called_function_identifies_a_cause_with_a_general_id() -> None:
     printed = known_cause("GB0059", "Failed to trace builtin operator", "builtin print [<class 'int'>] False")
     assert printed.title == "`print`"
     assert "print after the call" in (printed.advice or "")
@@ -104,7 +104,7 @@ def test_what_is_called_names_a_cause_whose_id_does_not() -> None:
     assert known_cause("GB0124", "", code="print(x.item())").title == known_cause("GB0124", "").title
 
 
-def test_a_cause_is_found_by_its_name_if_a_release_gives_no_id() -> None:
+def test_a_cause_without_an_id_is_found_by_its_name() -> None:
     assert known_cause(None, "Data-dependent branching") == known_cause("GB0170", "anything")
     unknown = known_cause("GB9999", "something new")
     assert (unknown.id, unknown.title, unknown.advice, unknown.settings) == ("GB9999", "something new", None, ())

@@ -1,4 +1,4 @@
-"""Apply a remedy as a reader would, and observe what the program does, by other means than the verdict was made."""
+"""Apply a remedy as a reader would, and observe the program without the code of verdicts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Written(NamedTuple):
 
 
 def programs(stem: str) -> list[Written]:
-    """Return the programs of a file, each with what all of them begin with."""
+    """Return the programs of a file, each with their common head."""
     head, *parts = (PROGRAMS / f"{stem}.py").read_text(encoding="utf-8").split("# === ")
     named = [part.partition("\n") for part in parts]
     return [Written(name.strip(), f"{head}{body}".rstrip("\n")) for name, _, body in named]
@@ -59,7 +59,7 @@ class Loaded:
         return self.module.f
 
     def given(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments, made anew."""
+        """Return newly created arguments."""
         given = self.module.given()
         if len(given) == 2 and isinstance(given[0], tuple) and isinstance(given[1], dict):
             return given[0], given[1]
@@ -81,7 +81,7 @@ def edited(loaded: Loaded, report: Report, remedy: Remedy) -> str:
 def remedied(
     loaded: Loaded, report: Report, remedy: Remedy, folder: Path, backend: str
 ) -> Iterator[Callable[..., Any]]:
-    """Yield what makes the program with a remedy anew, compiled."""
+    """Yield a function that loads the program with a remedy, compiled."""
     text = edited(loaded, report, remedy)
     is_wrapped = text.count("torch.compile(") + text.count("torch.compile\n") > loaded.text.count("torch.compile")
     saved, compile_before = torch._dynamo.config.save_config(), torch.compile
@@ -110,16 +110,16 @@ VARIANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-class Performance(NamedTuple):
-    """What a program did, by the variant of its inputs, and what PyTorch counted in its first call."""
+class ObservedRun(NamedTuple):
+    """The observations of a program by the variant of its inputs, and PyTorch's counters of the first call."""
 
     observed: dict[str, Observed]
     graphs: int
     ops: int
 
 
-def perform(make: Callable[[], Any], variants: Iterable[str], seed: int = 3) -> Performance:
-    """Make a program and call it twice on each variant of its inputs, one after the other."""
+def observe_runs(make: Callable[[], Any], variants: Iterable[str], seed: int = 3) -> ObservedRun:
+    """Load a program, and call it twice on each variant of its inputs."""
     torch._dynamo.reset()
     counters.clear()
     made, call = make()
@@ -134,7 +134,7 @@ def perform(make: Callable[[], Any], variants: Iterable[str], seed: int = 3) -> 
             np.random.seed(seed)  # noqa: NPY002
             seen |= {f"{turn} {key}": value for key, value in _observe(made, call, args, kwargs).items()}
             counted = counted or [counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"]]
-    return Performance(observed, *counted)
+    return ObservedRun(observed, *counted)
 
 
 def _observe(made: Loaded, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observed:
@@ -258,13 +258,13 @@ def _logged() -> Iterator[list[tuple[str, str, str]]]:
         logger.level, logger.propagate = before
 
 
-def parted(expected: Observed, actual: Observed) -> list[str]:
-    """Return the names of what differs."""
+def names_of_differences(expected: Observed, actual: Observed) -> list[str]:
+    """Return the names of the observations that differ."""
     return [name for name in sorted(expected.keys() | actual.keys()) if not _equal(expected, actual, name)]
 
 
-def only_declared(name: str, expected: Observed, actual: Observed) -> bool:
-    """Whether a difference may be, where it is said: output, its time, random state, zeros, how an input is refused."""
+def is_allowed_difference(name: str, expected: Observed, actual: Observed) -> bool:
+    """Whether a declared difference is allowed: output, random state, zero gradients, or how an input is refused."""
     if name.endswith(" raised") and expected.get(name) and actual.get(name):
         return str(actual[name]).startswith(("RuntimeError: ", "TorchRuntimeError: "))
     if "gradient" in name and expected.get(name) is None and isinstance(actual.get(name), torch.Tensor):

@@ -1,4 +1,4 @@
-"""Judge a claim without our own code: apply the remedy to the text, run it on other inputs, and count what breaks."""
+"""Check a claim without our own code: apply the remedy to the text, run it on other inputs, and count breaks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_COMPILING = re.compile(r", grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 
 
 class Seen(NamedTuple):
-    """What one call did: in order what left it, what it returned or raised, and what is different afterwards."""
+    """The observation of one call: its output in order, its result or error, and the changed state."""
 
     events: list[tuple[str, ...]]
     raised: BaseException | None
@@ -55,7 +55,7 @@ def patched(text: str, patch: str) -> str:
 
 
 def new_lines(remedy: Remedy, line: int) -> range:
-    """Return the lines of the changed text where a line of the old one is, or where what took its place is."""
+    """Return the lines of the changed text that correspond to a line of the old text, or that replace it."""
     shift = 0
     for edit in sorted(remedy.edits, key=lambda edit: edit.first_line):
         count = len(edit.new.split("\n")) if edit.new else 0
@@ -69,7 +69,7 @@ def new_lines(remedy: Remedy, line: int) -> range:
 
 @contextlib.contextmanager
 def counted_breaks(path: Path) -> Iterator[list[int]]:
-    """Note the lines of a file on which graphs break, as Dynamo's own method learns of them."""
+    """Record the lines of a file at which graphs break, by replacing Dynamo's own method."""
     from torch._dynamo import symbolic_convert
 
     lines: list[int] = []
@@ -101,7 +101,7 @@ class _Out(io.TextIOBase):
 
 
 def _left_uncompiled(path: Path) -> Callable[..., Any]:
-    """Return what stands for ``torch.compile`` in a file, and is it for PyTorch, whose ``torch.cond`` compiles."""
+    """Return a replacement of ``torch.compile`` for one file; PyTorch itself (``torch.cond``) uses the original."""
     compile_before = torch.compile
 
     def compiled(fn: Any = None, **options: Any) -> Any:
@@ -114,7 +114,7 @@ def _left_uncompiled(path: Path) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def set_up(loaded: Loaded) -> Iterator[None]:
-    """Set the filters of warnings and the handlers of loggers that a program asks for, for a while."""
+    """Set the warning filters and log handlers that a program requires, temporarily."""
     handlers = {name: list(logging.getLogger(name).handlers) for name in ("program.log",)}
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -331,20 +331,20 @@ _CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-#: Compiling takes time, and tells less of these.
+#: Calls that are not compiled, because compiling takes time and shows less for them.
 _ONLY_UNCOMPILED = {
     "zeros", "large", "an inf", "a zero", "negative integers", "double precision", "half precision", "with gradients",
     "zeros with gradients",
 }  # fmt: skip
-#: Tensors of other kinds than the given ones. A program that refuses one of a group is not made for them.
+#: Tensors of other kinds than the given ones. A program that refuses one of a group is not meant for them.
 _OTHER_KINDS = (
     {"integers", "negative integers"}, {"double precision"}, {"half precision"},
     {"with gradients", "zeros with gradients"},
 )  # fmt: skip
 
 
-def parted(expected: Seen, actual: Seen, remedy: Remedy, what: str) -> list[str]:
-    """Return how a call differs from the original's, beyond what a verdict allows for."""
+def names_of_differences(expected: Seen, actual: Seen, remedy: Remedy, what: str) -> list[str]:
+    """Return how a call differs from that of the original, beyond what the verdict allows."""
     may_differ = remedy.verdict == "works but differs"
     if expected.raised is not None or actual.raised is not None:
         return _raised(expected.raised, actual.raised, may_differ=may_differ)
@@ -410,7 +410,7 @@ def _same(one: Any, other: Any) -> bool:
 def _originals(
     path: Path, text: str, loaded: Loaded, remedy: Remedy
 ) -> list[tuple[str, Callable[[Loaded], Any], Seen]]:
-    """Return the calls for which a claim is made, each with what the original does."""
+    """Return the calls to which a claim applies, with the observations of the original."""
     every = turns(loaded)
     if remedy.verdict == "works on what ran":
         every = {"as given": every["as given"]}
@@ -423,7 +423,7 @@ def _originals(
 
 
 def false_claims(program: Written, loaded: Loaded, report: Report, remedy: Remedy, backend: str) -> list[str]:
-    """Return what is not true of a remedy that is said to work."""
+    """Return the false claims of a remedy with a working verdict."""
     path = loaded.path.with_name("changed.py")
     text = program.text
     if remedy.patch is not None:
@@ -448,7 +448,7 @@ def false_claims(program: Written, loaded: Loaded, report: Report, remedy: Remed
             if remedy.settings == {} and remedy.verdict == "works":
                 found += [
                     f"{what}: uncompiled: {each}"
-                    for each in parted(expected, seen(path, text, turn, None), remedy, what)
+                    for each in names_of_differences(expected, seen(path, text, turn, None), remedy, what)
                 ]
             if what in _ONLY_UNCOMPILED:
                 continue
@@ -457,9 +457,9 @@ def false_claims(program: Written, loaded: Loaded, report: Report, remedy: Remed
                 actual = seen(path, text, turn, compiling)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)
-            differs = parted(expected, actual, remedy, what)
-            if differs:  # what compiling alone does is no doing of the remedy's
-                usual = parted(expected, seen(path, program.text, turn, compiling), remedy, what)
+            differs = names_of_differences(expected, actual, remedy, what)
+            if differs:  # compilation alone makes the same difference
+                usual = names_of_differences(expected, seen(path, program.text, turn, compiling), remedy, what)
                 differs = [difference for difference in differs if difference not in usual]
             found += [f"{what}: {difference}" for difference in differs]
             if forbidden & set(broken) and expected.raised is None:

@@ -1,4 +1,4 @@
-"""A remedy that is said to work does so when a reader applies it: compared here by other means than the verdict was."""
+"""A remedy with a working verdict works when a reader applies it; this test does not use the code of verdicts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jupyter_graphbreak.results import Report
 from tests.torch.experiments.remedies.by_hand import (
     VARIANTS,
     Loaded,
-    Performance,
+    ObservedRun,
     Written,
-    only_declared,
-    parted,
-    perform,
+    is_allowed_difference,
+    names_of_differences,
+    observe_runs,
     programs,
     remedied,
 )
@@ -29,17 +29,17 @@ CASES = [pytest.param(each, id=f"{stem}-{each.name}") for stem in STEMS for each
 
 @pytest.mark.parametrize("program", CASES)
 def test_every_claim_holds(tmp_path: Path, program: Written) -> None:
-    holds(tmp_path, program, "aot_eager")
+    check_claims(tmp_path, program, "aot_eager")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["random numbers on one side, with gradients", "two conditions one after the other"])
 def test_every_claim_holds_with_generated_code(tmp_path: Path, name: str) -> None:
-    holds(tmp_path, next(each for each in programs("traps") if each.name == name), "inductor")
+    check_claims(tmp_path, next(each for each in programs("traps") if each.name == name), "inductor")
 
 
-def holds(folder: Path, program: Written, backend: str) -> Report:
-    """Try the remedies of a program, apply each that is said to work by hand, and compare."""
+def check_claims(folder: Path, program: Written, backend: str) -> Report:
+    """Try the remedies of a program, apply those with working verdicts by hand, and compare."""
     (folder / "with").mkdir()
     loaded = Loaded(folder / "program.py", program.text)
     args, kwargs = loaded.given()
@@ -48,12 +48,12 @@ def holds(folder: Path, program: Written, backend: str) -> Report:
     decided = {
         ident for remedy in report.remedies if remedy.person or remedy.verdict in WORKING for ident in remedy.breaks
     }
-    assert decided == {listed.id for listed in report.breaks}, "each break has a way on"
+    assert decided == {break_.id for break_ in report.breaks}, "each break has a remedy or a manual step"
     alone = _Alone(loaded, backend)
     for remedy in report.remedies:
         assert (remedy.verdict == "not tried") >= (remedy.kind == "person")
         if remedy.verdict in WORKING:
-            _holds(alone, report, remedy, folder / "with")
+            _check_claim(alone, report, remedy, folder / "with")
     return report
 
 
@@ -65,36 +65,36 @@ class _Alone:
         self.backend = backend
 
     @functools.cached_property
-    def eager(self) -> Performance:
-        return perform(lambda: (made := self._made(), made.f), VARIANTS)
+    def eager(self) -> ObservedRun:
+        return observe_runs(lambda: (made := self._made(), made.f), VARIANTS)
 
     @functools.cached_property
-    def compiled(self) -> Performance:
-        return perform(lambda: (made := self._made(), torch.compile(made.f, backend=self.backend)), VARIANTS)
+    def compiled(self) -> ObservedRun:
+        return observe_runs(lambda: (made := self._made(), torch.compile(made.f, backend=self.backend)), VARIANTS)
 
     def _made(self) -> Loaded:
         return Loaded(self.loaded.path, self.loaded.text)
 
 
-def _holds(alone: _Alone, report: Report, remedy: Remedy, folder: Path) -> None:
+def _check_claim(alone: _Alone, report: Report, remedy: Remedy, folder: Path) -> None:
     what = f"{remedy.id} {remedy.title}: {remedy.verdict}\n{remedy.patch or remedy.code}\n"
     evidence = remedy.evidence
     assert evidence is not None
     assert (remedy.verdict == "works but differs") == bool(remedy.differences), what
     variants = list(VARIANTS) if remedy.verdict != "works on what ran" else ["as given"]
     with remedied(alone.loaded, report, remedy, folder, alone.backend) as changed:
-        actually = perform(changed, variants)
+        actually = observe_runs(changed, variants)
         assert actually.graphs == evidence.graphs_after, what
         assert evidence.breaks_after < evidence.breaks_before
         assert actually.ops or not alone.compiled.ops, f"{what}nothing is compiled any more"
         if not evidence.breaks_after:
-            perform(lambda: changed(fullgraph=True), ["as given"])  # it would raise
+            observe_runs(lambda: changed(fullgraph=True), ["as given"])  # it would raise
     for variant in variants:
         expected, actual = alone.eager.observed[variant], actually.observed[variant]
-        found = parted(expected, actual)
-        # What compiling alone does is no doing of the remedy's.
-        found = [name for name in found if name not in parted(expected, alone.compiled.observed[variant])]
+        found = names_of_differences(expected, actual)
+        # Differences that compilation alone makes are not caused by the remedy.
+        found = [name for name in found if name not in names_of_differences(expected, alone.compiled.observed[variant])]
         if remedy.verdict == "works but differs":
-            found = [name for name in found if not only_declared(name, expected, actual)]
-        told = "".join(f"\n{name}: {expected.get(name)} became {actual.get(name)}" for name in found)
-        assert not found, f"{what}{variant}: {told}"
+            found = [name for name in found if not is_allowed_difference(name, expected, actual)]
+        details = "".join(f"\n{name}: {expected.get(name)} became {actual.get(name)}" for name in found)
+        assert not found, f"{what}{variant}: {details}"

@@ -1,4 +1,4 @@
-"""Each kind of callable is kept as an entry, once, as it was before it ran, and can run again."""
+"""Each kind of callable is kept as one entry with its state before the call, and can run again."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def kept(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
     ],
     ids=["function", "partial", "module", "method", "callable", "lambda"],
 )
-def test_what_was_compiled_runs_again(function: Any, name: str) -> None:
+def test_a_compiled_callable_runs_again(function: Any, name: str) -> None:
     x = torch.ones(2, 3)
     compiled: Any = torch.compile(function, backend="eager")
     entries, value = kept(lambda: compiled(x))
@@ -76,21 +76,21 @@ def test_what_was_compiled_runs_again(function: Any, name: str) -> None:
     torch.testing.assert_close(again, value)
 
 
-def test_the_state_is_that_before_the_call() -> None:
+def test_the_entry_has_the_state_before_the_call() -> None:
     net, x = Net(), torch.ones(2, 3)
     (entry,), _ = kept(lambda: torch.compile(net, backend="eager")(x))
     assert net.calls == 1
     assert entry.call.calls == 0  # type: ignore[attr-defined]
 
 
-def test_a_function_is_kept_once_however_often_it_is_compiled() -> None:
+def test_a_recompiled_function_is_kept_once() -> None:
     compiled = torch.compile(breaks, backend="eager")
     entries, _ = kept(lambda: [compiled(torch.ones(n)) for n in (2, 3, 4)])
     assert [entry.function for entry in entries] == ["breaks"]
     assert [tuple(value.shape) for value in entries[0].arguments.args[:1]] == [(2,)]
 
 
-def test_compiled_functions_inside_of_uncompiled_ones() -> None:
+def test_compiled_functions_inside_uncompiled_ones() -> None:
     inner = torch.compile(breaks, backend="eager")
 
     def outer(x: torch.Tensor) -> Any:
@@ -102,7 +102,7 @@ def test_compiled_functions_inside_of_uncompiled_ones() -> None:
 
 
 @pytest.mark.parametrize("how", ["fullgraph", "scope"])
-def test_what_raises_at_its_break_is_mended_all_the_same(how: str) -> None:
+def test_a_break_that_raises_is_fixed_as_well(how: str) -> None:
     import jupyter_graphbreak
 
     torch._dynamo.reset()

@@ -1,4 +1,4 @@
-"""What is handed in as numbers stays right for other numbers: they are compiled anew, none is kept from before."""
+"""Sizes that are passed as numbers stay right for other numbers, which are compiled anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches that somebody wrote are judged like every other change, and refused where they cannot be judged."""
+"""The user's own patches get verdicts like every other change, or are refused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def judged(tmp_path: Path) -> Judge:
     return judge
 
 
-def test_a_patch_that_is_right(judged: Judge) -> None:
+def test_a_correct_patch(judged: Judge) -> None:
     own = judged((BRANCH, WHERE))
     assert own.verdict == "works"
     assert "b1" in own.breaks
@@ -98,11 +98,11 @@ def test_a_patch_that_is_right(judged: Judge) -> None:
         WHERE.replace("return", "x.add_(0.5)\n        return"),
     ],
 )
-def test_a_patch_that_is_wrong(judged: Judge, instead: str) -> None:
+def test_a_wrong_patch(judged: Judge, instead: str) -> None:
     assert judged((BRANCH, instead)).verdict == "another result"
 
 
-def test_a_further_function_may_come(judged: Judge) -> None:
+def test_a_patch_may_add_a_function(judged: Judge) -> None:
     helper = "def either(x, one, other):\n    return torch.where(x.sum() > 0, one, other)\n\n\n"
     new = "        return either(x, x * factor, x - self.offset)\n"
     assert judged((BRANCH, new), ("def step", f"{helper}def step")).verdict == "works"
@@ -120,7 +120,7 @@ def test_a_further_function_may_come(judged: Judge) -> None:
         ("\n\n\ndef step", "\n\nprint('loaded')\n\n\ndef step", 12),
     ],
 )
-def test_what_runs_when_a_module_is_loaded_is_not_judged(judged: Judge, old: str, new: str, line: int) -> None:
+def test_changes_of_module_level_code_are_not_tried(judged: Judge, old: str, new: str, line: int) -> None:
     """The functions that exist would not have it, and a verdict on them would be about another program."""
     own = judged((BRANCH, WHERE), (old, new))
     assert own.verdict == "not tried"
@@ -128,14 +128,14 @@ def test_what_runs_when_a_module_is_loaded_is_not_judged(judged: Judge, old: str
     assert own.reason.startswith(f"line {line} ")
 
 
-def test_a_function_that_is_gone_is_not_judged(judged: Judge) -> None:
+def test_a_removed_function_is_not_tried(judged: Judge) -> None:
     text = MODULE + "\n\ndef unused(x):\n    return x\n"
     own = judged((BRANCH, WHERE), ("\n\ndef unused(x):\n    return x\n", ""), text=text)
     assert own.verdict == "not tried"
 
 
 @pytest.mark.parametrize("more", ["", '@torch.compile(backend="eager")\ndef helper(x):\n    return x\n\n\n'])
-def test_how_a_function_is_compiled_is_not_judged(judged: Judge, more: str) -> None:
+def test_changes_of_compile_calls_are_not_tried(judged: Judge, more: str) -> None:
     text = MODULE.replace("def step", '@torch.compile(backend="eager")\ndef step')
     old = '@torch.compile(backend="eager")\ndef step'
     own = judged((BRANCH, WHERE), (old, more + old.replace('"eager"', '"eager", dynamic=True')), text=text)
@@ -172,7 +172,7 @@ def step(x):
     assert "b1" in own.breaks
 
 
-def test_an_arm_that_never_runs_is_not_called_right(judged: Judge) -> None:
+def test_a_side_that_never_runs_does_not_count_as_working(judged: Judge) -> None:
     text = """import torch
 
 
@@ -193,14 +193,14 @@ def step(x):
 
 
 @pytest.mark.parametrize(("new", "wanted"), [("return x - missing(", "SyntaxError"), ("return missing", "NameError")])
-def test_what_fails_says_how(judged: Judge, new: str, wanted: str) -> None:
+def test_a_failure_has_a_reason(judged: Judge, new: str, wanted: str) -> None:
     own = judged(("return y + 1", new))
     assert own.verdict == "fails"
     assert own.reason is not None
     assert wanted in own.reason or "cannot be applied" in own.reason
 
 
-def test_a_patch_of_more_than_what_was_compiled(judged: Judge) -> None:
+def test_a_patch_that_also_changes_other_files(judged: Judge) -> None:
     """What else changes could change the result; what is no Python cannot."""
     other = diff("x = 1\n", "x = 2\n", "pkg/other.py")
     own = judged((BRANCH, WHERE), beside=other)
@@ -209,7 +209,7 @@ def test_a_patch_of_more_than_what_was_compiled(judged: Judge) -> None:
     assert judged((BRANCH, WHERE), beside=diff("old\n", "new\n", "README.md")).verdict == "works"
 
 
-def test_a_patch_of_another_text(tmp_path: Path) -> None:
+def test_a_patch_of_a_different_text(tmp_path: Path) -> None:
     file = tmp_path / "drifted.py"
     file.write_text(MODULE)
     patch = tmp_path / "own.patch"
@@ -220,7 +220,7 @@ def test_a_patch_of_another_text(tmp_path: Path) -> None:
     assert own.reason == "line 12 of drifted.py is another than 'return x - 2 * self.offset'"
 
 
-def test_what_is_no_patch_is_an_error(tmp_path: Path) -> None:
+def test_an_invalid_patch_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "plain.py"
     file.write_text(MODULE)
     step = load(file).step

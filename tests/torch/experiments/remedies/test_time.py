@@ -1,4 +1,4 @@
-"""Time is spread over the breaks of a program, and the limit is kept, whatever is asked."""
+"""The time is shared between the breaks of a program, and no question exceeds its limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jupyter_graphbreak
 from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 from jupyter_graphbreak.experiments.remedies import search
-from jupyter_graphbreak.experiments.remedies.rehearsal import Attempt, Rehearsal
+from jupyter_graphbreak.experiments.remedies.rehearsal import TrialResult, TrialRunner
 from jupyter_graphbreak.experiments.remedies.search import Search
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
@@ -35,7 +35,7 @@ def three_breaks(x: torch.Tensor) -> torch.Tensor:
 
 
 class Clock:
-    """Time that passes only while something is tried."""
+    """A clock that advances only during trials."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -44,19 +44,19 @@ class Clock:
         return self.now
 
 
-class SlowRehearsal:
-    """A program for which each attempt takes ten seconds, and does not help."""
+class SlowTrialRunner:
+    """A runner whose trials take ten seconds each and do not help."""
 
     def __init__(self, report: Any, clock: Clock) -> None:
         self.original = SimpleNamespace(report=report)
         self.program = SimpleNamespace(texts={})
-        self.attempts: list[str] = []
+        self.goals_of_trials: list[str] = []
         self._clock = clock
 
-    def attempt(self, change: Change, goals: frozenset[str], *_: Any, **__: Any) -> Attempt:
+    def run_trial(self, change: Change, goals: frozenset[str], *_: Any, **__: Any) -> TrialResult:
         self._clock.now += 10
-        self.attempts += goals
-        return Attempt(change, "break stays")
+        self.goals_of_trials += goals
+        return TrialResult(change, "break stays")
 
 
 @pytest.mark.parametrize("seconds", [80.0, 400.0])
@@ -67,24 +67,24 @@ def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, 
 
     torch._dynamo.reset()
     report = jupyter_graphbreak.explain(three_breaks, torch.ones(3))
-    idents = {listed.id for listed in report.breaks}
+    idents = {break_.id for break_ in report.breaks}
     assert len(idents) == 3
     clock = Clock()
-    rehearsal = SlowRehearsal(report, clock)
+    runner = SlowTrialRunner(report, clock)
     monkeypatch.setattr(search, "proposals_for", proposals)
     monkeypatch.setattr(search, "time", clock)
-    made = Search(cast("Rehearsal", rehearsal), seconds)
-    made.run()
-    assert set(rehearsal.attempts) == idents
-    assert not made.left
+    search_ = Search(cast("TrialRunner", runner), seconds)
+    search_.run()
+    assert set(runner.goals_of_trials) == idents
+    assert not search_.left
     assert clock.now <= seconds
-    titles = [tried.titles for tried in made.tried]
+    titles = [candidate.titles for candidate in search_.candidates]
     assert len(titles) == len(set(titles)), "nothing is tried twice"
     if seconds > 300:
-        assert len(titles) == 3 * PROPOSALS, "what waited for others is tried when they had their share"
+        assert len(titles) == 3 * PROPOSALS, "the remaining proposals are tried after the other breaks had their share"
 
 
-def test_after_the_time_nothing_is_called_and_the_report_says_so() -> None:
+def test_without_time_nothing_is_called_and_the_report_says_so() -> None:
     calls = []
 
     def counted(x: torch.Tensor) -> torch.Tensor:
@@ -93,7 +93,7 @@ def test_after_the_time_nothing_is_called_and_the_report_says_so() -> None:
 
     entry = Entry("counted", None, counted, Arguments(torch.ones(3)))
     with pytest.raises(TimeUpError), limit_time(time.monotonic()):
-        Rehearsal(entry)
+        TrialRunner(entry)
     for ask in (jupyter_graphbreak.check, jupyter_graphbreak.measure):
         report = ask(counted, torch.ones(3), seconds=0.0)
         assert [note.message.endswith("took too long and was ended.") for note in report.diagnostics] == [True]
@@ -104,7 +104,7 @@ def test_after_the_time_nothing_is_called_and_the_report_says_so() -> None:
     assert calls == []
 
 
-def test_front_ends_that_were_reached_in_time_have_their_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_front_ends_reached_in_time_have_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     def third_is_late() -> None:
         reached.append(1)
         if len(reached) == 3:
@@ -117,7 +117,7 @@ def test_front_ends_that_were_reached_in_time_have_their_verdicts(monkeypatch: p
     assert compared.left_out[0] == "torch.fx.symbolic_trace"
 
 
-def test_questions_to_a_run_end_when_they_are_told_to() -> None:
+def test_questions_to_a_run_respect_their_time_limit() -> None:
     compiled = torch.compile(three_breaks, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3))

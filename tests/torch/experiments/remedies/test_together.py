@@ -1,4 +1,4 @@
-"""What only works together is one remedy, and what Dynamo gave up on before does not count."""
+"""Changes that only work together form one remedy; earlier recompile limits do not affect trials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.remedies.change import Change
-from jupyter_graphbreak.experiments.remedies.rehearsal import Rehearsal
+from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Arguments
 from jupyter_graphbreak.report.remedies import WORKING
@@ -48,70 +48,70 @@ def one_step(x: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def steps(x: torch.Tensor) -> torch.Tensor:
-    step = getattr(sys.modules[__name__], "one_" + "step")  # found by no look at the code: it is not copied
+    step = getattr(sys.modules[__name__], "one_" + "step")  # no analysis of the code finds it, so it is not copied
     for name in NAMES:
         x = step(x, name)
     return x.sum() * x.max().item()
 
 
-def furthest(report: Report) -> int:
+def fewest_breaks(report: Report) -> int:
     assert report.remedies is not None
-    return min(each.evidence.breaks_after for each in report.remedies if each.verdict in WORKING and each.evidence)
+    return min(r.evidence.breaks_after for r in report.remedies if r.verdict in WORKING and r.evidence)
 
 
-def test_settings_are_tried_at_once() -> None:
+def test_all_settings_are_tried_together() -> None:
     report = jupyter_graphbreak.try_remedies(sizes, torch.tensor([1.0, -2.0, 3.0]))
     assert report.remedies is not None
     first = report.remedies[0]
     assert first.verdict in WORKING
-    assert set(first.breaks) == {listed.id for listed in report.breaks}
+    assert set(first.breaks) == {break_.id for break_ in report.breaks}
     assert len(first.breaks) > 1
     assert set(first.settings) == {
         "torch._dynamo.config.capture_scalar_outputs",
         "torch._dynamo.config.capture_dynamic_output_shape_ops",
     }
-    assert furthest(report) == 0
+    assert fewest_breaks(report) == 0
 
 
-def test_code_that_was_given_up_before_is_compiled_again() -> None:
+def test_code_that_dynamo_gave_up_on_is_compiled_again() -> None:
     x = torch.ones(3)
     with jupyter_graphbreak.capture() as run:
         torch.compile(looked_up, backend="eager")(x, "chosen")
     report = jupyter_graphbreak.try_remedies(looked_up, x, "chosen")
-    assert [(each.gb_type, each.location) for each in report.breaks] == [
-        (each.gb_type, each.location) for each in run.report.breaks
+    assert [(break_.gb_type, break_.location) for break_ in report.breaks] == [
+        (break_.gb_type, break_.location) for break_ in run.report.breaks
     ]
 
 
-def test_a_check_behind_a_test_of_pythons_is_made_after_the_call() -> None:
+def test_a_check_behind_a_python_test_moves_after_the_call() -> None:
     report = jupyter_graphbreak.try_remedies(guarded, torch.ones(3), 50)
     assert report.remedies is not None
     best = next(remedy for remedy in report.remedies if remedy.verdict == "works")
     new = "\n".join(edit.new for edit in best.edits)
-    assert "later.append((limit is not None, limit, x))" in new, "what the test protects stays behind it"
+    assert "later.append((limit is not None, limit, x))" in new, "the test still protects the check"
     assert 'raise ValueError("too large")' in new
 
 
-def test_what_was_compiled_too_often_meanwhile_is_compiled_in_each_trial() -> None:
+def test_a_function_over_the_recompile_limit_is_compiled_in_each_trial() -> None:
     x = torch.ones(3)
     for name in NAMES:
         torch.compile(one_step, backend="eager")(x, name)
-    rehearsal = Rehearsal(Entry("steps", None, steps, Arguments(x), "eager", None))
-    first = rehearsal.original.report
+    runner = TrialRunner(Entry("steps", None, steps, Arguments(x), "eager", None))
+    first = runner.original.report
     assert first.breaks
     for _ in range(3):
-        attempt = rehearsal.attempt(Change(), frozenset(listed.id for listed in first.breaks))
-        assert attempt.verdict == "break stays"
-        assert attempt.report is not None
-        assert attempt.report.summary == first.summary
+        result = runner.run_trial(Change(), frozenset(break_.id for break_ in first.breaks))
+        assert result.verdict == "break stays"
+        assert result.report is not None
+        assert result.report.summary == first.summary
 
 
-def test_what_dynamo_does_not_compile_is_not_said_to_work() -> None:
-    rehearsal = Rehearsal(Entry("sizes", None, sizes, Arguments(torch.tensor([1.0, -2.0, 3.0])), "eager", None))
-    goals = frozenset(listed.id for listed in rehearsal.original.report.breaks)
+def test_a_program_that_dynamo_does_not_compile_has_no_working_verdict() -> None:
+    runner = TrialRunner(Entry("sizes", None, sizes, Arguments(torch.tensor([1.0, -2.0, 3.0])), "eager", None))
+    goals = frozenset(break_.id for break_ in runner.original.report.breaks)
     with torch.compiler.set_stance("force_eager"):
-        assert rehearsal.attempt(Change(), goals).verdict == "not tried"
-    attempt = rehearsal.attempt(Change(), goals)
-    assert attempt.verdict == "break stays"
-    assert attempt.evidence is not None
-    assert attempt.evidence.inputs == 1, "what does not help on the first input is not run on the others"
+        assert runner.run_trial(Change(), goals).verdict == "not tried"
+    result = runner.run_trial(Change(), goals)
+    assert result.verdict == "break stays"
+    assert result.evidence is not None
+    assert result.evidence.inputs == 1, "a change that does not help on the first input does not run on the others"

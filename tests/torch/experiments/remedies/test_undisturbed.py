@@ -1,4 +1,4 @@
-"""Trying remedies leaves everything as it was, whatever happens meanwhile; and what was found is kept."""
+"""Trying remedies changes nothing for the user, even if it fails or is interrupted; results so far are kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch._dynamo.utils import counters
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.families import table
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
-from jupyter_graphbreak.experiments.remedies.rehearsal import Rehearsal
+from jupyter_graphbreak.experiments.remedies.rehearsal import TrialRunner
 from jupyter_graphbreak.experiments.trial import entry as entries
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.report.remedies import WORKING
@@ -32,7 +32,7 @@ log = logging.getLogger("a.program")
 
 
 def noisy(x: torch.Tensor, found: list[Any]) -> torch.Tensor:
-    """Do what leaves traces everywhere."""
+    """Has every kind of side effect."""
     global COUNT  # noqa: PLW0603 - it is what is tested
     COUNT += 1
     TABLE["seen"] += 1
@@ -67,7 +67,7 @@ def raises(x: torch.Tensor) -> torch.Tensor:
 
 
 def snapshot(*arguments: Any) -> dict[str, Any]:
-    """Return everything that must stay."""
+    """Return everything that must not change."""
     functions = (noisy, branch, two, raises, copy.deepcopy, torch.nn.Linear.forward)
     return {
         "arguments": copy.deepcopy(arguments),
@@ -96,7 +96,7 @@ def untouched(capsys: pytest.CaptureFixture[str], *arguments: Any) -> Iterator[N
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_function_that_leaves_traces_leaves_none(
+def test_side_effects_of_the_function_do_not_happen(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     arguments = torch.ones(3), [0.5]
@@ -105,36 +105,36 @@ def test_a_function_that_leaves_traces_leaves_none(
         with untouched(capsys, *arguments):
             report = jupyter_graphbreak.try_remedies(noisy, *arguments)
     assert report.remedies
-    # pytest's own handler stands in for the user's; what PyTorch's trace says goes to no handler of theirs.
+    # pytest's handler represents the user's; records of PyTorch's trace reach no handler of the user's.
     assert [record for record in caplog.records if record.name != "torch.__trace"] == []
     assert [w for w in warned if "noisy" in str(w.message)] == []
 
 
-def test_the_function_s_own_exception_comes_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_exception_of_the_function_is_raised(capsys: pytest.CaptureFixture[str]) -> None:
     x = torch.ones(3)
     with untouched(capsys, x), pytest.raises(LookupError, match="of shape"):
         jupyter_graphbreak.try_remedies(torch.compile(raises, backend="eager"), x)
 
 
 def interrupting(at: int) -> Callable[..., Any]:
-    """Return what takes the place of running a changed program, and is interrupted there."""
-    attempt = Rehearsal._performed
+    """Return a replacement for running a changed program that is interrupted in one of its calls."""
+    run_compiled = TrialRunner._run_compiled
     calls = 0
 
-    def performed(self: Rehearsal, *asked: Any) -> Any:
+    def interrupted(self: TrialRunner, *args: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls != at:
-            return attempt(self, *asked)
+            return run_compiled(self, *args)
         with interrupted_runs():
-            return attempt(self, *asked)
+            return run_compiled(self, *args)
 
-    return performed
+    return interrupted
 
 
 @contextlib.contextmanager
 def interrupted_runs() -> Iterator[None]:
-    """Interrupt in the midst of a run, when code is swapped and output kept."""
+    """Interrupt a run while code is swapped and output is captured."""
     restore = Subject.restore
 
     def interrupted(self: Subject) -> None:  # noqa: ARG001 - its signature
@@ -147,9 +147,11 @@ def interrupted_runs() -> Iterator[None]:
         Subject.restore = restore  # type: ignore[method-assign]
 
 
-def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    # The program and one change ran, each also at the edges of its inputs.
-    monkeypatch.setattr(Rehearsal, "_performed", interrupting(5))
+def test_an_interrupt_keeps_the_results_so_far(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # By then the program and one change have run, both on edge inputs as well.
+    monkeypatch.setattr(TrialRunner, "_run_compiled", interrupting(5))
     x = torch.ones(3)
     with untouched(capsys, x):
         report = jupyter_graphbreak.try_remedies(torch.compile(two, backend="eager"), x)
@@ -160,8 +162,8 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch, caps
     assert person.reason == "the search was interrupted"
 
 
-@pytest.mark.parametrize("where", ["family", "rehearsal"])
-def test_a_fault_of_ours_does_not_cost_the_report(
+@pytest.mark.parametrize("where", ["family", "trial"])
+def test_an_internal_error_does_not_prevent_the_report(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
 ) -> None:
     def faulty(problem: Problem) -> Iterator[Proposal]:
@@ -175,12 +177,12 @@ def test_a_fault_of_ours_does_not_cost_the_report(
     if where == "family":
         monkeypatch.setattr(table, "FAMILIES", {"faulty": faulty, **table.FAMILIES})
     else:
-        monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.Original.chosen", fault)
+        monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.Original.choose_inputs", fault)
     x = torch.ones(3)
     with untouched(capsys, x):
         report = jupyter_graphbreak.try_remedies(torch.compile(two, backend="eager"), x)
     assert report.remedies is not None
-    assert any("ZeroDivisionError" in listed.message for listed in report.diagnostics)
+    assert any("ZeroDivisionError" in note.message for note in report.diagnostics)
     if where == "family":
         assert {b for r in report.remedies if r.verdict in WORKING for b in r.breaks} == {b.id for b in report.breaks}
     else:
@@ -200,13 +202,13 @@ def test_compiled_functions_are_not_compiled_again() -> None:
     assert torch.equal(compiled(-x), branch(-x))
 
 
-def test_nothing_is_tried_after_the_time() -> None:
+def test_no_trial_runs_without_time() -> None:
     report = jupyter_graphbreak.try_remedies(branch, torch.ones(3), seconds=0.0)
     assert report.remedies is not None
     assert [(r.kind, r.reason) for r in report.remedies] == [("person", "there was no time left")]
 
 
-def test_one_s_own_function_is_judged_like_any_other() -> None:
+def test_the_users_own_functions_get_verdicts() -> None:
     def right(x: torch.Tensor) -> torch.Tensor:
         y = x * 2
         return torch.where(y.sum() > 0, y + 1, y - 1)
@@ -224,7 +226,7 @@ def test_one_s_own_function_is_judged_like_any_other() -> None:
 # -- Entries that a run kept.
 
 
-def test_without_asking_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_copied_without_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     monkeypatch.setattr(entries, "Subject", lambda *given: made.append(given))
     with jupyter_graphbreak.capture() as run:
@@ -252,7 +254,7 @@ def test_entries_are_kept_as_they_were_before_they_ran(capsys: pytest.CaptureFix
     assert torch.equal(x, torch.full((3,), 2.0))
 
 
-def test_what_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diagnostic_names_entries_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()
     monkeypatch.setattr(entries, "memory_limit", lambda _: 25)
     with jupyter_graphbreak.capture(entries=True) as run:
@@ -260,6 +262,6 @@ def test_what_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     report = run.try_remedies()
     assert report.remedies is not None
     assert [remedy.kind for remedy in report.remedies] == ["person"]
-    (said,) = [listed.message for listed in report.diagnostics if "of the limit" in listed.message]
-    assert said.startswith("branch was not run again: its arguments and state take 0.0 MiB")
-    assert report.remedies[0].reason == said
+    (message,) = [note.message for note in report.diagnostics if "of the limit" in note.message]
+    assert message.startswith("branch was not run again: its arguments and state take 0.0 MiB")
+    assert report.remedies[0].reason == message

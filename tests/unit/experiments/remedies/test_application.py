@@ -1,4 +1,4 @@
-"""A change is applied to the functions that are there, for a while; whatever happens, they come back."""
+"""A change is applied to existing functions temporarily; their code is always restored."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def swaps(made: Module, old: str, new: str, call: Any, before: Any, after: Any) 
     assert call() == before
 
 
-def test_functions_and_what_they_call(tmp_path: Path) -> None:
+def test_functions_and_the_functions_they_call(tmp_path: Path) -> None:
     made = Module(tmp_path, """
         def f(x):
             return g(x) + 1
@@ -120,7 +120,7 @@ def test_closures_nested_and_decorated_functions(tmp_path: Path) -> None:
     swaps(made, "return 2 * f(*args)", "return 3 * f(*args)", lambda: made.decorated(1), 4, 6)
 
 
-def test_two_functions_on_one_line_stay_two(tmp_path: Path) -> None:
+def test_two_functions_on_one_line_are_distinguished(tmp_path: Path) -> None:
     made = Module(tmp_path, """
         add, times = (lambda x: x + 1), (lambda x: x * 10)
 
@@ -143,7 +143,7 @@ def test_functions_of_one_name(tmp_path: Path) -> None:
     swaps(made, "return x + 1", "return x + 10\n", lambda: (made.first(0), made.f(0)), (1, 2), (10, 2))
 
 
-def test_a_function_that_would_need_another_variable_around_it(tmp_path: Path) -> None:
+def test_a_function_that_would_need_a_different_outer_variable(tmp_path: Path) -> None:
     made = Module(tmp_path, """
         def before(x):
             return x
@@ -162,7 +162,7 @@ def test_a_function_that_would_need_another_variable_around_it(tmp_path: Path) -
     assert inner(1) == 2
 
 
-def test_code_comes_back_after_an_exception_and_an_interrupt(tmp_path: Path) -> None:
+def test_code_is_restored_after_an_exception_and_an_interrupt(tmp_path: Path) -> None:
     made = Module(tmp_path, "def f(x):\n    return x")
     code, lines = made.f.__code__, list(linecache.getlines(str(made.path)))
     for error in (ValueError, KeyboardInterrupt):
@@ -173,7 +173,7 @@ def test_code_comes_back_after_an_exception_and_an_interrupt(tmp_path: Path) -> 
         assert linecache.getlines(str(made.path)) == lines
 
 
-def test_a_text_that_is_no_python_changes_nothing(tmp_path: Path) -> None:
+def test_invalid_python_changes_nothing(tmp_path: Path) -> None:
     made = Module(tmp_path, "def f(x):\n    return x")
     with pytest.raises(SyntaxError), made.changed("return x", "return ("):
         pass
@@ -181,7 +181,7 @@ def test_a_text_that_is_no_python_changes_nothing(tmp_path: Path) -> None:
     assert "return x" in linecache.getlines(str(made.path))[1]
 
 
-def test_tracebacks_show_the_changed_text_and_then_the_old_one(tmp_path: Path) -> None:
+def test_tracebacks_show_the_changed_text_only_while_it_is_active(tmp_path: Path) -> None:
     made = Module(tmp_path, "def f(x):\n    return x")
     linecache.clearcache()
     with made.changed("return x", "y = x\n    return y"):
@@ -189,7 +189,7 @@ def test_tracebacks_show_the_changed_text_and_then_the_old_one(tmp_path: Path) -
     assert linecache.getline(str(made.path), 2) == "    return x\n"
 
 
-def test_new_functions_are_there_where_they_are_defined(tmp_path: Path) -> None:
+def test_new_functions_are_defined_in_their_scopes(tmp_path: Path) -> None:
     made = Module(tmp_path, """
         def f(x):
             return x + 1
@@ -203,14 +203,14 @@ def test_new_functions_are_there_where_they_are_defined(tmp_path: Path) -> None:
     change: Application
     with made.changed("def f(x):\n    return x + 1", new) as change:
         assert [definition.name for definition in change.definitions] == ["_inner"]
-        with change.defined(scope):
+        with change.with_definitions(scope):
             assert made.f(2) == 20
             assert made.untouched() == 10
         assert scope.keys() == before.keys()
     assert scope == before
 
 
-def test_definitions_come_back_when_one_of_them_raises(tmp_path: Path) -> None:
+def test_definitions_are_restored_when_one_of_them_raises(tmp_path: Path) -> None:
     made = Module(tmp_path, """
         def loud(f):
             raise ValueError("no")
@@ -220,13 +220,17 @@ def test_definitions_come_back_when_one_of_them_raises(tmp_path: Path) -> None:
         """)  # fmt: skip
     scope, f = vars(made.module), made.f
     new = "def g(x):\n    return x\n\n\n@loud\ndef f(x):"
-    with made.changed("def f(x):", new) as change, pytest.raises(ValueError, match="no"), change.defined(scope):
+    with (
+        made.changed("def f(x):", new) as change,
+        pytest.raises(ValueError, match="no"),
+        change.with_definitions(scope),
+    ):
         pass
     assert scope["f"] is f
     assert "g" not in scope
 
 
-def test_a_function_with_other_decorators_is_defined_anew(tmp_path: Path) -> None:
+def test_a_function_with_changed_decorators_is_redefined(tmp_path: Path) -> None:
     made = Module(tmp_path, """
         def negative(f):
             return lambda x: -f(x)
@@ -236,7 +240,7 @@ def test_a_function_with_other_decorators_is_defined_anew(tmp_path: Path) -> Non
             return x
         """)  # fmt: skip
     scope, f = vars(made.module), made.f
-    with made.changed("@negative\n", "") as change, change.defined(scope):
+    with made.changed("@negative\n", "") as change, change.with_definitions(scope):
         assert made.f(1) == 1
     assert made.f is f
     assert f(1) == -1
@@ -258,7 +262,7 @@ def test_cells_are_found_with_their_new_text() -> None:
     assert program.find_changed_cell({})("<cell>") == cell
 
 
-def test_python_itself_is_left_as_it_was(tmp_path: Path) -> None:
+def test_modules_of_python_are_not_changed(tmp_path: Path) -> None:
     made = Module(tmp_path, "def f(x):\n    return x")
     modules, path = set(sys.modules), list(sys.path)
     with made.changed("return x", "return -x"):

@@ -1,4 +1,4 @@
-"""What is proposed for branches on a tensor's value."""
+"""Proposals for branches on a tensor's value."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def function(*lines: str) -> str:
         ),
     ],
 )  # fmt: skip
-def test_both_sides_with_where(before: list[str], code: str, after: list[str]) -> None:
+def test_both_sides_are_computed_with_where(before: list[str], code: str, after: list[str]) -> None:
     given = problem(function(*before), code)
     assert function(*after) in texts("branch", given)
     (first, *_) = proposed("branch", given)
@@ -125,7 +125,7 @@ def test_a_chain_of_branches() -> None:
     assert whole == first.texts["s1"]
 
 
-def test_branches_in_a_side_and_what_builds_on_what() -> None:
+def test_nested_branches_and_dependent_values() -> None:
     before = [
         "if x.sum() > 0:", "    if x.max() > 5:", "        x = x + 1", "        y = x * 2", "    else:",
         "        y = x", "else:", "    x = y = -x", "return x, y",
@@ -139,18 +139,18 @@ def test_branches_in_a_side_and_what_builds_on_what() -> None:
     assert first == function(*after)
 
 
-def test_a_shortcut_goes() -> None:
+def test_an_any_test_is_dropped() -> None:
     before = ["if mask.any():", "    x = x.masked_fill(mask, 0)", "return x"]
     (first, *_) = texts("branch", problem(function(*before), "mask.any()"))
     assert first == function("x = x.masked_fill(mask, 0)", "return x")
 
 
-def test_a_change_in_place_stays_one() -> None:
+def test_a_change_in_place_stays_in_place() -> None:
     (first, *_) = texts("branch", problem(function("if x.max() > 0:", "    x += 2", "return x"), "x.max() > 0"))
     assert first == function("x += torch.where(x.max() > 0, 2, 0)", "return x")
 
 
-def test_the_rest_of_a_loop_is_run_and_taken_back() -> None:
+def test_skipped_statements_of_a_loop_run_and_are_undone() -> None:
     before = [
         "for layer in layers:", "    if training:", "        p = torch.rand([])", "        if p < 0.1:",
         "            continue", "    x = layer(x)", "return x",
@@ -192,11 +192,11 @@ def test_a_flag_is_kept_as_a_tensor() -> None:
         ["if (y := x.sum() > 0): x = y", "return x"],
     ],
 )
-def test_what_cannot_be_done_on_both_sides_is_left_alone(lines: list[str]) -> None:
+def test_sides_with_effects_are_not_changed(lines: list[str]) -> None:
     assert texts("branch", problem(function(*lines), "x.sum() > 0")) == []
 
 
-def test_torch_under_another_name_and_under_none() -> None:
+def test_torch_with_an_alias_and_without_an_import() -> None:
     text = "import torch as T\nx = T.ones(3)\ny = x if x.sum() > 0 else -x\n"
     (first, *_) = texts("branch", problem(text, "x.sum() > 0"))
     assert first.endswith("y = T.where(x.sum() > 0, x, -x)\n")
@@ -205,7 +205,7 @@ def test_torch_under_another_name_and_under_none() -> None:
     assert "    'Doc.'\n    import torch\n    x = torch.where(x.sum() > 0, -x, x)\n" in first
 
 
-def test_cond_is_last_and_never_with_what_is_random_or_a_module() -> None:
+def test_cond_is_last_and_excludes_random_numbers_and_modules() -> None:
     proposals = proposed("branch", problem(function("if x.sum() > 0: x = x.sin()", "return x"), "x.sum() > 0"))
     assert [each.title for each in proposals] == ["Take both sides with torch.where", "Give both sides to torch.cond"]
     assert "torch.cond(x.sum() > 0, lambda: x.sin(), lambda: x.clone())" in proposals[1].texts["s1"]

@@ -1,8 +1,8 @@
-"""A break is gone if its place does not break for any cause; what breaks elsewhere is new."""
+"""A break is gone if its place no longer breaks for any cause; breaks at other places are new."""
 
 from __future__ import annotations
 
-from jupyter_graphbreak.experiments.remedies.break_places import Comparison, RunBreaks, compare_breaks
+from jupyter_graphbreak.experiments.remedies.break_places import BreakComparison, RunBreaks, compare_breaks
 from jupyter_graphbreak.report.schema import Break, Device, Report
 from tests.support.break_problems import location_of
 
@@ -22,18 +22,18 @@ def run(text: str, *breaks: tuple[str, str]) -> RunBreaks:
 BEFORE = run(OLD, ("y.sum().item()", "item"), ("y.sum() > 0", "branch"))
 
 
-def compared(new: str, *after: RunBreaks) -> Comparison:
+def compared(new: str, *after: RunBreaks) -> BreakComparison:
     return compare_breaks([BEFORE], after, {"f.py": (OLD, new)})
 
 
-def test_a_place_that_breaks_for_another_cause_is_not_gone() -> None:
+def test_a_place_that_breaks_for_a_different_cause_is_not_gone() -> None:
     found = compared(OLD, run(OLD, ("print(y.sum().item())", "print")))
     assert found.gone == {"b2"}
     assert found.other_cause["b1"].gb_type == "print"
     assert found.new == []
 
 
-def test_what_took_the_place_of_a_line_is_its_place() -> None:
+def test_replaced_lines_keep_their_place() -> None:
     new = OLD.replace("    print(y.sum().item())", "    import sys\n    sys.stdout.write(str(y.sum().item()))")
     found = compared(new, run(new, ("y.sum().item()", "other")))
     assert found.gone == {"b2"}
@@ -58,7 +58,7 @@ def test_a_break_that_the_program_has_on_other_inputs_is_not_new() -> None:
     assert found.new == []
 
 
-def test_a_block_that_moves_takes_its_breaks_along() -> None:
+def test_breaks_follow_a_moved_block() -> None:
     body = "    if y.sum() > 0:\n        y = y + 1\n    return y"
     head, _ = OLD.split(body)
     new = f"def inner(y):\n{body}\n\n\n{head.replace('print(y.sum().item())', 'return inner(y)')}"

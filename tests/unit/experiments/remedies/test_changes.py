@@ -1,4 +1,4 @@
-"""A change is told as edits, as a patch and as code; each of them makes it."""
+"""A change has the forms edits, patch and code; each of them produces it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.remedies import own_edits
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
-from jupyter_graphbreak.experiments.remedies.change import Change, applied_to, code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, code_of, edits_of, patch_of
 from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
-from jupyter_graphbreak.experiments.remedies.search import _merged, _sets_more, _without_repetition
+from jupyter_graphbreak.experiments.remedies.search import _merged, _only_extends_settings, _without_subsumed_settings
 from jupyter_graphbreak.report.remedies import Edit
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"
@@ -28,7 +28,7 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c", "\u2028é\x0c", "a\r"]), 
 @given(TEXTS, TEXTS)
 def test_all_edits_of_a_change_give_the_changed_text(old: str, new: str) -> None:
     edits = edits_of({"s1": old}, Change({"s1": new}))
-    assert applied_to(old, edits) == new
+    assert apply_edits(old, edits) == new
     lines = old.split("\n")
     for edit in edits:
         assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
@@ -38,7 +38,7 @@ def test_all_edits_of_a_change_give_the_changed_text(old: str, new: str) -> None
 
 
 @given(TEXTS, TEXTS)
-def test_an_empty_new_text_deletes_and_nothing_else(old: str, new: str) -> None:
+def test_only_an_empty_new_text_deletes_lines(old: str, new: str) -> None:
     """What applies edits elsewhere knows of an edit only what the report says of it."""
     lines = old.split("\n")
     for edit in reversed(edits_of({"s1": old}, Change({"s1": new}))):
@@ -51,10 +51,10 @@ def test_edits_do_not_touch_each_other() -> None:
     assert edits_of({"s1": old}, Change({"s1": "\nsame\n"})) == [Edit("s1", 1, 3, old, "\nsame\n")]
 
 
-def test_an_edit_of_another_text_is_refused() -> None:
+def test_an_edit_of_a_different_text_is_refused() -> None:
     edits = edits_of({"s1": "a\nb"}, Change({"s1": "a\nc"}))
     with pytest.raises(ValueError, match="lines 2 to 2"):
-        applied_to("a\nx", edits)
+        apply_edits("a\nx", edits)
 
 
 @given(TEXTS, TEXTS, TEXTS)
@@ -66,7 +66,7 @@ def test_changes_of_different_lines_are_merged(old: str, first: str, second: str
         return
     edits = {*edits_of(original, one), *edits_of(original, other)}
     ordered = sorted(edits, key=lambda edit: (edit.first_line, edit.last_line))
-    assert merged.texts["s1"] == applied_to(old, ordered)
+    assert merged.texts["s1"] == apply_edits(old, ordered)
     both = _merged(original, other, one)
     assert both is not None
     assert both.texts == merged.texts
@@ -89,10 +89,10 @@ def test_settings_are_merged_unless_they_contradict_each_other() -> None:
     assert _merged({}, Change(compiles_itself=True), Change(compiles_itself=True)) is None
 
 
-def test_proposals_are_put_on_top_of_a_change() -> None:
+def test_proposals_extend_a_change() -> None:
     first = Proposal("f", "t", {"s1": "one"}, {SAID: ["builtins.print"]}, "model.a = 1")
     second = Proposal("g", "u", {"s1": "two"}, {SAID: ["warnings.warn"], FLAG: True}, "model.a = 1", (), True)
-    change = Change().extended(first).extended(second)
+    change = Change().with_proposal(first).with_proposal(second)
     assert change.texts == {"s1": "two"}
     assert change.settings == {SAID: ["builtins.print", "warnings.warn"], FLAG: True}
     assert change.codes == ("model.a = 1",)
@@ -101,7 +101,7 @@ def test_proposals_are_put_on_top_of_a_change() -> None:
     assert not Change()
 
 
-def test_the_code_makes_the_settings() -> None:
+def test_the_code_applies_the_settings() -> None:
     import torch._dynamo.config as config  # noqa: PLR0402 - as the code does
 
     change = Change(settings={FLAG: True, SAID: ["builtins.print", "warnings.warn", "logging.Logger.info"]})
@@ -137,26 +137,28 @@ def test_without_a_change_of_texts_there_is_no_patch() -> None:
     assert patch_of({"s1": "a"}, Change(settings={FLAG: True}), {"s1": "x.py"}) is None
 
 
-def test_a_path_from_the_root_is_told_as_one_from_there() -> None:
+def test_an_absolute_path_loses_its_root() -> None:
     path: Any = "/home/a/x.py" if sys.platform != "win32" else "x.py"
     patch = patch_of({"s1": "a"}, Change({"s1": "b"}), {"s1": path})
     assert patch is not None
     assert patch.splitlines()[0] == f"--- a/{path.lstrip('/')}"
 
 
-def test_what_other_settings_hold_is_not_set_twice() -> None:
+def test_subsumed_settings_are_dropped() -> None:
     switch = Proposal("switch", "off", code="model.off = True")
     one, both = Proposal("s", "one", settings={FLAG: True}), Proposal("s", "both", settings={FLAG: True, SAID: ["f"]})
-    assert _without_repetition([one, switch, both]) == [switch, both]
-    assert _without_repetition([one, switch]) == [one, switch]
+    assert _without_subsumed_settings([one, switch, both]) == [switch, both]
+    assert _without_subsumed_settings([one, switch]) == [one, switch]
 
 
-def test_more_settings_than_what_works_are_not_tried() -> None:
+def test_larger_combinations_of_working_settings_are_not_tried() -> None:
     both = Proposal("s", "both", settings={FLAG: True, SAID: ["f"]})
-    assert _sets_more(both, Change(settings={FLAG: True}))
-    assert not _sets_more(both, Change(settings={FLAG: False}))
-    assert not _sets_more(both, Change({"s1": "x"}))
-    assert not _sets_more(Proposal("r", "edit", {"s1": "y"}, {FLAG: True, SAID: []}), Change(settings={FLAG: True}))
+    assert _only_extends_settings(both, Change(settings={FLAG: True}))
+    assert not _only_extends_settings(both, Change(settings={FLAG: False}))
+    assert not _only_extends_settings(both, Change({"s1": "x"}))
+    assert not _only_extends_settings(
+        Proposal("r", "edit", {"s1": "y"}, {FLAG: True, SAID: []}), Change(settings={FLAG: True})
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,11 +168,11 @@ def test_more_settings_than_what_works_are_not_tried() -> None:
         ("a\r\nb", "a\r\nc"), ("a\n\n\nb", "a\n\nc\n\nb"),
     ],
 )  # fmt: skip
-def test_edits_and_patch_make_what_was_tried(old: str, new: str) -> None:
+def test_edits_and_patch_produce_the_change(old: str, new: str) -> None:
     require_literal({"s1": old}, Change({"s1": new}))
 
 
-def test_edits_that_make_something_else_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edits_that_produce_a_different_text_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_edits, "edits_of", lambda *_: [])
-    with pytest.raises(CannotApplyError, match="do not make what was tried"):
+    with pytest.raises(CannotApplyError, match="do not produce the text that was tried"):
         require_literal({"s1": "a"}, Change({"s1": "b"}))

@@ -1,4 +1,4 @@
-"""Splices change what they are told to, and nothing else."""
+"""Splices change only their ranges."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def first(made: Draft, kind: type[ast.stmt]) -> ast.stmt:
         ("a()\ndel x", "a()\n"),
     ],
 )
-def test_a_statement_goes_with_its_lines_where_they_are_its_own(text: str, expected: str) -> None:
+def test_a_statement_is_deleted_with_its_own_lines(text: str, expected: str) -> None:
     made = draft(text)
-    assert made.drafted([made.deleting(first(made, ast.Delete))]) == expected
+    assert made.apply_splices([made.deletion(first(made, ast.Delete))]) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def test_a_statement_goes_with_its_lines_where_they_are_its_own(text: str, expec
         ("z = 1; b(u,\n v)\n", None),
     ],
 )  # fmt: skip
-def test_statements_in_the_place_of_one_keep_its_comments(text: str, expected: str | None) -> None:
+def test_a_replacement_keeps_the_comments(text: str, expected: str | None) -> None:
     made = draft(text)
     for kind in (ast.If, ast.Expr):
         if any(isinstance(node, kind) for node in ast.walk(made.tree)):
-            assert made.drafted([made.replacing_statement(first(made, kind), ["x", "y"])]) == expected
+            assert made.apply_splices([made.statement_replacement(first(made, kind), ["x", "y"])]) == expected
             return
 
 
@@ -60,48 +60,48 @@ def test_an_elif_becomes_an_else() -> None:
     text = "if a:\n  b\nelif c:\n  d\nelse:\n  e\n"
     made = draft(text)
     inner = next(node for node in ast.walk(made.tree) if isinstance(node, ast.If) and made.is_elif(node))
-    assert made.drafted([made.replacing_statement(inner, ["x"])]) == "if a:\n  b\nelse:\n  x\n"
+    assert made.apply_splices([made.statement_replacement(inner, ["x"])]) == "if a:\n  b\nelse:\n  x\n"
 
 
-def test_columns_behind_letters_of_several_bytes() -> None:
+def test_columns_after_multibyte_characters() -> None:
     text = 's = "äöü😀"; t = f(s)\n'
     made = draft(text)
     call = made.find(1, text.index("f("), 1, text.index("f(") + 4)
     assert isinstance(call, ast.Call)
-    assert made.drafted([made.replacing(call, "g()")]) == 's = "äöü😀"; t = g()\n'
+    assert made.apply_splices([made.replacement(call, "g()")]) == 's = "äöü😀"; t = g()\n'
 
 
-def test_a_cell_with_magics_is_read_and_kept() -> None:
+def test_a_cell_with_magics_is_preserved() -> None:
     text = '%%compile_explain --try\n%time f(x)\n!ls\ns = """\n%d\n"""\ny = g(x)  # why?\n'
     made = draft(text)
     call = made.find(7, 4, 7, 8)
     assert isinstance(call, ast.Call)
-    assert made.drafted([made.replacing(call, "h(x)")]) == text.replace("g(x)", "h(x)")
+    assert made.apply_splices([made.replacement(call, "h(x)")]) == text.replace("g(x)", "h(x)")
 
 
-def test_what_is_no_python_or_would_be_none_is_refused() -> None:
+def test_invalid_python_is_refused() -> None:
     assert Draft.of("def f(:\n") is None
     assert Draft.of("a = 1\rb = 2\n") is None
     made = draft("a = 1\n")
-    assert made.drafted([Splice(4, 5, "(")]) is None
-    assert made.drafted([Splice(4, 5, "2"), None]) is None
-    assert made.drafted([Splice(0, 3, "b"), Splice(2, 5, "c")]) is None
+    assert made.apply_splices([Splice(4, 5, "(")]) is None
+    assert made.apply_splices([Splice(4, 5, "2"), None]) is None
+    assert made.apply_splices([Splice(0, 3, "b"), Splice(2, 5, "c")]) is None
 
 
-def test_the_place_of_a_jump_is_that_of_its_test() -> None:
+def test_the_range_of_a_jump_finds_its_test() -> None:
     made = draft("if x > 3:\n    y = 1\n")
     found = made.find(1, 0, 1, 8)
     assert isinstance(found, ast.Compare)
 
 
-def test_expressions_in_an_f_string_are_exchanged() -> None:
+def test_expressions_in_an_f_string_are_replaced() -> None:
     made = draft('print(f"é {a.b:.2f} {c}")\n')
     statement = made.tree.body[0]
     a = next(node for node in ast.walk(statement) if isinstance(node, ast.Attribute))
     assert made.rewritten(statement, {a: "value"}) == "print(f'é {value:.2f} {c}')"
 
 
-def test_small_helps() -> None:
+def test_helpers() -> None:
     assert [operand(text) for text in ("a.b(c)", "a + b", "-a", "a[0]")] == ["a.b(c)", "(a + b)", "(-a)", "a[0]"]
     assert fresh_name(draft("def later(value): condition = 1\n"), "later") == "later_2"
 
@@ -110,6 +110,6 @@ def test_lines_at_the_start_of_a_function_follow_its_docstring() -> None:
     made = draft('def f():\n    """Doc.\n\n    More.\n    """\n    return 1\n')
     function = made.tree.body[0]
     assert isinstance(function, ast.FunctionDef)
-    assert made.drafted([made.opening(function, ["import torch"])]) == made.text.replace(
+    assert made.apply_splices([made.insertion_at_start(function, ["import torch"])]) == made.text.replace(
         "    return", "    import torch\n    return"
     )

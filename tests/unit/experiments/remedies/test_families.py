@@ -1,4 +1,4 @@
-"""What the smaller families propose."""
+"""The proposals of the smaller families."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def raise_fault(_: str, fault: Exception) -> NoReturn:
         ("s = 'é'; torch._dynamo.graph_break(); y = 2\n", "s = 'é'; pass; y = 2\n"),
     ],
 )
-def test_markers_go(text: str, after: str) -> None:
+def test_markers_are_removed(text: str, after: str) -> None:
     assert texts("marker", problem(text, "torch._dynamo.graph_break()", "GB0025")) == [after]
 
 
-def test_what_only_looks_like_a_marker_stays() -> None:
+def test_a_similar_call_is_not_removed() -> None:
     assert texts("marker", problem("y = graph_break()\n", "graph_break()", "GB0025")) == []
     assert texts("marker", problem("helper()\n", "helper()", "GB0025")) == []
 
@@ -47,14 +47,14 @@ def test_what_only_looks_like_a_marker_stays() -> None:
         ("GB0025", []),
     ],
 )  # fmt: skip
-def test_settings_are_offered_where_they_apply(gb_id: str, settings: list[dict[str, object]]) -> None:
+def test_settings_are_proposed_for_their_causes(gb_id: str, settings: list[dict[str, object]]) -> None:
     found = proposed("setting", problem("y = x.item()\n", "x.item()", gb_id))
     assert [dict(each.settings) for each in found] == [
         {CONFIG + name: value for name, value in each.items()} for each in settings
     ]
 
 
-def test_settings_are_found_by_the_names_of_earlier_releases() -> None:
+def test_settings_are_found_by_names_of_earlier_releases() -> None:
     given = problem("y = x.item()\n", "x.item()", "", gb_type="Tensor.item() with capture_scalar_outputs=False")
     assert proposed("setting", given)
 
@@ -72,19 +72,19 @@ def test_settings_are_found_by_the_names_of_earlier_releases() -> None:
         ("len(x[m])", "GB0036", "y = m.sum()\n"),
     ],
 )
-def test_values_stay_tensors_and_shapes_stay(code: str, gb_id: str, after: str) -> None:
+def test_values_stay_tensors_and_shapes_are_kept(code: str, gb_id: str, after: str) -> None:
     text = f"import torch\ny = {code}\n"
     broken = next((part for part in ("x[m > 0]", "x[m]", "torch.masked_select(x, m)") if part in code), code)
     assert texts("scalar", problem(text, broken, gb_id))[0] == f"import torch\n{after}"
 
 
 @pytest.mark.parametrize("code", ["x[m].sort()", "x[m].sum(0)", "x[m, 1].sum()", "x[1:].sum()", "x[m]"])
-def test_what_needs_the_selection_keeps_it(code: str) -> None:
+def test_code_that_needs_the_selection_is_not_changed(code: str) -> None:
     broken = code.partition(".")[0]
     assert texts("scalar", problem(f"y = {code}\n", broken, "GB0036")) == []
 
 
-def test_values_one_by_one_come_with_their_setting() -> None:
+def test_taking_values_one_by_one_includes_the_setting() -> None:
     found = proposed("scalar", problem("import torch\ny = x.tolist()\n", "x.tolist()", "GB0109"))[-1]
     assert found.texts["s1"].endswith("y = [value.item() for value in x]\n")
     assert found.settings == {CONFIG + "capture_scalar_outputs": True}
@@ -113,14 +113,14 @@ def test_rewrites(statement: str, gb_id: str, after: str) -> None:
     assert texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
 
 
-def test_a_progress_bar_is_left_out_where_it_is_compiled() -> None:
+def test_a_progress_bar_is_skipped_when_compiling() -> None:
     text = "import torch\nfor i in tqdm(range(3), leave=True):\n    x = x + i\n"
     (only,) = texts("rewrite", problem(text, "tqdm(range(3), leave=True)", "GB0008"))
     loop = "for i in (range(3) if torch.compiler.is_compiling() else tqdm(range(3), leave=True)):"
     assert only == f"import torch\n{loop}\n    x = x + i\n"
 
 
-def test_what_needs_nothing_of_the_function_is_done_before_it() -> None:
+def test_a_call_independent_of_the_function_moves_before_it() -> None:
     text = "import torch\ndef f(x):\n    home = os.path.expanduser('~')\n    return x * len(home)\n"
     (first,) = proposed("hoisting", problem(text, "os.path.expanduser('~')", "GB0007", entry="def f("))
     assert first.compiles_itself
@@ -130,7 +130,7 @@ def test_what_needs_nothing_of_the_function_is_done_before_it() -> None:
     )
 
 
-def test_a_context_is_entered_around_the_call() -> None:
+def test_a_context_moves_around_the_call() -> None:
     text = "import torch\ndef f(x):\n    with lock:\n        y = x * 2\n        # then\n    return y\n"
     (only,) = proposed("hoisting", problem(text, "with lock:", "GB0142", entry="def f("))
     assert only.texts["s1"] == (
@@ -150,7 +150,7 @@ def test_a_context_is_entered_around_the_call() -> None:
         ("    with open(x):\n        for i in x: x = x + i\n    return x", "with open(x):"),
     ],
 )
-def test_what_belongs_to_the_function_stays_in_it(lines: str, code: str) -> None:
+def test_code_that_depends_on_the_function_stays_in_it(lines: str, code: str) -> None:
     assert proposed("hoisting", problem(f"import torch\ndef f(x):\n{lines}\n", code, "GB0007", entry="def f(")) == []
 
 
@@ -172,7 +172,7 @@ def test_switches_of_a_library(code: str, part: str) -> None:
     assert proposed("switch", given) == []
 
 
-def test_a_break_inside_of_python_is_mended_where_that_was_called() -> None:
+def test_a_break_inside_python_is_fixed_at_the_call() -> None:
     text = "import copy, torch\ny = copy.deepcopy(x)\n"
     given = problem(text, "copy.deepcopy(x)", "GB4198")
     inside = Location("s2", 153, 153, 12, 24, "deepcopy", "copier(memo)")
@@ -184,7 +184,7 @@ def test_a_break_inside_of_python_is_mended_where_that_was_called() -> None:
     assert texts("rewrite", replace(given, report=report, break_=moved))[0].endswith("x.requires_grad)\n")
 
 
-def test_a_source_that_cannot_be_read_gives_no_proposal() -> None:
+def test_an_unreadable_source_has_no_proposals() -> None:
     for text in ("def f(:\n    x.item()\n", "x = (\n"):
         given = problem(text + "x.item()", "x.item()", "GB0170")
         assert not [each for each in proposals_for(given, raise_fault) if each.texts]
@@ -192,7 +192,7 @@ def test_a_source_that_cannot_be_read_gives_no_proposal() -> None:
     assert not [each for each in proposals_for(given, raise_fault) if each.texts]
 
 
-def test_the_table_is_ordered_and_holds_no_change_twice() -> None:
+def test_proposals_are_ordered_without_duplicates() -> None:
     order = ["marker", "switch", "sizes", "output", "branch", "loops", "rewrite", "setting", "scalar", "hoisting"]
     assert list(FAMILIES) == order
     text = "import torch\ndef f(x):\n    if x.max().item() > 0: x += 1\n    return x\n"

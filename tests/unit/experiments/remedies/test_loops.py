@@ -1,4 +1,4 @@
-"""What is proposed for loops that a tensor ends."""
+"""Proposals for loops that a tensor ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.break_problems import problem, texts
 HEAD = "import torch\ndef f(x):\n"
 
 
-def test_a_loop_runs_to_its_end_and_keeps_what_it_had() -> None:
+def test_a_loop_runs_to_its_end_and_keeps_its_values() -> None:
     text = (
         f"{HEAD}    y = x\n    for _ in range(5):\n        y = y * 0.5  # halved\n        if y.sum() < 1:\n"
         "            break\n        step = y + 1\n        y += step\n    return y\n"
@@ -23,7 +23,7 @@ def test_a_loop_runs_to_its_end_and_keeps_what_it_had() -> None:
     )
 
 
-def test_what_is_said_as_a_loop_is_left_is_said_once() -> None:
+def test_statements_before_a_break_run_once() -> None:
     text = (
         f"{HEAD}    found = x * 0\n    for i in range(5):\n        if x.sum() > i:\n            found = x * i\n"
         "            break\n    return found\n"
@@ -32,7 +32,7 @@ def test_what_is_said_as_a_loop_is_left_is_said_once() -> None:
     assert "found = torch.where(stop & torch.logical_not(over), x * i, found)\n        over = over | stop" in only
 
 
-def test_what_a_loop_returns_is_chosen_at_the_end() -> None:
+def test_the_result_of_a_loop_is_selected_at_the_end() -> None:
     text = (
         f"{HEAD}    for i in range(3):\n        if x.sum() > 3:\n            return x * i\n        x = x + 1\n"
         "    return x - 1\n"
@@ -45,7 +45,7 @@ def test_what_a_loop_returns_is_chosen_at_the_end() -> None:
     )
 
 
-def test_a_while_with_a_count_is_bounded_by_it() -> None:
+def test_a_while_loop_with_a_counter_is_bounded_by_it() -> None:
     text = f"{HEAD}    n = 0\n    while n < 6 and x.norm() > 1:\n        x = x * 0.5\n        n += 1\n    return x\n"
     first = texts("loops", problem(text, "x.norm() > 1"))[0]
     assert first == (
@@ -55,7 +55,7 @@ def test_a_while_with_a_count_is_bounded_by_it() -> None:
     )
 
 
-def test_a_while_that_a_tensor_alone_ends_becomes_a_while_loop() -> None:
+def test_a_loop_that_only_a_tensor_ends_uses_while_loop() -> None:
     text = f"{HEAD}    a, b = x, x + 1\n    while a.sum() < 20:\n        a, b = b, a + b\n    return b\n"
     (only,) = texts("loops", problem(text, "a.sum() < 20"))
     assert only == (
@@ -81,6 +81,6 @@ def test_a_while_that_a_tensor_alone_ends_becomes_a_while_loop() -> None:
         "n = 0\n    while n < 6 and T:\n        x.mul_(0.5)\n        n += 1\n    return x",
     ],
 )
-def test_what_cannot_be_taken_back_keeps_its_loop(loop: str) -> None:
+def test_a_loop_with_irreversible_changes_is_not_changed(loop: str) -> None:
     text = f"{HEAD}    {loop}\n".replace("T", "x.sum() > 3")
     assert texts("loops", problem(text, "x.sum() > 3")) == []

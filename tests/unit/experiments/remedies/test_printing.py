@@ -1,4 +1,4 @@
-"""What is printed, logged, warned or checked is done after the call."""
+"""Output and checks move after the call."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ y = f(torch.ones(3))
 '''
 
 
-def test_all_that_is_said_is_said_after_the_call() -> None:
+def test_all_output_moves_after_the_call() -> None:
     (first, *_) = proposed("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f("))
     assert first.texts["s1"] == AFTER
     assert first.compiles_itself
-    assert first.title == "Say it after the call"
+    assert first.title == "Write it after the call"
 
 
-def test_the_place_that_compiles_moves_to_the_inner_function() -> None:
+def test_the_compile_call_moves_to_the_inner_function() -> None:
     text = "import torch as T\ndef f(x):\n\tprint(f'{x.mean():.2f} ü')\n\treturn x\ng = T.compile(f, dynamic=False)\n"
     (first, *_) = texts("output", problem(text, "print(f'{x.mean():.2f} ü')", "GB0059", entry="def f("))
     assert first == (
@@ -80,7 +80,7 @@ def test_the_place_that_compiles_moves_to_the_inner_function() -> None:
          "for (value,) in later:\n        seen.append(value.item())"),
     ],
 )  # fmt: skip
-def test_checks_and_notes_follow_the_call(check: str, code: str, handed_out: str, after: str) -> None:
+def test_checks_and_records_move_after_the_call(check: str, code: str, handed_out: str, after: str) -> None:
     text = f"import torch\nseen = []\ndef f(x):\n    {check}\n    return x\n"
     (first, *_) = proposed("output", problem(text, code, entry="def f("))
     assert f"later.append(({handed_out}))" in first.texts["s1"]
@@ -135,7 +135,7 @@ fast = net
 '''
 
 
-def test_a_method_calls_a_function_at_the_top() -> None:
+def test_a_method_calls_a_top_level_function() -> None:
     given = problem(METHOD, "print(y.sum())", "GB0059", entry="def forward(")
     assert texts("output", given)[0] == METHOD_AFTER
     library = Source("s1", "modeling.py", "library", "models/modeling.py")
@@ -143,7 +143,7 @@ def test_a_method_calls_a_function_at_the_top() -> None:
     assert not any(each.compiles_itself for each in proposed("output", given))
 
 
-def test_a_tensor_that_changes_in_place_is_handed_out_as_a_copy() -> None:
+def test_a_tensor_changed_in_place_is_copied() -> None:
     text = "import torch\ndef f(x):\n    y = x + 1\n    print(y)\n    y.add_(1)\n    return y\n"
     (first, *_) = texts("output", problem(text, "print(y)", "GB0059", entry="def f("))
     assert "later.append((y.clone(),))" in first
@@ -153,21 +153,21 @@ def test_a_tensor_that_changes_in_place_is_handed_out_as_a_copy() -> None:
     assert "later.append((y.clone(),))" in second
 
 
-def test_in_a_function_that_is_called_inside_it_is_only_left_out() -> None:
+def test_output_of_a_called_function_is_only_skipped() -> None:
     text = (
         "import torch\ndef inner(x):\n    if 1: print(x)\n    print(1)\n    return x\ndef f(x):\n    return inner(x)\n"
     )
     assert proposed("output", problem(text, "print(x)", "GB0059", entry="def f(")) == []
     text = text.replace("if 1: print(x)", "print(x)  # here")
     (only,) = proposed("output", problem(text, "print(x)", "GB0059", entry="def f("))
-    assert only.title == "Say it only where it is not compiled"
+    assert only.title == "Write it only when not compiling"
     guarded = "    if not torch.compiler.is_compiling():\n        print({})"
     assert only.texts["s1"].startswith(
         "import torch\ndef inner(x):\n" + guarded.format("x") + "  # here\n" + guarded.format("1")
     )
 
 
-def test_settings_move_or_leave_out_what_is_said() -> None:
+def test_settings_move_or_skip_output() -> None:
     text = "import torch\ndef f(x):\n    print(x)\n    return x\n"
     settings = [each.settings for each in proposed("output", problem(text, "print(x)", "GB0059", entry="def f("))]
     assert {"torch._dynamo.config.reorderable_logging_functions": ["builtins.print"]} in settings
@@ -182,7 +182,7 @@ def test_settings_move_or_leave_out_what_is_said() -> None:
     "around", ["try:\n        {}\n    except ValueError: x = -x", "with suppress(ValueError):\n        {}"]
 )
 @pytest.mark.parametrize("check", ["if x.any(): raise ValueError", "assert x.any()"])
-def test_a_check_whose_error_is_dealt_with_raises_there_and_then(around: str, check: str) -> None:
+def test_a_check_whose_error_is_handled_stays_in_place(around: str, check: str) -> None:
     text = f"import torch\ndef f(x):\n    {around.format(check)}\n    return x\n"
     given = problem(text, "x.any()", entry="def f(")
     assert [proposed(family, given) for family in ("output", "rewrite", "branch")] == [[], [], []]
@@ -202,7 +202,7 @@ def test_a_check_whose_error_is_dealt_with_raises_there_and_then(around: str, ch
         "g = lambda x: print(x.item())\n",
     ],
 )
-def test_what_cannot_wait_is_left_alone(text: str) -> None:
+def test_statements_that_cannot_be_deferred_are_not_changed(text: str) -> None:
     entry = "def f(" if "def f(" in text else None
     found = proposed("output", problem(text, "x.item()", "GB0124", entry=entry))
     assert not any(each.compiles_itself for each in found)

@@ -1,4 +1,4 @@
-"""What a condition protects stays protected, or the proposal says what it takes for granted."""
+"""Conditions still protect their code, or the proposal names its assumption."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def function(*lines: str, before: str = "") -> str:
         ),
     ],
 )  # fmt: skip
-def test_a_test_of_sizes_stays_pythons(lines: list[str], code: str, after: list[str]) -> None:
+def test_python_still_tests_sizes(lines: list[str], code: str, after: list[str]) -> None:
     assert function(*after) in texts("branch", problem(function(*lines), code))
 
 
@@ -46,23 +46,23 @@ def test_a_test_of_sizes_stays_pythons(lines: list[str], code: str, after: list[
         (["if n is not None and x.max() > n:", "    x = x + 1", "return x"], "x.max() > n", None),
     ],
 )  # fmt: skip
-def test_what_may_raise_is_taken_for_granted_and_said(lines: list[str], code: str, granted: str | None) -> None:
+def test_code_that_may_raise_is_an_assumption(lines: list[str], code: str, granted: str | None) -> None:
     helper = "def raises(x):\n    if x.dim() > 3:\n        raise ValueError\n    return x\n"
     first = proposed("branch", problem(function(*lines, before=helper), code))[0]
     expected = [] if granted is None else [
-        f"it takes for granted that {granted}, which a condition protects, never raises and has no effect"
+        f"it assumes that {granted}, which a condition protects, never raises and has no effect"
     ]  # fmt: skip
     assert list(first.assumptions) == expected
 
 
-def test_what_a_message_shows_is_computed_after_its_condition() -> None:
+def test_values_of_a_message_are_computed_after_its_condition() -> None:
     text = function("y = x * 2", "if (y > 3).any():", "    print(y.max().item(), 10 // n)", "return y")
     (after,) = [new for new in texts("output", problem(text, "(y > 3).any()", entry="def f(x")) if "later" in new][:1]
     assert "later.append(((y > 3).any(), y, n))" in after
     assert "print(y.max().item(), 10 // n)" in after
 
 
-def test_a_call_that_a_condition_protects_is_not_made_before_it() -> None:
+def test_a_protected_call_does_not_move_before_its_condition() -> None:
     free = function("k = setting()", "return x * k")
     assert texts("hoisting", problem(free, "setting()", "GB0007", entry="def f(x"))
     for line in ("k = n and setting()", "k = setting() if n else 1", "k = [setting() for _ in range(n)]"):

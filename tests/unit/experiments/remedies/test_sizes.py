@@ -1,4 +1,4 @@
-"""What is proposed for sizes that a tensor holds."""
+"""Proposals for sizes in tensors."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_sizes_are_read_before_the_call() -> None:
     )
 
 
-def test_a_size_that_no_graph_knows_is_handed_in() -> None:
+def test_an_unknown_output_size_is_passed() -> None:
     text = f"{HEAD}def f(x, n):\n    return torch.repeat_interleave(x, n)\n"
     (only,) = texts("sizes", problem(text, "torch.repeat_interleave(x, n)", "GB0036", entry="def f("))
     assert "return torch.repeat_interleave(x, n, output_size=given)" in only
     assert "    given = int(n.sum())\n    return _f_compiled(given, x, n)" in only
 
 
-def test_names_that_the_source_has_are_not_taken() -> None:
+def test_new_names_avoid_existing_names() -> None:
     text = f"{HEAD}def f(x, given):\n    return x[: given[0].item()], x[given[1].item() :]\n"
     codes = ["given[0].item()", "given[1].item()"]
     (only,) = texts("sizes", problem(text, codes, "GB0124", entry="def f("))
@@ -57,7 +57,7 @@ def test_names_that_the_source_has_are_not_taken() -> None:
         ("return x + scale.item()", "scale.item()"),
     ],
 )
-def test_what_may_be_another_number_by_then_is_read_where_it_is(body: str, code: str) -> None:
+def test_a_number_that_may_change_is_read_in_place(body: str, code: str) -> None:
     assert texts("sizes", problem(f"{HEAD}def f(x, n):\n    {body}\n", code, "GB0124", entry="def f(")) == []
 
 
@@ -74,7 +74,7 @@ def test_elements_are_counted_without_numpy(code: str, after: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["np.prod(sizes)", "np.prod(x.shape, 0)", "np.sum(x.shape)", "np.prod(x.shape[0])"])
-def test_what_is_no_count_of_a_shape_stays(code: str) -> None:
+def test_other_products_are_not_changed(code: str) -> None:
     assert texts("sizes", problem(f"y = {code}\n", code, "GB0033")) == []
 
 
@@ -100,7 +100,7 @@ def test_models_get_their_sizes_by_hooks(text: str, code: str, gb_id: str, part:
     assert proposed("sizes", problem(text, code, gb_id)) == []
 
 
-def test_a_signature_within_python_belongs_to_the_library_that_binds_it() -> None:
+def test_a_signature_break_in_python_belongs_to_the_calling_library() -> None:
     given = in_library("bound = signature.bind(self, x)\n", "signature.bind(self, x)", "GB0198")
     (break_,) = given.report.breaks
     assert break_.location is not None

@@ -1,4 +1,4 @@
-"""Instrumented source records which branches of conditions run, and otherwise behaves the same."""
+"""Which sides of conditions are taken: the changed text does what the text did, and says so."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import builtins
 
 import pytest
 
-from jupyter_graphbreak.experiments.remedies.original import NAME, Range, noted, noting
+from jupyter_graphbreak.experiments.remedies.original import (
+    RECORDER_NAME,
+    ConditionRange,
+    instrumented_text,
+    record_sides,
+)
 
 TEXT = """
 def f(x, ä="ü"):
@@ -21,9 +26,9 @@ def f(x, ä="ü"):
 """
 
 
-def conditions(text: str) -> list[Range]:
+def conditions(text: str) -> list[ConditionRange]:
     nodes = [node.test for node in ast.walk(ast.parse(text)) if isinstance(node, ast.If | ast.IfExp | ast.While)]
-    found = [Range(node.lineno, node.col_offset, *end(node)) for node in nodes]
+    found = [ConditionRange(node.lineno, node.col_offset, *end(node)) for node in nodes]
     return sorted(found, key=lambda test: (test.line, test.column))
 
 
@@ -33,43 +38,51 @@ def end(node: ast.expr) -> tuple[int, int]:
     return node.end_lineno, node.end_col_offset
 
 
-def test_both_branches_are_recorded_over_several_runs() -> None:
+def test_both_sides_are_noted_over_several_runs() -> None:
     tests = conditions(TEXT)
     scope: dict[str, object] = {}
-    exec(compile(noting(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
+    exec(compile(instrumented_text(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
     f = scope["f"]
     assert callable(f)
-    with noted() as taken:
+    with record_sides() as taken:
         assert [f(5), f(1)] == ["big!", "small?"]
         assert dict(taken) == {0: {True, False}, 1: {True}, 2: {True, False}}
         assert f(-1) == "negative?"
     assert taken[1] == {True, False}
 
 
-def test_line_numbers_are_kept() -> None:
-    changed = noting(TEXT, conditions(TEXT))
+def test_lines_stay_where_they_are() -> None:
+    changed = instrumented_text(TEXT, conditions(TEXT))
     assert len(changed.splitlines()) == len(TEXT.splitlines())
-    assert changed.splitlines()[2] == f'    if {NAME}(0, (x > 3 and ä)): y = "big"  # ü before'
+    assert changed.splitlines()[2] == f'    if {RECORDER_NAME}(0, (x > 3 and ä)): y = "big"  # ü before'
 
 
 @pytest.mark.parametrize(
     ("text", "tests"),
     [
-        ("a if b else c", [Range(1, 0, 1, 13), Range(1, 5, 1, 6)]),
-        ("b if b else b", [Range(1, 0, 1, 13), Range(1, 0, 1, 1), Range(1, 12, 1, 13), Range(1, 5, 1, 6)]),
-        ("b", [Range(1, 0, 1, 1)]),
+        ("a if b else c", [ConditionRange(1, 0, 1, 13), ConditionRange(1, 5, 1, 6)]),
+        (
+            "b if b else b",
+            [
+                ConditionRange(1, 0, 1, 13),
+                ConditionRange(1, 0, 1, 1),
+                ConditionRange(1, 12, 1, 13),
+                ConditionRange(1, 5, 1, 6),
+            ],
+        ),
+        ("b", [ConditionRange(1, 0, 1, 1)]),
     ],
 )
-def test_nested_conditions(text: str, tests: list[Range]) -> None:
-    changed = noting(text, tests)
-    with noted() as taken:
+def test_tests_within_tests(text: str, tests: list[ConditionRange]) -> None:
+    changed = instrumented_text(text, tests)
+    with record_sides() as taken:
         value = eval(changed, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
     assert value is True
     assert set(taken) == set(range(len(tests))) - ({2} if len(tests) == 4 else set())
 
 
-def test_condition_is_evaluated_once_and_errors_propagate() -> None:
-    class Counting:
+def test_the_value_is_asked_once_and_errors_pass() -> None:
+    class Asked:
         times = 0
 
         def __bool__(self) -> bool:
@@ -80,16 +93,16 @@ def test_condition_is_evaluated_once_and_errors_propagate() -> None:
         def __bool__(self) -> bool:
             raise ValueError("ambiguous")
 
-    asked = Counting()
-    changed = noting("1 if asked else 2", [Range(1, 5, 1, 10)])
-    with noted() as taken:
+    asked = Asked()
+    changed = instrumented_text("1 if asked else 2", [ConditionRange(1, 5, 1, 10)])
+    with record_sides() as taken:
         assert eval(changed, {"asked": asked}) == 2  # noqa: S307 - our own text
-    with noted(), pytest.raises(ValueError, match="ambiguous"):
+    with record_sides(), pytest.raises(ValueError, match="ambiguous"):
         eval(changed, {"asked": Refusing()})  # noqa: S307 - our own text
     assert (asked.times, dict(taken)) == (1, {0: {False}})
 
 
-def test_builtins_are_restored() -> None:
-    with noted():
-        assert hasattr(builtins, NAME)
-    assert not hasattr(builtins, NAME)
+def test_nothing_is_left_in_python_itself() -> None:
+    with record_sides():
+        assert hasattr(builtins, RECORDER_NAME)
+    assert not hasattr(builtins, RECORDER_NAME)

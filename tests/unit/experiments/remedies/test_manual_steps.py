@@ -1,17 +1,17 @@
-"""Every break says what a person must decide."""
+"""Every break without a remedy has a manual step."""
 
 from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.experiments.remedies.remedy_list import person_sentence
+from jupyter_graphbreak.experiments.remedies.remedy_list import manual_step_of_break
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break
 
 
-def said(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()) -> str:
+def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()) -> str:
     place = Location("s1", 1, 1, code=code) if code is not None else None
-    return person_sentence(Break("b1", gb_id, "type", place, "resumed", hints=list(hints)))
+    return manual_step_of_break(Break("b1", gb_id, "type", place, "resumed", hints=list(hints)))
 
 
 @pytest.mark.parametrize(
@@ -36,37 +36,37 @@ def said(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()
     ],
 )
 def test_the_decision_is_named(code: str, gb_id: str | None, part: str) -> None:
-    assert part in said(code, gb_id)
+    assert part in step_for(code, gb_id)
 
 
-def test_there_is_always_a_sentence_and_a_short_one() -> None:
-    assert said(None).startswith("Decide whether what PyTorch could not trace")
-    assert said("x = (a +\n   b) " + "+ c" * 100).count("...") == 1
-    assert "its own bug" in said("f(x)", None, ("This is likely to be a Dynamo bug. Please report",))
-    assert "expects it to fail" in said(
+def test_there_is_always_a_short_sentence() -> None:
+    assert step_for(None).startswith("Decide whether what PyTorch could not trace")
+    assert step_for("x = (a +\n   b) " + "+ c" * 100).count("...") == 1
+    assert "its own bug" in step_for("f(x)", None, ("This is likely to be a Dynamo bug. Please report",))
+    assert "expects it to fail" in step_for(
         "f(x)", None, ("Dynamo has detected that tracing the code will result in an error",)
     )
 
 
-def test_what_is_under_study_is_quoted_as_it_is_and_not_run_through() -> None:
-    assert said("<script>alert(1)</script>") == (
+def test_the_users_code_is_quoted_unchanged() -> None:
+    assert step_for("<script>alert(1)</script>") == (
         "Decide whether <script>alert(1)</script> can go before or after the call, or be written with operations on "
         "tensors."
     )
 
 
-def test_what_was_tried_is_not_proposed_again() -> None:
+def test_the_step_proposes_no_failed_candidate_again() -> None:
     branch = Break("b1", "GB0170", "type", None, "resumed")
-    assert "torch.where" in person_sentence(branch)
-    rest = person_sentence(branch, ["Take both sides with torch.where"])
+    assert "torch.where" in manual_step_of_break(branch)
+    rest = manual_step_of_break(branch, ["Take both sides with torch.where"])
     assert rest.endswith("torch.where was tried and did not work.")
-    assert person_sentence(branch, ["Give both sides to torch.cond"]) == person_sentence(branch)
+    assert manual_step_of_break(branch, ["Give both sides to torch.cond"]) == manual_step_of_break(branch)
 
 
-def test_a_library_is_not_the_readers_to_rewrite() -> None:
-    library = person_sentence(Break("b1", "GB0170", "type", None, "resumed", owner="library"))
+def test_the_step_for_a_library_proposes_no_rewrite() -> None:
+    library = manual_step_of_break(Break("b1", "GB0170", "type", None, "resumed", owner="library"))
     assert "switch" in library
     assert "torch.where" not in library
-    assert "outside of the compiled function" in person_sentence(
+    assert "outside of the compiled function" in manual_step_of_break(
         Break("b1", "GB0025", "", None, "resumed", owner="torch")
     )

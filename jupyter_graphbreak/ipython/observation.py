@@ -178,7 +178,7 @@ class Observation:
             calls = self._calls
             self.recording.note_compiled(described(calls.compiled, self._shell.user_ns, calls.filename))
             if not calls.compiled:
-                for name, reason in list(calls.left_out.items())[:1]:
+                for name, reason in list(calls.reasons_not_compiled.items())[:1]:
                     self.note("info", f"`{name}` was not compiled: {reason}.")
 
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:

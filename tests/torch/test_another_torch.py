@@ -102,7 +102,7 @@ def test_a_hooked_function_is_gone(module: str, name: str, monkeypatch: pytest.M
     (rename if by_name else hide)(monkeypatch, module, name)
     result, report = run()
     check_result(result)
-    missing = [message for message in doubts(report) if "This torch does not let us do this" in message]
+    missing = [message for message in doubts(report) if "Not available in this PyTorch" in message]
     assert missing
     assert all(name in message for message in missing)
     assert report.summary.breaks == 1
@@ -271,10 +271,10 @@ def test_the_settings_cannot_be_read(name: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_names_of_backends_and_modes_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     rename(monkeypatch, "torch._dynamo", "list_backends")
-    with pytest.raises(ValueError, match="this torch does not say which backends it has"):
+    with pytest.raises(ValueError, match="this PyTorch does not list its backends"):
         backends()
     rename(monkeypatch, "torch._inductor", "list_mode_options")
-    with pytest.raises(ValueError, match="this torch does not say which modes it has"):
+    with pytest.raises(ValueError, match="this PyTorch does not list its modes"):
         modes()
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch._dynamo import convert_frame
 
-from jupyter_graphbreak._torch_compat.hooks.compilation import logging_breaks, watch_failures, watch_starts
+from jupyter_graphbreak._torch_compat.hooks.compilation import watch_failures, watch_starts, watched_log_graph_break
 from jupyter_graphbreak._torch_compat.hooks.observer import Call, Observer, watched
 from jupyter_graphbreak._torch_compat.hooks.refusals import watch_generators, watch_limits
 from jupyter_graphbreak.records.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
@@ -50,9 +50,9 @@ def test_a_variable_that_is_gone_is_said_once(observer: Observer, emitted: list[
     assert observer.local(frame("compile_wrapper"), "fn") is None
     assert observer.local(None, "fn") is None
     assert notes(emitted) == [
-        "Not seen with this torch: the variable 'one_graph' of _compile, which it does not have.",
-        "Not seen with this torch: the variable 'fn' of compile_wrapper, which it does not have.",
-        "Not seen with this torch: the variable 'fn' of a function, which it does not have.",
+        "This PyTorch has no variable `one_graph` in `_compile`; the report lacks that detail.",
+        "This PyTorch has no variable `fn` in `compile_wrapper`; the report lacks that detail.",
+        "This PyTorch has no variable `fn` in `a function`; the report lacks that detail.",
     ]
 
 
@@ -79,7 +79,7 @@ def test_a_frame_starts_all_the_same(observer: Observer, emitted: list[Addition]
         renamed_compile()
     assert [started.name for started in emitted if isinstance(started, FrameStarted)] == ["renamed_compile"] * 2
     assert notes(emitted) == [
-        "Not seen with this torch: the variable 'one_graph' of renamed_compile, which it does not have."
+        "This PyTorch has no variable `one_graph` in `renamed_compile`; the report lacks that detail."
     ]
 
 
@@ -90,7 +90,7 @@ def test_a_failure_goes_up_all_the_same(observer: Observer, emitted: list[Additi
     with watch_failures(observer):
         renamed_compile()
     assert notes(emitted) == [
-        "Not seen with this torch: the variable 'one_graph' of renamed_compile, which it does not have."
+        "This PyTorch has no variable `one_graph` in `renamed_compile`; the report lacks that detail."
     ]
 
 
@@ -100,7 +100,7 @@ def test_what_a_refusal_reads_is_said(observer: Observer, emitted: list[Addition
 
     with watch_generators(observer), watch_limits(observer):
         refuses()
-    assert notes(emitted) == ["Not seen with this torch: the variable 'self' of refuses, which it does not have."]
+    assert notes(emitted) == ["This PyTorch has no variable `self` in `refuses`; the report lacks that detail."]
 
 
 def test_a_break_without_a_tracer_is_said(observer: Observer, emitted: list[Addition]) -> None:
@@ -110,7 +110,7 @@ def test_a_break_without_a_tracer_is_said(observer: Observer, emitted: list[Addi
     def log_graph_break(code_options: object, reason: str = "", user_stack: object = None) -> None:
         calls.append((code_options, reason, user_stack))
 
-    watched = logging_breaks(log_graph_break, observer)
+    watched = watched_log_graph_break(log_graph_break, observer)
 
     def renamed_handler() -> None:
         watched({}, reason="a reason", user_stack=[])
@@ -125,9 +125,7 @@ def test_a_break_without_a_tracer_is_said(observer: Observer, emitted: list[Addi
     Tracer().handler()
     assert notes(emitted) == []
     renamed_handler()
-    assert notes(emitted) == [
-        "Not seen with this torch: the variable 'self' of renamed_handler, which it does not have."
-    ]
+    assert notes(emitted) == ["This PyTorch has no variable `self` in `renamed_handler`; the report lacks that detail."]
     seen = [addition for addition in emitted if isinstance(addition, BreakSeen)]
     assert [event.error_on_graph_break for event in seen] == [True, None]
     assert len(calls) == 2

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import codes_held, forget, is_held
+from jupyter_graphbreak._torch_compat.compiled import forget, is_known_code, known_codes
 from jupyter_graphbreak.api.watching import capture
 
 if TYPE_CHECKING:
@@ -105,15 +105,15 @@ def test_a_call_that_was_taken_out_of_a_function_that_was_traced_anew_is_gone(li
 def test_what_is_forgotten_is_no_longer_held(library: Any) -> None:
     watched(entry(library))
     code = library.norm.__code__
-    with codes_held() as held:
+    with known_codes() as held:
         assert any(reference() is code for reference in held)
-        assert is_held(code)
+        assert is_known_code(code)
         forget([code])
-        assert not is_held(code)
+        assert not is_known_code(code)
         torch.compiler.reset()
         assert held == []
     watched(entry(library))
-    assert is_held(code)
+    assert is_known_code(code)
 
 
 def test_a_reset_within_a_run_leaves_nothing_that_it_may_have_had_from_earlier(library: Any) -> None:

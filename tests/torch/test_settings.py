@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, errors_suppressed, uncompiled_output
+from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, suppressed_errors, uncompiled_output
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.report.schema import Report
@@ -88,12 +88,12 @@ def test_what_was_set_and_set_back_is_no_change() -> None:
 
 
 def test_what_we_set_ourselves_is_not_the_users() -> None:
-    with errors_suppressed(), uncompiled_output():
+    with suppressed_errors(), uncompiled_output():
         assert config.suppress_errors
         assert dynamo_settings()[0] == USUAL
         with config.patch(capture_scalar_outputs=True):
             assert dynamo_settings()[0] == {**USUAL, "capture_scalar_outputs": True}
-    with config.patch(suppress_errors=True), errors_suppressed():
+    with config.patch(suppress_errors=True), suppressed_errors():
         assert dynamo_settings()[0] == {**USUAL, "suppress_errors": True}
     assert dynamo_settings()[0] == USUAL
 

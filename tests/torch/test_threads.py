@@ -63,7 +63,7 @@ def forgotten() -> Iterator[None]:
     start = threading.Thread.start
     yield
     assert threading.Thread.start is start
-    assert not threads._begun
+    assert not threads._claims_by_thread
     assert not threads._inherited
 
 

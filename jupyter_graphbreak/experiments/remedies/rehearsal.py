@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend, settings_applied
+from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers, forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.analysis.build import build_with_files
@@ -512,7 +512,7 @@ class Rehearsal:
         """Set what a change sets and defines while the context is open, and hand out the function to call."""
         scope = getattr(subject.call, "__globals__", None)
         scopes = [scope] if scope is not None else []
-        with settings_applied(change.settings), application.defined(*scopes):
+        with applied_settings(change.settings), application.defined(*scopes):
             if scope is not None and subject.call.__name__ in {found.name for found in application.definitions}:
                 yield scope[subject.call.__name__]  # with other decorators; else that name is the user's own function
             else:

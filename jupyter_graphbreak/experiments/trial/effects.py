@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import tells_of_compiling, warns_of_compiling
+from jupyter_graphbreak._torch_compat.configuration import is_compiler_logger, is_compiler_warning
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.experiments.trial.other_threads import streams_here, version_of_filters, warnings_kept_elsewhere
@@ -85,7 +85,7 @@ class Effects:
         return [
             (warning.category.__name__, _text(warning.message))
             for warning in self.warnings
-            if not warns_of_compiling(warning.filename)
+            if not is_compiler_warning(warning.filename)
         ]
 
 
@@ -120,7 +120,7 @@ def observed(handlers: Mapping[int, logging.Handler] | None = None) -> Iterator[
 
     def show(message: warnings.WarningMessage) -> None:
         effects.warnings.append(message)
-        if not warns_of_compiling(message.filename):
+        if not is_compiler_warning(message.filename):
             effects.note("warning", f"{message.category.__name__}: {_text(message.message)}")
 
     forget_what_was_logged()
@@ -194,7 +194,7 @@ def _records_kept(
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
 
     def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
-        if tells_of_compiling(record.name) or threading.get_ident() != thread:
+        if is_compiler_logger(record.name) or threading.get_ident() != thread:
             handle(logger, record)
             return
         receive((record.name, record.levelname, _message(record)))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import not_compiled
+from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.process_settings import file_writers
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
@@ -182,7 +182,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
     _told(event, args, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
 
 
-@not_compiled
+@disable_dynamo
 def _told(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
     """Tell the listener of this thread of an audit event. Dynamo would compile this, as it happens within calls."""
     known = _EVENTS.get(event) or _family(event)
@@ -491,7 +491,7 @@ def _telling(original: Callable[..., Any], kind: EffectKind, what: str) -> Calla
         notice(kind, what, sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return original(*args, **kwargs)
 
-    return not_compiled(tell)
+    return disable_dynamo(tell)
 
 
 def _telling_path(original: Callable[..., Any], what: str) -> Callable[..., Any]:
@@ -502,4 +502,4 @@ def _telling_path(original: Callable[..., Any], what: str) -> Callable[..., Any]
             notice("file", f"{what} {_text(path)}", sys._getframe(1))  # noqa: SLF001 - Python has no other name for it
         return original(*args, **kwargs)
 
-    return not_compiled(tell)
+    return disable_dynamo(tell)

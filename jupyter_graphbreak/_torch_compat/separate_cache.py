@@ -79,8 +79,8 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         if (known := seen()) is not None:  # the run may reach it indirectly
             cached = max(cached, _allow_compiling(known))
     with (
-        while_converting(compiled.converting), restored_counters(), _higher_limits(cached), _disabled_reset(), _restored_module_hooks(),
-        _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(),
+        while_converting(compiled.converting), restored_counters(), _higher_limits(cached), _disabled_reset(),
+        _restored_module_hooks(), _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(),
     ):  # fmt: skip
         try:
             yield

@@ -136,7 +136,7 @@ def test_interrupt_in_the_middle_of_a_compilation(shell: Shell) -> None:
         ("--device tpu", "unknown device 'tpu': use auto, cpu, cuda or cuda:N"),
         ("--mode fast", "unknown mode 'fast': use one of"),
         ("--dynamic maybe", "--dynamic: invalid choice: 'maybe'"),
-        ("-o 3x", "-o 3x: a variable's name is needed"),
+        ("-o 3x", "-o 3x: not a name for a variable"),
         ("f(x)", "write %compile_explain f(x)"),
         pytest.param(
             "--device cuda", "use --device cpu", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA")
@@ -153,7 +153,7 @@ def test_misuse_is_one_line_and_the_cell_does_not_run(shell: Shell, options: str
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [("3 + 4", "is none: write f(x)"), ("f(", "cannot read 'f('"), ("", "cannot read ''")]
+    ("line", "message"), [("3 + 4", "is not a call: write f(x)"), ("f(", "cannot read 'f('"), ("", "cannot read ''")]
 )
 def test_line_magic_wants_a_call(shell: Shell, line: str, message: str) -> None:
     shell.run(f"%compile_explain {line}")
@@ -311,8 +311,8 @@ OF_THE_MAGIC = (
     "cell.rewriting:replace_magic_line",
     "cell.rewriting:BeginObservation._visited",
     "cell.rewriting:BeginObservation._planned",
-    "magic:CompileExplain._step_forward",
-    "magic:CompileExplain._step_aside",
+    "magic:CompileExplain._add_transformer",
+    "magic:CompileExplain._suspend_transformer",
     "magic:_begin",
     "magic:_cell_caller",
     "options:read_options",
@@ -323,7 +323,7 @@ OF_THE_MAGIC = (
     "cell_run:CellRuns.end",
     "cell_run:CellRuns.cell_caller",
     "observation:Observation._open",
-    "observation:Observation._checked",
+    "observation:Observation._choose_device",
     "observation:Observation.compile_calls",
     "observation:Observation.cell_caller",
     "observation:Observation.close",

@@ -47,9 +47,9 @@ def test_a_magic_below_becomes_the_call_that_ipython_makes_of_it() -> None:
     assert made[1].startswith("get_ipython().run_cell_magic('time', '', 'x = 1")
 
 
-def test_cell_that_compiles_runs_as_it_stands() -> None:
+def test_cell_that_compiles_runs_unchanged() -> None:
     text = rewritten("x = 1\nx\n", uses_compile=True)
-    assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('-q', 'as it stands', '', False\)\nx = 1\nx", text)
+    assert re.fullmatch(r"__import__\(.*\)\.ipython\.magic\.begin\('-q', 'unchanged', '', False\)\nx = 1\nx", text)
 
 
 ROUTE = "__import__('jupyter_graphbreak.compiling.routes').compiling.routes.route"
@@ -84,7 +84,7 @@ def test_a_cell_that_only_computes_becomes_one_function() -> None:
         ("async def f():\n    await g()\nx = f\n", "'calls', ''"),
         ("x = 1\nx\n", "'calls', ''"),
         ("get_ipython().run_cell_magic('time', '', 'f(x)')\n", "'calls', '%%time'"),
-        ("get_ipython().run_cell_magic('time', '', 'torch.compile(f)(x)')\n", "'as it stands', '%%time'"),
+        ("get_ipython().run_cell_magic('time', '', 'torch.compile(f)(x)')\n", "'unchanged', '%%time'"),
         ("import torch\nx = torch.ones(2) + 1\n", "'function', ''"),
     ],
 )

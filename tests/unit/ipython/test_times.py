@@ -15,7 +15,7 @@ def test_all_questions_share_one_limit(monkeypatch: pytest.MonkeyPatch, elapsed_
     now = [7.0]
     monkeypatch.setattr(observation, "time", SimpleNamespace(monotonic=lambda: now[0]))
     shares = []
-    for share in observation._shares_of_time(["trying remedies", "measuring", "checking"], elapsed_s):
+    for share in observation._time_shares(["trying remedies", "measuring", "checking"], elapsed_s):
         shares.append(share)
         now[0] += used * share
     limit = max(140 - elapsed_s, 60)
@@ -27,4 +27,4 @@ def test_all_questions_share_one_limit(monkeypatch: pytest.MonkeyPatch, elapsed_
 
 
 def test_a_question_alone_takes_no_longer_than_it_does_elsewhere() -> None:
-    assert list(observation._shares_of_time(["trying remedies"], 0.0)) == [100.0]
+    assert list(observation._time_shares(["trying remedies"], 0.0)) == [100.0]

@@ -82,7 +82,7 @@ def as_function(
     arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     function = ast.FunctionDef(FUNCTION, arguments, body, [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
-        setattr(function, "type_params", [])  # noqa: B010 - unknown to the types of Python 3.11
+        setattr(function, "type_params", [])  # noqa: B010 - the types of Python 3.11 lack it
     # The error is shown without the frames in between, like that of any cell.
     caught = ast.copy_location(ast.Name("BaseException", ast.Load()), at)
     reraise = ast.copy_location(ast.Raise(), at)

@@ -271,7 +271,7 @@ def test_a_folder_with_too_many_files_is_read_in_part(tmp_path: Path) -> None:
         (tmp_path / f"{number}.log").write_bytes(BRANCH)
     found = trace_files(tmp_path, Limits(files=3))
     assert [path.name for path in found.files] == ["0.log", "1.log", "2.log"]
-    assert found.notes == [f"Only 3 files in {tmp_path.name} were looked at: there are more."]
+    assert found.notes == [f"Only 3 files in {tmp_path.name} were checked: there are more."]
 
 
 MUTATED = sorted(LOGS.glob("*/*.log"))

@@ -199,7 +199,7 @@ def test_damage_is_counted(tmp_path: Path) -> None:
     (tmp_path / "trace.log").write_text(broken)
     messages = warnings_of(report_of(tmp_path / "trace.log"))
     assert "1 entries of trace.log are damaged: their text is not what their checksum says." in messages
-    assert any("entries of trace.log could not be read: they are no JSON." in message for message in messages)
+    assert any("entries of trace.log could not be read: they are not JSON." in message for message in messages)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What our hooks read of PyTorch by name and do not find is said, once, and nothing else suffers."""
+"""Variables of PyTorch that our hooks do not find are noted once, without other consequences."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def frame(function: str, **variables: object) -> Any:
     return SimpleNamespace(f_code=SimpleNamespace(co_name=function), f_locals=variables)
 
 
-def test_a_variable_is_read_where_it_is(observer: Observer, emitted: list[Addition]) -> None:
+def test_an_existing_variable_is_read(observer: Observer, emitted: list[Addition]) -> None:
     assert observer.local(frame("_compile", one_graph=False), "one_graph") is False
     assert observer.local(frame("_compile", one_graph=None), "one_graph") is None
     assert emitted == []
 
 
-def test_a_variable_that_is_gone_is_said_once(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_is_noted_once(observer: Observer, emitted: list[Addition]) -> None:
     for _ in range(3):
         assert observer.local(frame("_compile", full=True), "one_graph") is None
     assert observer.local(frame("compile_wrapper"), "fn") is None
@@ -56,7 +56,7 @@ def test_a_variable_that_is_gone_is_said_once(observer: Observer, emitted: list[
     ]
 
 
-@pytest.mark.parametrize("look", [None, lambda _: None], ids=["not looked at", "looked at"])
+@pytest.mark.parametrize("look", [None, lambda _: None], ids=["not observed", "observed"])
 def test_a_hook_is_in_no_traceback(observer: Observer, look: Any) -> None:
     def refuses(number: int) -> None:
         raise ValueError(number) from KeyError("cause")
@@ -70,7 +70,7 @@ def test_a_hook_is_in_no_traceback(observer: Observer, look: Any) -> None:
         assert caller(watched(function, observer, failed=look), *given) == caller(function, *given)
 
 
-def test_a_frame_starts_all_the_same(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observer, emitted: list[Addition]) -> None:
     def renamed_compile() -> None:
         convert_frame.log_dynamo_start(renamed_compile.__code__)
 
@@ -83,7 +83,7 @@ def test_a_frame_starts_all_the_same(observer: Observer, emitted: list[Addition]
     ]
 
 
-def test_a_failure_goes_up_all_the_same(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_does_not_lose_a_failure(observer: Observer, emitted: list[Addition]) -> None:
     def renamed_compile() -> None:
         convert_frame.exception_handler(ValueError("of the test"), renamed_compile.__code__)
 
@@ -94,7 +94,7 @@ def test_a_failure_goes_up_all_the_same(observer: Observer, emitted: list[Additi
     ]
 
 
-def test_what_a_refusal_reads_is_said(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_missing_variable_of_a_refusal_is_noted(observer: Observer, emitted: list[Addition]) -> None:
     def refuses() -> None:
         vars(convert_frame)["is_generator"]((lambda: (yield)).__code__)
 
@@ -103,7 +103,7 @@ def test_what_a_refusal_reads_is_said(observer: Observer, emitted: list[Addition
     assert notes(emitted) == ["This PyTorch has no variable `self` in `refuses`; the report lacks that detail."]
 
 
-def test_a_break_without_a_tracer_is_said(observer: Observer, emitted: list[Addition]) -> None:
+def test_a_break_without_a_tracer_is_noted(observer: Observer, emitted: list[Addition]) -> None:
     """In torch before 2.10 the tracer is a variable of the function that logs the break."""
     calls: list[object] = []
 
@@ -142,11 +142,11 @@ def test_a_run_with_this_torch_has_all_variables() -> None:
     with recorder.record() as recording:
         torch.compile(breaks, backend="eager")(torch.ones(2))
     said = [record.data["message"] for record in recording.records if record.kind == Note.kind]
-    assert not [message for message in said if "the variable" in message]
+    assert not [message for message in said if "has no variable" in message]
 
 
 @pytest.mark.parametrize(("owner", "name"), [(Call, "__init__"), (Observer, "observe")])
-def test_a_fault_of_the_watching_itself_leaves_what_is_watched(
+def test_an_internal_error_of_a_hook_does_not_change_the_call(
     observer: Observer, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
     def fault(*_: object, **__: object) -> None:

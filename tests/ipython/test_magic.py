@@ -559,7 +559,7 @@ def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("module", "function", "options"),
     [
-        ("frontends.comparison", "as_it_is", "--frontends"),
+        ("experiments.frontends", "as_it_is", "--frontends"),
         ("recording.targets", "forget", ""),
         ("recording.targets", "is_compiled", ""),
         ("compiling.compile_options", "ensure_compiled", ""),

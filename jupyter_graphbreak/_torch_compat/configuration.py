@@ -322,13 +322,13 @@ def named_object(dotted: str) -> Any:
     parts = dotted.split(".")
     for count in range(len(parts), 0, -1):
         try:
-            found: Any = importlib.import_module(".".join(parts[:count]))
+            value: Any = importlib.import_module(".".join(parts[:count]))
         except ImportError:
             continue
         try:
             for part in parts[count:]:
-                found = getattr(found, part)
+                value = getattr(value, part)
         except AttributeError:
             continue
-        return found
+        return value
     raise LookupError(f"there is no {dotted}")

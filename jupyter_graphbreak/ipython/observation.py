@@ -402,7 +402,9 @@ class Observation:
             return
         # A name that the cell reassigned refers to something that the cell itself compiled.
         now = self._shell.user_ns
-        kept = {name: now[name] for name, held in self._compiled.items() if name in now and now[name] is held()}
+        kept = {
+            name: now[name] for name, reference in self._compiled.items() if name in now and now[name] is reference()
+        }
         for name in stale(kept, self.recording.started_codes()):
             self.note("warning", f"{name} was compiled before and was not compiled again: its graphs are missing here.")
 

@@ -150,7 +150,7 @@ def test_an_internal_error_of_a_hook_does_not_change_the_call(
     observer: Observer, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
     def fault(*_: object, **__: object) -> None:
-        raise RuntimeError("a fault of ours")
+        raise RuntimeError("an internal error")
 
     def divided(number: int) -> float:
         return 1 / number

@@ -83,12 +83,12 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def log_dynamo_start(*args: Any, **kwargs: Any) -> Any:
-        given = args[place] if len(args) > place else kwargs.get("skip", 0)
-        if isinstance(given, int):
+        skip = args[place] if len(args) > place else kwargs.get("skip", 0)
+        if isinstance(skip, int):
             if len(args) > place:
-                args = (*args[:place], given + ours, *args[place + 1 :])
+                args = (*args[:place], skip + ours, *args[place + 1 :])
             else:
-                kwargs["skip"] = given + ours
+                kwargs["skip"] = skip + ours
         return original(*args, **kwargs)
 
     return log_dynamo_start

@@ -123,7 +123,7 @@ def observed(handlers: Mapping[int, logging.Handler] | None = None) -> Iterator[
         if not is_compiler_warning(message.filename):
             effects.note("warning", f"{message.category.__name__}: {_text(message.message)}")
 
-    forget_what_was_logged()
+    reset_log_once_caches()
     out, err = _Stream(effects, "stdout"), _Stream(effects, "stderr")
     once = warnings.onceregistry  # type: ignore[attr-defined]
     shown_once = dict(once)
@@ -330,7 +330,7 @@ def _logged_once() -> Iterator[dict[Any, Any]]:
             yield from (held for held in gc.get_referents(method) if type(held) is dict and held is not vars(method))
 
 
-def forget_what_was_logged() -> None:
+def reset_log_once_caches() -> None:
     """Have loggers log again what they log once."""
     for cache in _logged_once():
         cache.clear()
